@@ -4,20 +4,26 @@ The class names are those of Debezium and Kafka Connect; no class is loaded. Wha
 transform that is left out would change every record.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from cdc_assets.config.java_patterns import check_replacement, java_pattern
 from cdc_assets.config.kinds import split_list
 from cdc_assets.config.settings.transforms import (
     AddedField,
     LogicalRouteSettings,
+    OutboxField,
+    OutboxSettings,
     Predicate,
     RouteSettings,
     Step,
+    TimezoneRule,
+    TimezoneSettings,
     TransformSettings,
     UnwrapSettings,
 )
+from cdc_assets.config.transform_options import Options
+from cdc_assets.config.zones import zone_of
 from cdc_assets.errors import ConfigurationError
 
 _DEBEZIUM: Final = "io.debezium.transforms."
@@ -31,71 +37,11 @@ _OLDER_DELETES: Final[Mapping[tuple[str, bool], str]] = {
     ("none", True): "delete-to-tombstone",
 }
 """Modes of Debezium 2: `delete.handling.mode` and `drop.tombstones`."""
+_OFFSET: Final = re.compile(r"[+-]\d{2}:\d{2}(:\d{2})?", re.ASCII)
+_NAME: Final = r'[".\w\s]+'
+_RULES: Final = re.compile(rf"{_NAME}:{_NAME}(:{_NAME})?(, {_NAME}(:{_NAME})?)*", re.ASCII)
 _OF_TRANSACTIONS: Final = ("id", "data_collection_order", "total_order")
 _OF_ENVELOPES: Final = ("op", "ts_ms", "ts_us", "ts_ns")
-_OF_TRANSFORMS: Final = ("type", "predicate", "negate")
-
-
-class Options:
-    """The options of one transform or predicate; each is taken once, and what is left is refused.
-
-    Args:
-        start: what the names of its properties begin with.
-        texts: all property texts.
-    """
-
-    def __init__(self, start: str, texts: Mapping[str, str]) -> None:
-        self._start = start
-        self._given = {name.removeprefix(start): text for name, text in texts.items() if name.startswith(start)}
-        self._known: list[str] = []
-
-    def text(self, name: str, default: str = "") -> str:
-        """A text without blanks around it."""
-        self._known.append(name)
-        return self._given.get(name, default).strip()
-
-    def given(self, name: str) -> bool:
-        """Whether an option is there."""
-        self._known.append(name)
-        return name in self._given
-
-    def required(self, name: str) -> str:
-        """A text that must be there."""
-        if not (found := self.text(name)):
-            raise ConfigurationError(self._start + name, None, "a value", "add it")
-        return found
-
-    def flag(self, name: str, default: str) -> bool:
-        """True or false."""
-        return self.choice(name, default, ("true", "false")) == "true"
-
-    def choice(self, name: str, default: str, allowed: Sequence[str]) -> str:
-        """One of some words, in any letter case."""
-        found = self.text(name, default).lower()
-        if found not in allowed:
-            raise ConfigurationError(self._start + name, found, " or ".join(allowed), "correct it")
-        return found
-
-    def pattern(self, name: str, text: str) -> str:
-        """An expression in Python's syntax."""
-        return java_pattern(self._start + name, text)
-
-    def route(self, regex: str, replacement: str) -> RouteSettings:
-        """An expression and its replacement."""
-        pattern, text = self.pattern(regex, self.required(regex)), self.text(replacement)
-        check_replacement(self._start + replacement, pattern, text)
-        return RouteSettings(pattern, text)
-
-    def refuse(self, name: str, expected: str, hint: str = "remove it") -> ConfigurationError:
-        """What is wrong with an option."""
-        return ConfigurationError(self._start + name, self._given.get(name), expected, hint)
-
-    def finish(self) -> None:
-        """Refuse what is left."""
-        for name in self._given:
-            if name not in (*self._known, *_OF_TRANSFORMS):
-                known = ", ".join(dict.fromkeys(self._known)) or "none"
-                raise ConfigurationError(self._start + name, "(given)", f"an option of it: {known}", "remove it")
 
 
 def transform_chain(texts: Mapping[str, str], form: str) -> tuple[Step, ...]:
@@ -244,9 +190,84 @@ def _logical_router(options: Options) -> LogicalRouteSettings:
     return LogicalRouteSettings(topics, key_field if enforces else "", key_value, adjusts)
 
 
+def _outbox(options: Options) -> OutboxSettings:
+    expand = "table.expand.json.payload"
+    if options.flag(expand, "false"):
+        raise options.refuse(expand, "false: the structure of a payload is not found out from each row")
+    for name in (
+        "table.json.payload.null.behavior",
+        "table.json.payload.empty.array.behavior",
+        "table.field.event.type",
+    ):
+        options.text(name)
+    placed = options.text("table.fields.additional.placement")
+    return OutboxSettings(
+        options.route(
+            "route.topic.regex", "route.topic.replacement", ("(?<routedByValue>.*)", "outbox.event.${routedByValue}")
+        ),
+        options.text("route.by.field", "aggregatetype"),
+        options.text("table.field.event.id", "id"),
+        options.text("table.field.event.key", "aggregateid"),
+        options.text("table.field.event.payload", "payload"),
+        options.text("table.field.event.timestamp"),
+        options.text("table.field.event.schema.version"),
+        tuple(_outbox_field(options, text) for text in split_list(placed)),
+        options.choice("table.field.additional.missing", "error", ("error", "ignore")) == "ignore",
+        options.flag("route.tombstone.on.empty.payload", "false"),
+        options.choice("table.op.invalid.behavior", "warn", ("warn", "error", "fatal")),
+    )
+
+
+def _outbox_field(options: Options, text: str) -> OutboxField:
+    field, _, rest = text.partition(":")
+    placement, _, name = rest.partition(":")
+    placement = placement.strip().lower()
+    if not field or placement not in ("header", "envelope", "partition") or ":" in name:
+        expected = "a list of column:header, column:envelope or column:partition, each with :alias if wanted"
+        raise options.refuse("table.fields.additional.placement", expected, "correct it")
+    return OutboxField(field.strip(), placement, name.strip() or field.strip())
+
+
+def _timezone(options: Options) -> TimezoneSettings:
+    zone = options.required("converted.timezone")
+    try:
+        if zone[0] in "+-" and not _OFFSET.fullmatch(zone):
+            raise ValueError
+        zone_of(zone)
+    except (ValueError, KeyError, OSError):
+        expected = "a zone such as Europe/Berlin, or an offset such as +08:00"
+        raise options.refuse("converted.timezone", expected, "correct it") from None
+    given = [name for name in ("include.list", "exclude.list") if options.text(name)]
+    if len(given) > 1:
+        raise options.refuse("exclude.list", "nothing beside include.list", "keep one of the two")
+    rules = _timezone_rules(options, given[0]) if given else ()
+    return TimezoneSettings(zone, rules, "exclude.list" in given)
+
+
+def _timezone_rules(options: Options, name: str) -> tuple[TimezoneRule, ...]:
+    """The rules; a kind that an item names holds for those behind it, too."""
+    fields: dict[tuple[str, str], set[str]] = {}
+    kind = ""
+    texts = split_list(options.text(name))
+    if not _RULES.fullmatch(", ".join(texts)):
+        expected = (
+            "source:table, topic:name or name:field, the first two with :field if wanted, then name or name:field"
+        )
+        raise options.refuse(name, expected, "correct it")
+    for text in texts:
+        parts = text.split(":")
+        if len(parts) > 1 and parts[0] in ("source", "topic"):
+            kind, *parts = parts
+        own = fields.setdefault((kind, parts[0]), set())
+        own.update(parts[1:2])
+    return tuple(TimezoneRule(*key, frozenset(names)) for key, names in fields.items())
+
+
 TRANSFORMS: Final[Mapping[str, Callable[[Options], TransformSettings]]] = {
     f"{_DEBEZIUM}ExtractNewRecordState": _unwrap,
     f"{_DEBEZIUM}ByLogicalTableRouter": _logical_router,
+    f"{_DEBEZIUM}outbox.EventRouter": _outbox,
+    f"{_DEBEZIUM}TimezoneConverter": _timezone,
     f"{_CONNECT}RegexRouter": _regex_router,
 }
 """What is known, by the class's name."""

@@ -6,6 +6,7 @@ without escapes of control characters; a changed key in a header is JSON in the 
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from cdc_assets.envelope.flat import flat_json, flat_records, is_of_table, origi
 from cdc_assets.envelope.json import KEY_HEADERS, described_key, same_headers
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.publish.forms import JsonForm, escape_pairs_of, form_of
+from cdc_assets.publish.forms import Form, JsonForm, escape_pairs_of, form_of
 from cdc_assets.publish.transforms.chain import Chain
 from cdc_assets.publish.transforms.part import Column, Part
 
@@ -107,8 +108,8 @@ class Renderer:
             part = replace(made_part, topic=self._rename(made_part.topic)) if self._rename else made_part
             rows = part.rows.tolist()
             columns = (
-                _bytes(self._key.render(part.topic, *part.key)),
-                self._values(part),
+                _side(self._key, part.topic, part.key, nulls_described=part.key_nulls_described),
+                _side(self._value, part.topic, part.value, nulls_described=part.value_nulls_described),
                 self._all_headers(part),
                 [-1] * len(rows) if part.partition is None else part.partition.fill_null(-1).to_pylist(),
                 [0] * len(rows) if part.timestamp is None else part.timestamp.fill_null(0).to_pylist(),
@@ -118,11 +119,6 @@ class Renderer:
                 made[row] = Record(*place, key, value, headers, "", False, part.topic, partition, timestamp)
         for row, place in enumerate(zip(windows, positions, strict=True)):
             yield made.get(row) or Record(*place, None, None, (), is_left_out=True)
-
-    def _values(self, part: Part) -> list[bytes | None]:
-        if part.nulls_described:
-            return [self._value.null(part.value.field)] * len(part)
-        return _bytes(self._value.render(part.topic, *part.value))
 
     def _all_headers(self, part: Part) -> Sequence[Headers]:
         """The lake's headers, and those that transforms have added."""
@@ -134,15 +130,13 @@ class Renderer:
         return [[*own, *zip(names, row, strict=True)] for own, *row in zip(found, *texts, strict=True)]
 
     def _added(self, column: Column) -> list[bytes | None]:
-        """A header's values: texts as they are with the simple converter, all others as JSON."""
+        """A header's values: with the simple converter or as JSON."""
         if self._settings.headers == JSON:
             form = JsonForm(schema=self._settings.header_schema, defaults=True)
             null = form.null(column.field)
             texts = form.render("", *column)
             return [null if text is None else text for text in _bytes(texts)]
-        if pa.types.is_string(column.array.type):
-            return _bytes(column.array)
-        return _bytes(JsonForm(schema=False, defaults=False).render("", *column))
+        return [None if text is None else text.encode() for text in simple_texts(*column)]
 
     def _flat(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
         """FlinkX records: none of a tombstone, two of an update if it is split; they have no headers."""
@@ -182,6 +176,33 @@ class Renderer:
 
 
 _STRING = '{"type":"string","optional":false}'
+
+
+def simple_texts(field: pa.Field, array: pa.Array) -> list[str | None]:
+    """Values as the simple header converter prints them: texts, numbers and times plainly, the rest as JSON."""
+    kind = array.type
+    if pa.types.is_string(kind):
+        found: list[str | None] = array.to_pylist()
+        return found
+    if pa.types.is_decimal(kind):
+        return [None if value is None else str(value) for value in array.to_pylist()]
+    if pa.types.is_date32(kind):
+        return [None if value is None else value.isoformat() for value in array.to_pylist()]
+    if pa.types.is_timestamp(kind):
+        return [
+            None if value is None else value.isoformat(timespec="milliseconds") + "Z" for value in array.to_pylist()
+        ]
+    if pa.types.is_binary(kind):
+        return [None if value is None else b64encode(value).decode() for value in array.to_pylist()]
+    texts = JsonForm(schema=False, defaults=False).render("", field, array)
+    return [None if data is None else data.decode() for data in _bytes(texts)]
+
+
+def _side(form: Form, topic: str, column: Column, *, nulls_described: bool) -> list[bytes | None]:
+    """Keys or values of a topic."""
+    found = _bytes(form.render(topic, *column))
+    null = form.null(column.field) if nulls_described and column.array.null_count else None
+    return found if null is None else [null if data is None else data for data in found]
 
 
 def _bytes(texts: pa.Array) -> list[bytes | None]:

@@ -67,7 +67,83 @@ class LogicalRouteSettings:
     adjusts: bool = False
 
 
-TransformSettings = UnwrapSettings | RouteSettings | LogicalRouteSettings
+@dataclass(frozen=True, slots=True)
+class OutboxField:
+    """A column of an outbox that goes along with the payload.
+
+    Args:
+        field: its name.
+        placement: `envelope`, `header` or `partition`.
+        name: its name there.
+    """
+
+    field: str
+    placement: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxSettings:
+    """`EventRouter`.
+
+    Args:
+        route: new name for what the column `route_by` holds.
+        route_by: column that names the topic.
+        event_id: column of the header `id`.
+        event_key: column of the key.
+        payload: column of the value.
+        timestamp: column of the record's time; empty for that of the event.
+        schema_version: column of the structure's version; empty for none.
+        fields: columns that go along.
+        ignores_missing: whether such a column may be missing.
+        tombstones: whether an empty payload becomes a tombstone.
+        invalid: `table.op.invalid.behavior`.
+    """
+
+    route: RouteSettings
+    route_by: str = "aggregatetype"
+    event_id: str = "id"
+    event_key: str = "aggregateid"
+    payload: str = "payload"
+    timestamp: str = ""
+    schema_version: str = ""
+    fields: tuple[OutboxField, ...] = ()
+    ignores_missing: bool = False
+    tombstones: bool = False
+    invalid: str = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class TimezoneRule:
+    """Which events, and which of their fields.
+
+    Args:
+        kind: `topic`, `source` for a table, or empty for either.
+        name: of the topic or table.
+        fields: names, which may begin with `before.`, `after.` or `source.`; empty for all of rows.
+    """
+
+    kind: str
+    name: str
+    fields: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TimezoneSettings:
+    """`TimezoneConverter`.
+
+    Args:
+        zone: name or offset.
+        rules: empty for all rows.
+        excludes: whether the rules say what is not converted.
+    """
+
+    zone: str
+    rules: tuple[TimezoneRule, ...] = ()
+    excludes: bool = False
+
+
+TransformSettings = UnwrapSettings | RouteSettings | LogicalRouteSettings | OutboxSettings | TimezoneSettings
 
 
 @dataclass(frozen=True, slots=True)

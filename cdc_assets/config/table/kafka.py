@@ -86,7 +86,7 @@ KAFKA = (
         kinds.TEXT,
         "",
         "Chain of single message transforms of what is written to Kafka, by names of their own; the lake is as it is.",
-        note="Known are ExtractNewRecordState, ByLogicalTableRouter and RegexRouter, by their full class names.",
+        note="Known are ExtractNewRecordState, ByLogicalTableRouter, RegexRouter, EventRouter and TimezoneConverter, by their full class names.",
     ),
     Property(
         "transforms.<option>",

@@ -9,21 +9,27 @@ import pyarrow as pa
 from cdc_assets.config.patterns import PatternError, matches
 from cdc_assets.config.settings.transforms import (
     LogicalRouteSettings,
+    OutboxSettings,
     Predicate,
     RouteSettings,
     Step,
+    TimezoneSettings,
     UnwrapSettings,
 )
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.publish.transforms.logical import LogicalRoute
+from cdc_assets.publish.transforms.outbox import Outbox
 from cdc_assets.publish.transforms.part import Mask, Part, Transform, is_valid, part_of
 from cdc_assets.publish.transforms.route import Route
+from cdc_assets.publish.transforms.timezones import Timezone
 from cdc_assets.publish.transforms.unwrap import Unwrap
 
 _KINDS: Final[Mapping[type, Callable[[Any], Transform]]] = {
     UnwrapSettings: Unwrap,
     RouteSettings: Route,
     LogicalRouteSettings: LogicalRoute,
+    OutboxSettings: Outbox,
+    TimezoneSettings: Timezone,
 }
 
 

@@ -40,7 +40,8 @@ class Part:
         added: further headers, with their types.
         partition: of each; None if the producer chooses.
         timestamp: milliseconds of each; None for the time of sending.
-        nulls_described: whether values that are null have the schema of the others, and so are no tombstones.
+        value_nulls_described: whether values that are null have the schema of the others, and so are no tombstones.
+        key_nulls_described: the same of keys.
     """
 
     topic: str
@@ -52,7 +53,8 @@ class Part:
     added: tuple[Column, ...] = ()
     partition: pa.Array | None = None
     timestamp: pa.Array | None = None
-    nulls_described: bool = False
+    value_nulls_described: bool = False
+    key_nulls_described: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)

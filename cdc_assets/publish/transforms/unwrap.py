@@ -75,7 +75,7 @@ class Unwrap:
         is_typed = self._settings.deletes == "tombstone"
         for routed in self._routed(part, _required(part, "before")):
             chosen = nothing.array.slice(0, len(routed))
-            yield replace(routed, value=Column(nothing.field, chosen), nulls_described=is_typed)
+            yield replace(routed, value=Column(nothing.field, chosen), value_nulls_described=is_typed)
 
     def _rows(self, part: Part, image: str, deleted: str) -> Iterator[Part]:
         for routed in self._routed(part, _required(part, image)):

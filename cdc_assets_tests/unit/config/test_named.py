@@ -24,6 +24,7 @@ NO_PROPERTIES = re.compile(
     r"(database\.)?schema\.table|(value|key|event|max|acks|message|linger)\..*|lake\.form"
     r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)|message\.prefix\..*"
     r"|offsets\.dat|offset\.mismatch\.strategy|topic\.(regex|replacement)"
+    r"|table\.(field|fields|op|expand|json)\..*|include\.list"
 )
 """Forms of names, parts of events and of Kafka's own options, options of transforms, a mark in the lake, properties of other connectors."""
 

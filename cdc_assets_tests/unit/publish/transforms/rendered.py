@@ -112,7 +112,7 @@ def _result(made: Mapping[str, Record | None], registry: Registry) -> Any:
     for side in ("key", "value"):
         for form in ("json", "plain"):
             data = getattr(made[form], side)
-            found[f"{side}.{form}"] = _apart(None if data is None else data.decode())
+            found[f"{side}.{form}"] = _pieces_of(None if data is None else data.decode())
         avro = made["avro"]
         assert avro is not None
         data = getattr(avro, side)
@@ -130,7 +130,7 @@ def _result(made: Mapping[str, Record | None], registry: Registry) -> Any:
     return found
 
 
-def _apart(text: str | None) -> Any:
+def _pieces_of(text: str | None) -> Any:
     if text is None or not text.startswith(_START):
         return text
     _, end = json.JSONDecoder().raw_decode(text, len(_START))

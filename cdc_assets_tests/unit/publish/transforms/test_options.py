@@ -6,7 +6,7 @@ from cdc_assets.config.build import build_config
 from cdc_assets.config.settings.transforms import AddedField, Predicate, RouteSettings, Step, UnwrapSettings
 from cdc_assets.config.transforms import transform_chain
 from cdc_assets.errors import ConfigurationError
-from cdc_assets_tests.unit.publish.transforms.trials import CONNECT, LOGICAL, REGEX, UNWRAP
+from cdc_assets_tests.unit.publish.transforms.trials import CONNECT, LOGICAL, OUTBOX, REGEX, UNWRAP, ZONES
 
 MINIMUM = {
     "topic.prefix": "shop",
@@ -88,6 +88,16 @@ def test_modes_of_debezium_2_have_their_names_in_3(options: dict[str, str], mode
         ),
         ({"transforms.t.type": REGEX, "transforms.t.regex": "(a)", "transforms.t.replacement": "$2"}, ["$2", "groups"]),
         ({"transforms.t.type": LOGICAL, "transforms.t.topic.regex": "a"}, ["topic.replacement"]),
+        ({"transforms.t.type": OUTBOX, "transforms.t.table.expand.json.payload": "true"}, ["structure of a payload"]),
+        ({"transforms.t.type": OUTBOX, "transforms.t.table.fields.additional.placement": "a:body"}, ["column:header"]),
+        ({"transforms.t.type": OUTBOX, "transforms.t.route.topic.replacement": "${other}"}, ["groups"]),
+        ({"transforms.t.type": ZONES}, ["converted.timezone"]),
+        ({"transforms.t.type": ZONES, "transforms.t.converted.timezone": "Mars/Base"}, ["Mars/Base", "Europe/Berlin"]),
+        ({"transforms.t.type": ZONES, "transforms.t.converted.timezone": "+8"}, ["+08:00"]),
+        (
+            {"transforms.t.type": ZONES, "transforms.t.converted.timezone": "UTC", "transforms.t.include.list": "t"},
+            ["source:"],
+        ),
     ],
 )
 def test_what_is_wrong_is_told(change: dict[str, str], needles: list[str]) -> None:
