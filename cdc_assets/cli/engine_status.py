@@ -20,7 +20,15 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.engine.requested import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
 from cdc_assets.engine.source import SourceProbe
-from cdc_assets.errors import CdcError, ConfigurationError, LakeError, LakeFullError, PreflightError, QueryError
+from cdc_assets.errors import (
+    CdcError,
+    ConfigurationError,
+    EngineError,
+    LakeError,
+    LakeFullError,
+    PreflightError,
+    QueryError,
+)
 from cdc_assets.lake.location import Location
 from cdc_assets.run.overview.engine import look_at_engine
 
@@ -131,6 +139,8 @@ def engine_checks(place: Path) -> list[CheckResult]:
     """
     config = load_engine_config(place)
     overview = EngineOverview(config)
+    if not is_asked(config):  # others wrote the events
+        return list(_lake(overview))
     return [*_engine(), *_heap(config), *_signals(config), *_database(overview), *_lake(overview)]
 
 
@@ -172,6 +182,9 @@ def _database(overview: EngineOverview) -> Iterator[CheckResult]:
             yield CheckResult("connection", place, True, "accepted", "accepted")
             yield from probe.inspect()
             yield from _log(overview, probe, place)
+    except EngineError as error:  # there is no driver for it, which the connector does not need
+        fact, _, remedy = str(error).partition(" Next: ")
+        yield CheckResult("driver", config.kind, False, fact, "installed", remedy, blocking=False)
     except CdcError as error:
         fact, _, remedy = str(error).partition(" Next: ")
         yield CheckResult("connection", place, False, fact, "possible", remedy)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.cli.engine import capture_by_engine
+from cdc_assets.cli.engine_status import engine_checks
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.reader.trial import Trial
@@ -42,6 +43,24 @@ def test_the_command_exports_metrics(tmp_path: Path) -> None:
     text = file.read_text()
     assert 'kind="batch",operation="create",table="t0"} 5.0' in text
     assert 'cdc_assets_health{capture="shop",health="healthy"} 1.0' in text
+
+
+def test_doctor_asks_for_nothing_that_files_do_not_need(tmp_path: Path) -> None:
+    trial, configuration = Trial(tmp_path), tmp_path / "capture.json"
+    trial.write("a.json", *map(event, range(10)))
+    trial.run()
+    configuration.write_text(json.dumps(trial.properties))
+    checks = engine_checks(configuration)
+    assert all(check.ok for check in checks)
+    assert {check.check for check in checks} == {"lake", "topic"}
+
+
+def test_doctor_does_not_refuse_a_capture_for_want_of_a_driver(tmp_path: Path) -> None:
+    configuration = tmp_path / "capture.json"
+    own = {"connector.class": "io.debezium.connector.other.OtherConnector", "topic.prefix": "shop"}
+    configuration.write_text(json.dumps(own | {"lake.path": str(tmp_path / "lake")}))
+    [driver] = [check for check in engine_checks(configuration) if check.check == "driver"]
+    assert (driver.ok, driver.blocking) == (False, False)
 
 
 @pytest.mark.parametrize("step", STEPS)
