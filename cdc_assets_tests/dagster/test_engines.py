@@ -22,6 +22,7 @@ from cdc_assets.defs.keys import Role
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.engine.feed import Chunk, EngineFeed, Lines, Offsets
+from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.source import LogPoint, Retention, binlog_point
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, EngineError
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
@@ -482,6 +483,15 @@ def test_a_misspelt_table_is_told_by_the_signal_job(shop: Deployment) -> None:
     assert len(shop.database.sent) == 1
     logged = [entry.user_message for entry in shop.instance.all_logs(partly.run_id)]
     assert any("No captured table is named by 'db.nope'" in text for text in logged)
+
+
+def test_a_snapshot_of_a_table_that_is_gone_can_be_stopped(shop: Deployment) -> None:
+    shop.more["signal.data.collection"] = "db.signals"
+    asked = signal_config("db.gone", type="stop_snapshot", snapshot="incremental")
+    assert not shop.run("shop_signal", run_config=asked).success
+    with patch.object(EngineOverview, "queue", [(TableId("db", "", "gone"), "")]):
+        assert shop.run("shop_signal", run_config=asked).success
+    assert [type_ for _, type_, _ in shop.database.sent] == ["stop-snapshot"]
 
 
 def test_names_are_not_checked_while_the_database_is_away(shop: Deployment) -> None:

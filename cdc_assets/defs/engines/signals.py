@@ -47,6 +47,8 @@ def _named(context: dg.OpExecutionContext, resource: ConnectorResource, composed
     try:
         with resource.probe() as probe:
             tables = [schema.table for schema in probe.tables()]
+        if isinstance(request, StopSnapshot):  # a table that waits for its snapshot may be captured no more
+            tables += [table for table, _ in resource.overview().queue]
     except CdcError as error:
         context.log.warning(f"Whether captured tables have these names was not checked: {describe_error(error)}")
         return None
