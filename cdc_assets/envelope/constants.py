@@ -53,7 +53,7 @@ class Printed:
     """Printed positions and what stands in them.
 
     Args:
-        matrix: their characters, a row for each.
+        matrix: their characters, a row for each; the last one only if there are tombstones.
         tombstone: whose position has the suffix `t` and so follows its delete's.
     """
 
@@ -62,8 +62,8 @@ class Printed:
 
     def position(self) -> pa.Array:
         """The whole of it."""
-        if not self.tombstone.any():
-            return texts([self.matrix[:, :-1]], None)
+        if self.matrix.shape[1] < len(_FORM):
+            return texts([self.matrix], None)
         keep = np.ones(self.matrix.shape, dtype=bool)
         keep[:, -1] = self.tombstone
         return texts([self.matrix], None, keep)
@@ -89,10 +89,10 @@ def printed(commit: Numbers, command: Numbers, change: Numbers, operation: Numbe
 
     Most of these bytes are the same in all rows of a batch, so the first row is copied and what differs is written over it.
     """
-    rows, width = len(commit), len(_FORM)
+    rows, width = len(commit), len(_FORM) if tombstone.any() else len(_FORM) - 1
     matrix = np.empty((rows, width), dtype=np.uint8)
     if rows:
-        matrix[0] = _FORM
+        matrix[0] = _FORM[:width]
         raw = np.ascontiguousarray(np.concatenate([commit, big_endian(command, 4), change], axis=1))
         _print(matrix[:1], raw[:1], range(len(_PAIRS)))
         matrix[1:] = matrix[0]

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
+from cdc_assets.core.repeated import repeated_texts
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.parquet import ParquetFile
 
@@ -132,11 +133,12 @@ class TopicWriter:
                 self._add(part)
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        if self._buffered_bytes + batch.nbytes > ROW_GROUP_BYTES:
+        size = _size(batch)
+        if self._buffered_bytes + size > ROW_GROUP_BYTES:
             self._flush()
         self._buffer.append(batch)
         self._buffered_rows += batch.num_rows
-        self._buffered_bytes += batch.nbytes
+        self._buffered_bytes += size
         is_wide = self._buffered_bytes >= max(_WIDE_GROUP_BYTES, _WIDE_ROW * self._buffered_rows)
         if self._buffered_rows >= ROW_GROUP_ROWS or is_wide:
             self._flush()
@@ -181,6 +183,15 @@ class TopicWriter:
         for name in names:
             with suppress(*STORE_ERRORS):
                 self._location.existing(self._directory).delete_file(name)
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    """Arrow bytes of a batch without headers that all rows share, which are in memory once for all batches."""
+    return sum(
+        column.nbytes
+        for column in batch.columns
+        if not pa.types.is_map(column.type) or repeated_texts(column.items) is None
+    )
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -80,14 +80,6 @@ def numbers_of_offsets(array: pa.Array) -> Numbers:
     return np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
 
 
-def little_endian(matrix: Numbers) -> Numbers:
-    """Unsigned little-endian integers of up to 7 bytes, one for each row of a byte matrix."""
-    total = np.zeros(len(matrix), dtype=np.int64)
-    for index in range(matrix.shape[1]):
-        total |= matrix[:, index].astype(np.int64) << (8 * index)
-    return total
-
-
 def digits(values: Numbers, width: int) -> Numbers:
     """Decimal digits of non-negative integers, zero padded, as a matrix of ASCII codes."""
     powers = 10 ** np.arange(width - 1, -1, -1, dtype=np.int64)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cdc_assets.envelope.constants import constant_headers
 from cdc_assets.lake import files
 from cdc_assets.lake.location import Location
 
@@ -60,3 +61,18 @@ def test_a_row_that_is_larger_than_all_bounds_is_written(tmp_path: Path, small: 
     with files.TopicWriter(Location(str(tmp_path)), "topic", SCHEMA, 1) as writer:
         writer.write(batches([300 * KB, 10, 300 * KB], 3))
     assert sum(file.rows for file in writer.files) == 3
+
+
+def test_headers_that_rows_share_do_not_end_a_row_group(tmp_path: Path, small: None) -> None:
+    """They are in memory once, however many rows have them."""
+    headers = constant_headers((("name", "x" * 100),), 3000)
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([f"{place:06}" for place in range(3000)]), headers], ["position", "headers"]
+    )
+    copied = rows.set_column(1, "headers", pa.array(headers.to_pylist(), headers.type))
+    groups = []
+    for name, batch in (("shared", rows), ("copied", copied)):
+        with files.TopicWriter(Location(str(tmp_path)), name, batch.schema, 1) as writer:
+            writer.write(batch.slice(start, 300) for start in range(0, 3000, 300))
+        groups.append(sum(pq.ParquetFile(tmp_path / name / file.path).num_row_groups for file in writer.files))
+    assert groups[0] == 1 < groups[1]
