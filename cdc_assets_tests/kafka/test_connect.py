@@ -11,23 +11,22 @@ from pathlib import Path
 
 import pyodbc
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
+from cdc_assets.config.settings.kafka import JSON
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.ours import Ours
 from cdc_assets_tests.conformance.workload import Workload
 from cdc_assets_tests.kafka.alike import Alike
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.connect import Worker, source, wait_until
-from cdc_assets_tests.kafka.publishing import Sent, publish_all, read_committed
+from cdc_assets_tests.kafka.publishing import Sent, count, publish_all, read_committed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 SEED = int(os.environ.get("CDC_KAFKA_SEED", "1"))
 TRANSACTIONS = int(os.environ.get("CDC_KAFKA_TRANSACTIONS", "300"))
 THEIRS = "theirs-"
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 TOPICS = ("", ".transaction", *(f".TestDB.dbo.{name}" for name in ("all_types", "two_keys", "keyless")))
 """Without their prefix."""
 CREATION = {
@@ -128,17 +127,6 @@ def compare(alike: Alike, topic: str, theirs: Sequence[Sent], ours: Sequence[Sen
     assert partitions[0] - partitions[1] == partitions[1] - partitions[0] == Counter(), topic
     for one, other in zip(theirs, ours, strict=True):
         alike.check(topic, one, other)
-
-
-def count(broker: Broker, topic: str) -> int:
-    """Records of a topic that nobody writes in transactions."""
-    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": "count", "log_level": 0})
-    try:
-        found = consumer.list_topics(topic, timeout=30).topics[topic]
-        own = [TopicPartition(topic, number) for number in found.partitions]
-        return sum(consumer.get_watermark_offsets(one, timeout=30)[1] for one in own)
-    finally:
-        consumer.close()
 
 
 def shape(broker: Broker, topic: str) -> tuple[int, dict[str, str]]:
