@@ -200,6 +200,25 @@ def test_incremental_snapshots_read_each_row_once(kind: type[Server], channel: s
         assert [event["key"]["id"] for event in events if event["value"]["op"] == "u"] == [3, 4]
 
 
+@pytest.mark.parametrize("kind", [MariaDb, Postgres])
+def test_signals_that_name_no_captured_table_are_told(kind: type[Server], tmp_path: Path) -> None:
+    """The connector itself reports both snapshots as complete."""
+    schema = "public" if kind is Postgres else "shop"
+    with kind(tmp_path / "server") as server:
+        server.execute(SIGNAL_TABLE)
+        server.execute("create table items (id int primary key)")
+        server.execute("insert into items values (1)")
+        own = properties_of(server, 0) | {"signal.data.collection": f"{schema}.signals"}
+        assert captured(tmp_path, own) == 0, log_of(tmp_path)
+        for snapshot in ("blocking", "incremental"):
+            data = json.dumps({"data-collections": [f"{schema}.itmes"], "type": snapshot})
+            server.execute(f"insert into signals values ('{snapshot}', 'execute-snapshot', '{data}')")
+        assert captured(tmp_path, own, idle=6) == 1, log_of(tmp_path)
+        assert "A blocking snapshot that a signal asked for has read no table" in log_of(tmp_path)
+        assert f"by signal 'incremental' has not read '{schema}.itmes'" in log_of(tmp_path)
+        assert f"Captured are: {schema}.items" in log_of(tmp_path)
+
+
 def purge(server: Server) -> None:
     """Remove all binlogs but the newest; those that a client has open stay for a while."""
     deadline = time.monotonic() + 90
