@@ -3,9 +3,9 @@
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.mirror.apply import OnStep
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
+from cdc_assets.mirror.work import OnStep
 from cdc_assets.run.reset import Reset
 
 

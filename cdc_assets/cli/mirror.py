@@ -19,8 +19,8 @@ from cdc_assets.cli.console import (
     show_logs,
 )
 from cdc_assets.core.interruption import listening
-from cdc_assets.mirror.apply import StepReport
 from cdc_assets.mirror.ledger import MirrorState
+from cdc_assets.mirror.work import StepReport
 
 
 def mirror(

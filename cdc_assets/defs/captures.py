@@ -18,8 +18,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.mirror.apply import OnStep, StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.work import OnStep, StepReport
 from cdc_assets.notifications import Listener
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.view import PublishedReport

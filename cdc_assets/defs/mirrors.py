@@ -27,10 +27,10 @@ from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.samples import sample_of_mirror
 from cdc_assets.errors import CdcError
 from cdc_assets.mirror import shape
-from cdc_assets.mirror.apply import StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import current_directory, history_directory
 from cdc_assets.mirror.shape import COMMENT
+from cdc_assets.mirror.work import StepReport
 
 _SOURCE, _TYPE, _NOTE = b"cdc.source.column", b"cdc.source.type", b"cdc.note"
 _COMMENT = COMMENT.encode()

@@ -19,11 +19,7 @@ All tables that have something new share the two jobs of a turn (`tasks`) and th
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import chain
-
-import pyarrow as pa
+from dataclasses import replace
 
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.core.steps import step as reach
@@ -33,106 +29,14 @@ from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.columns import history_schema, is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
-from cdc_assets.mirror.describe import Description
-from cdc_assets.mirror.events import EventFile, TopicReader
-from cdc_assets.mirror.fold import Void
-from cdc_assets.mirror.keys import bound_bytes
-from cdc_assets.mirror.leaves import LEAF_BYTES, Leaf, NewFile, groups
+from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
 from cdc_assets.mirror.shape import TO_LSN
-from cdc_assets.mirror.staged import PartTask, Piece, part, stage
-from cdc_assets.mirror.steps import Target, files_of, next_step, range_of, require_events
-from cdc_assets.mirror.tasks import ConvertTask, FoldResult, FoldTask, SampleTask, convert, fold_leaf, sample
+from cdc_assets.mirror.steps import files_of, next_step, require_events
+from cdc_assets.mirror.tasks import FoldResult
+from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
 
 log = logging.getLogger(__name__)
-
-_SAMPLED_FILES = 32
-_PART_ROWS = 500_000
-"""Rows of topic files that a task of the first job reads, and events of a new leaf: its task holds them all."""
-_LEAST_PART_ROWS = 100_000
-"""Rows that are worth a task of their own."""
-
-
-@dataclass(frozen=True)
-class MirroredTable:
-    """A table whose mirror may have something new.
-
-    Args:
-        files: of its topic.
-    """
-
-    topic: str
-    description: Description
-    target: Target
-    files: tuple[EventFile, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """What a step of one mirror has done.
-
-    Args:
-        lsn: commit LSN up to which the mirror is right now.
-        events: events that were folded.
-        rewritten: files of `current` that were written.
-        ended: versions that went to `history`.
-        size: bytes that were written.
-        rows: rows of `current`.
-        leaves: leaves that were folded anew.
-        newest: when the newest of the events was committed, if it is known.
-    """
-
-    topic: str
-    step: int
-    lsn: str
-    events: int = 0
-    rewritten: int = 0
-    ended: int = 0
-    size: int = 0
-    rows: int = 0
-    leaves: int = 0
-    newest: datetime | None = None
-
-    def after(self, earlier: "StepReport") -> "StepReport":
-        """This step and an earlier one of the same mirror, as one."""
-        return replace(
-            self,
-            events=earlier.events + self.events,
-            rewritten=earlier.rewritten + self.rewritten,
-            ended=earlier.ended + self.ended,
-            size=earlier.size + self.size,
-            leaves=earlier.leaves + self.leaves,
-            newest=max((at for at in (earlier.newest, self.newest) if at), default=None),
-        )
-
-
-OnStep = Callable[[StepReport], None]
-
-
-@dataclass
-class _Work:
-    """A step of one table while it is carried out."""
-
-    table: MirroredTable
-    planned: PlannedStep
-    leaves: list[Leaf]
-    retyped: bool = False
-    history: pa.Schema | None = None
-    pieces: tuple[Piece, ...] = ()
-    loose: frozenset[str] = frozenset()
-    """Columns that the source declares NOT NULL and that hold NULLs: of rows older than the column, or than its type."""
-    strict: frozenset[str] = frozenset()
-    """Columns that are NOT NULL in the table that is committed to."""
-
-    @property
-    def current(self) -> pa.Schema:
-        """Columns of `current` after the step."""
-        return pa.schema(
-            [
-                field.with_nullable(field.nullable or field.name in self.loose)
-                for field in self.table.description.shape.current
-            ]
-        )
 
 
 class Mirrors:
@@ -154,7 +58,8 @@ class Mirrors:
         unavailable: str,
     ) -> None:
         self._topics, self._tables, self._ledger = topics, tables, ledger
-        self._runner, self._clock, self._on_step, self._unavailable = runner, clock, on_step, unavailable
+        self._clock, self._on_step = clock, on_step
+        self._jobs = Jobs(topics, tables, runner, unavailable)
 
     def catch_up(
         self, tables: Sequence[MirroredTable], *, anew: bool = False, should_end: Callable[[], bool] = lambda: False
@@ -193,7 +98,7 @@ class Mirrors:
             left = [table for table in left if table.topic in done]
         return troubles
 
-    def _recorded(self, works: list[_Work], new: Sequence[_Work], troubles: dict[str, CdcError]) -> list[_Work]:
+    def _recorded(self, works: list[Work], new: Sequence[Work], troubles: dict[str, CdcError]) -> list[Work]:
         """Record new steps; those that are to be carried out.
 
         Who drops events tells it, and then looks whether a mirror is being made anew; here it is the other way round. So
@@ -218,7 +123,7 @@ class Mirrors:
     def _state(self, topic: str) -> MirrorState:
         return self._ledger.states.get(topic, MirrorState())
 
-    def _planned(self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]) -> _Work | None:
+    def _planned(self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]) -> Work | None:
         """The step in flight of a table, or its next one."""
         state, key = self._state(table.topic), table.description.shape.key_text
         try:
@@ -243,7 +148,7 @@ class Mirrors:
         directory = current_directory(table.topic)
         return state.step > 0 and (self._tables.schema(directory) is None or self._tables.leaves(directory) is None)
 
-    def _work(self, table: MirroredTable, planned: PlannedStep) -> _Work:
+    def _work(self, table: MirroredTable, planned: PlannedStep) -> Work:
         topic = table.topic
         current = self._tables.schema(current_directory(topic))
         shape = table.description.shape
@@ -262,9 +167,10 @@ class Mirrors:
         retyped = current is not None and not planned.whole and not is_widened(current, shape.current)
         declared = shape.current if current is None or planned.whole or retyped else current
         strict = frozenset(field.name for field in declared if not field.nullable)
-        return _Work(table, planned, leaves, retyped, wanted, strict=strict)
+        absences = planned.takes(self._state(topic).absences)
+        return Work(table, planned, leaves, absences, retyped, wanted, strict=strict)
 
-    def _moved(self, table: MirroredTable, works: Sequence[_Work]) -> MirrorState | None:
+    def _moved(self, table: MirroredTable, works: Sequence[Work]) -> MirrorState | None:
         """The state of a table without new events whose LSN, or whose gaps, are other ones now."""
         state, target = self._state(table.topic), table.target
         if state.step == 0 or any(work.table.topic == table.topic for work in works) or state.pending is not None:
@@ -276,7 +182,7 @@ class Mirrors:
     # ---- one turn ----------------------------------------------------------------------------------------------
 
     def _carry_out(
-        self, works: Sequence[_Work], troubles: dict[str, CdcError]
+        self, works: Sequence[Work], troubles: dict[str, CdcError]
     ) -> dict[str, tuple[MirrorState, StepReport]]:
         """Read, fold and commit the planned steps of some tables."""
         open_ = [
@@ -286,11 +192,7 @@ class Mirrors:
         if not open_:
             return done
         try:
-            self._part(open_)
-            tasks = [(work, self._fold_tasks(work)) for work in open_]
-            results = iter(self._runner.run(fold_leaf, [task for _, found in tasks for task in found]))
-            made = [(work, [next(results) for _ in found]) for work, found in tasks]
-            made = [(work, self._loosened(work, found)) for work, found in made]
+            made = self._jobs.fold(open_)
             reach("mirror-folded")
             for work, found in made:
                 try:
@@ -302,91 +204,16 @@ class Mirrors:
         finally:
             for work in open_:
                 with contextlib.suppress(LakeError):
-                    Folder(self._tables.location, _staging(work.table.topic)).drop()
+                    Folder(self._tables.location, staging_of(work.table.topic)).drop()
         return done
 
-    def _part(self, works: Sequence[_Work]) -> None:
-        """Stage the events of steps by leaves, in one job for all tables."""
-        for work in works:
-            if not work.leaves:
-                work.leaves = self._first_leaves(work)
-        tasks = [(work, self._part_tasks(work)) for work in works]
-        results = iter(self._runner.run(part, [task for _, found in tasks for task in found]))
-        for work, found in tasks:
-            work.pieces = tuple(piece for _ in found for piece in next(results))
-            if absences := work.planned.takes(self._state(work.table.topic).absences):
-                events = [absence.events(work.table.description.shape) for absence in absences]
-                work.pieces += tuple(stage(self._part_task(work, ()), events))
-
-    def _reader(self, work: _Work) -> TopicReader:
-        about = work.table.description
-        return TopicReader(self._tables.location, about.shape, about.generations, self._unavailable)
-
-    def _part_tasks(self, work: _Work) -> list[PartTask]:
-        files = files_of(work.planned, work.table.files)
-        even = -(-sum(file.rows for file in files) // self._runner.parallelism)
-        shares = _shares(files, max(_LEAST_PART_ROWS, min(even, _PART_ROWS)))
-        return [self._part_task(work, share) for share in shares]
-
-    def _part_task(self, work: _Work, share: tuple[EventFile, ...]) -> PartTask:
-        bounds = tuple(leaf.bound for leaf in work.leaves)
-        return PartTask(self._reader(work), share, range_of(work.planned), bounds, _staging(work.table.topic))
-
-    def _first_leaves(self, work: _Work) -> list[Leaf]:
-        """Leaves of a mirror that has no rows: as many as its events will need."""
-        files = files_of(work.planned, work.table.files)
-        sizes = dict(_sizes(self._topics, work.table.description))
-        size = sum(sizes.get((file.generation, file.path), 0) for file in files)
-        count = max(size // (2 * LEAF_BYTES), sum(file.rows for file in files) // _PART_ROWS)
-        if count < 2:
-            return [Leaf((), b"")]
-        chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
-        tasks = [SampleTask(self._reader(work), (file,), range_of(work.planned)) for file in chosen]
-        keys = sorted(
-            {bound_bytes(key) for found in self._runner.run(sample, tasks) for key in found if key is not None}
-        )
-        bounds = sorted({keys[len(keys) * at // count] for at in range(1, count)} if keys else set())
-        return [Leaf((), bound) for bound in [b"", *(bound for bound in bounds if bound)]]
-
-    def _fold_tasks(self, work: _Work) -> list[FoldTask]:
-        planned, topic = work.planned, work.table.topic
-        void = Void(planned.since, planned.until, None) if planned.void else None
-        everything = range(len(work.leaves)) if void is not None or work.retyped else ()
-        touched = sorted({piece.leaf for piece in work.pieces} | set(everything))
-        one = _is_one(work.table)
-        chosen = [(_joined(work.leaves), list(range(len(work.leaves))))] if one else groups(work.leaves, touched)
-        return [
-            FoldTask(
-                self._tables.location,
-                work.table.description.shape,
-                leaf,
-                current_directory(topic),
-                history_directory(topic),
-                _staging(topic),
-                tuple(piece for piece in work.pieces if piece.leaf in set(members)),
-                void,
-                planned.step,
-                work.history or work.table.description.shape.history,
-                rewrite=work.retyped,
-            )
-            for leaf, members in chosen
-        ]
-
-    def _loosened(self, work: _Work, results: list[FoldResult]) -> list[FoldResult]:
-        """Results of a step; all leaves are folded again if columns of the table can no longer be NOT NULL."""
-        work.loose = frozenset(name for result in results for name in result.nulls) & work.strict
-        if not work.loose or work.planned.whole or work.retyped or not work.leaves[0].paths:
-            return results
-        work.retyped = True
-        return self._runner.run(fold_leaf, self._fold_tasks(work))
-
-    def _commit(self, work: _Work, results: Sequence[FoldResult]) -> None:
+    def _commit(self, work: Work, results: Sequence[FoldResult]) -> None:
         planned, topic, shape = work.planned, work.table.topic, work.table.description.shape
         about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until}
         versions = [file for result in results for file in result.versions]
         known = self._tables.schema(history_directory(topic))
         retyped = known is not None and work.history is not None and not is_widened(known, work.history)
-        converted = self._converted(work) if retyped and not planned.whole else []
+        converted = self._jobs.converted(work) if retyped and not planned.whole else []
         self._tables.commit(
             history_directory(topic),
             work.history or shape.history,
@@ -410,18 +237,7 @@ class Mirrors:
         )
         reach("mirror-committed")
 
-    def _converted(self, work: _Work) -> list[NewFile]:
-        """Files of `history` written again, because columns have other types now; none if that is committed already."""
-        directory = history_directory(work.table.topic)
-        if work.history is None or self._tables.reached(directory) >= work.planned.step:
-            return []
-        tasks = [
-            ConvertTask(self._tables.location, directory, path, work.history)
-            for path, _, _ in self._tables.files(directory)
-        ]
-        return self._runner.run(convert, tasks)
-
-    def _finished(self, work: _Work, results: Sequence[FoldResult]) -> tuple[MirrorState, StepReport]:
+    def _finished(self, work: Work, results: Sequence[FoldResult]) -> tuple[MirrorState, StepReport]:
         planned = work.planned
         state = replace(self._state(planned.topic).behind(planned), gaps=work.table.target.open_gaps)
         files = [file for result in results for file in (*result.leaves, *result.versions)]
@@ -439,46 +255,3 @@ class Mirrors:
             max((result.newest for result in results if result.newest), default=None),
         )
         return state, report
-
-
-def _is_one(table: MirroredTable) -> bool:
-    """Whether a mirror is folded as one leaf: rows take omitted values of rows that may lie in any other."""
-    shape = table.description.shape
-    return not shape.keyed and bool(shape.large)
-
-
-def _joined(leaves: Sequence[Leaf]) -> Leaf:
-    paths = tuple(path for leaf in leaves for path in leaf.paths)
-    return Leaf(paths, b"", sum(leaf.size for leaf in leaves), sum(leaf.rows for leaf in leaves))
-
-
-def _staging(topic: str) -> str:
-    return f"{topic}.__mirroring"
-
-
-def _shares(files: Sequence[EventFile], rows: int) -> list[tuple[EventFile, ...]]:
-    """Consecutive files, or parts of large ones, with about so many rows each."""
-    shares: list[list[EventFile]] = [[]]
-    for one in chain.from_iterable(_parts(file, -(-file.rows // rows)) for file in files):
-        if shares[-1] and sum(file.rows for file in shares[-1]) + one.rows > rows:
-            shares.append([])
-        shares[-1].append(one)
-    return [tuple(share) for share in shares if share]
-
-
-def _parts(file: EventFile, count: int) -> list[EventFile]:
-    if count < 2:
-        return [file]
-    return [replace(file, rows=file.rows // count, share=(number, count)) for number in range(count)]
-
-
-def _sizes(topics: TopicTables, description: Description) -> Mapping[tuple[int, str], int]:
-    """Bytes of a topic's files by generation and path."""
-    sizes = {}
-    for number, generation in enumerate(description.generations):
-        handle = topics.open(generation.directory)
-        if handle is not None:
-            found = pa.table(handle.get_add_actions())
-            for path, size in zip(found["path"].to_pylist(), found["size_bytes"].to_pylist(), strict=True):
-                sizes[number, path] = size
-    return sizes

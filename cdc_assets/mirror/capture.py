@@ -19,13 +19,14 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.mirror.absent import MOST_ABSENT, Absence
-from cdc_assets.mirror.apply import MirroredTable, Mirrors, StepReport
+from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.describe import describe
 from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.steps import target_of
 from cdc_assets.mirror.upkeep import tidy
+from cdc_assets.mirror.work import MirroredTable, StepReport
 
 _NEEDED = frozenset("cudr")
 

@@ -25,10 +25,10 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import VARIABLE, listening
 from cdc_assets.errors import ConfigurationError, FencedError, InvalidValueError
 from cdc_assets.mirror import leaves, steps
-from cdc_assets.mirror.apply import StepReport
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import STEP
+from cdc_assets.mirror.work import StepReport
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.descriptions import call
@@ -197,7 +197,7 @@ def test_rows_that_were_deleted_in_a_gap_are_gone(world: World) -> None:
 def test_many_leaves(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves are divided, joined and rewritten only where something changes; steps end between commits."""
     monkeypatch.setattr(leaves, "LEAF_BYTES", 15000)
-    monkeypatch.setattr("cdc_assets.mirror.apply.LEAF_BYTES", 15000)
+    monkeypatch.setattr("cdc_assets.mirror.jobs.LEAF_BYTES", 15000)
     monkeypatch.setattr(steps, "STEP_ROWS", 300)
     world = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, note nvarchar(60)")
     for start in range(0, 3000, 500):
