@@ -21,7 +21,7 @@ MODULES = sorted(
 FIRST = "|".join(sorted({row.name.split(".")[0] for row in PROPERTIES if "." in row.name}))
 NAMED = re.compile(rf"(?<![\w./<#-])(?:{FIRST})(?:\.(?:[A-Za-z]+|<[a-z]+>|\*))+(?![\w(/])")
 NO_PROPERTIES = re.compile(
-    r"(database\.)?schema\.table|(value|key|event|max|acks|message|linger)\..*|lake\.form"
+    r"(database\.)?(schema\.)?table|(value|key|event|max|acks|message|linger)\..*|lake\.form"
     r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)|message\.prefix\..*"
     r"|offsets\.dat|offset\.mismatch\.strategy|topic\.(regex|replacement)"
     r"|table\.(field|fields|op|expand|json)\..*|include\.list"
