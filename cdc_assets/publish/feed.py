@@ -50,6 +50,11 @@ class Topic:
         """Whether it holds the events of a captured table."""
         return self.rank == _DATA
 
+    @property
+    def is_of_structures(self) -> bool:
+        """Whether it holds schema changes."""
+        return self.rank == _FIRST
+
 
 class Feed:
     """Topics of a capture and their rows.

@@ -269,6 +269,8 @@ class Publisher:
             return iter(())
         batches = topic.rows.read(place, self._complete if topic.numbered else None)
         records = chain.from_iterable(self._renderer.records(topic.name, batch) for batch in batches)
+        if topic.is_of_structures:  # the connector writes these into the first partition, whatever their key
+            records = (r if r.partition >= 0 else r._replace(partition=0) for r in records)
         until = self._span.until if self._span else ""
         if topic.numbered and (self._after or until):
             least, most = self._after and self._after + WHOLE, (until or WHOLE) + WHOLE

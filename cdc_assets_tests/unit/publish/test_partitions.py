@@ -1,0 +1,18 @@
+"""Partitions that the connector chooses itself."""
+
+from pathlib import Path
+
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
+from cdc_assets_tests.unit.publish.world import World, published
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+
+def test_schema_changes_are_in_the_first_partition(tmp_path: Path) -> None:
+    with StandIn(databases=(DATABASE,)) as server:
+        world, broker = World(server, tmp_path / "lake"), MemoryBroker()
+        world.execute("INSERT INTO dbo.t VALUES (1, N'a')")
+        world.capture("snapshot")
+        published(world.config, broker)
+    assert {record.partition for record in broker.topics["shop"]} == {0}
+    assert {record.partition for record in broker.topics[TOPIC]} == {-1}
