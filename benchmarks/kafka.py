@@ -24,13 +24,13 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-import pyodbc
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.connector_passes import FAST
 from benchmarks.document import FIGURES, write_table
-from benchmarks.main_job import DATABASE, TABLE, server_process
+from benchmarks.main_job import DATABASE, TABLE, server_process, settings
 from benchmarks.passes import Times, load_average, run_process, spread
+from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.connect import Worker, source
 
@@ -204,8 +204,7 @@ def following(contest: Contest, prefix: str) -> Iterator[None]:
 
 def latencies(contest: Contest, port: int, password: str, rows: int) -> Iterator[str]:
     """Rows of a table, ours and theirs, one after the other."""
-    text = f"DRIVER={{ODBC Driver 18 for SQL Server}};SERVER=127.0.0.1,{port};DATABASE={DATABASE};UID=sa;PWD={password};Encrypt=no"
-    connection = pyodbc.connect(text, autocommit=True)
+    connection = connect(settings(port, password, Path()).connection).connection
 
     def insert(number: int) -> None:
         connection.execute(f"INSERT INTO dbo.{TABLE} (id, name) VALUES (?, N'latency')", number)

@@ -268,7 +268,8 @@ class Publisher:
         if topic.numbered and topic.newest == place[0] and place[1] == WHOLE:
             return iter(())
         batches = topic.rows.read(place, self._complete if topic.numbered else None)
-        records = chain.from_iterable(self._renderer.records(topic.name, batch) for batch in batches)
+        found = (self._renderer.records(topic.name, batch) for batch in batches)
+        records: Iterator[Record] = chain.from_iterable(found)
         if topic.is_of_structures:  # the connector writes these into the first partition, whatever their key
             records = (r if r.partition >= 0 else r._replace(partition=0) for r in records)
         until = self._span.until if self._span else ""
