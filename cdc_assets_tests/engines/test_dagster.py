@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psycopg
 import pytest
 from deltalake import DeltaTable
 
@@ -144,6 +145,21 @@ def test_a_capture_in_dagster(kind: str, tmp_path: Path) -> None:
         assert again.success
         assert materialized(again)[shop.key("items", "snapshot")]["rows_reads"] == 3
         assert shop.operations("items") == ["r", "r", "c", "u", "r", "r", "r"]
+
+
+def test_a_transaction_that_was_begun_before_others_and_is_committed_after_them_is_noticed(tmp_path: Path) -> None:
+    with deployed("postgres", tmp_path) as shop:
+        shop.server.execute("create table items (id int primary key, name varchar(60))")
+        shop.follow()
+        with psycopg.connect(host="127.0.0.1", port=shop.server.port, user="dbz", dbname="postgres") as late:
+            late.execute("insert into items values (1, 'begun first')")
+            shop.server.execute("insert into items values (2, 'committed first')")
+            shop.follow()
+            assert shop.operations("items") == ["c"]
+        assert not shop.checks()["complete_to_log_end"].passed
+        shop.follow()
+        assert shop.operations("items") == ["c", "c"]
+        assert shop.checks()["complete_to_log_end"].passed
 
 
 SIGNALS = "create table signals (id varchar(64) primary key, type varchar(32), data varchar(2048))"

@@ -95,8 +95,8 @@ class PostgresProbe:
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """Whether the slot would send no change behind an offset; looking at it does not move it.
 
-        The slot begins before the last transaction until another one follows, so changes up to the offset are left out.
-        While a connector uses the slot, or with another plug-in than pgoutput, nothing is known.
+        The slot begins before the last transaction until another one follows, so those up to the offset are left out
+        (`holds_no_changes`). While a connector uses the slot, or with another plug-in than pgoutput, nothing is known.
         """
         point = point_of_offset(offset)
         if point is None or self._config.properties.get("plugin.name") != "pgoutput":
@@ -110,7 +110,7 @@ class PostgresProbe:
         )
         if found is None or len(found) >= _MOST_MESSAGES:
             return False
-        return all(row["kind"] in _NO_CHANGES or int(row["lsn"]) <= point.order[0] for row in found)
+        return holds_no_changes([(str(row["kind"]), int(row["lsn"])) for row in found], point.order[0])
 
     def retention(self, recorded: LogPoint | None) -> Retention:
         """Whether the replication slot is there and still holds what was not read."""
@@ -277,3 +277,25 @@ class PostgresProbe:
     def signal(self, id_: str, type_: str, data: str) -> None:
         """Put a row into the signal table."""
         self._signal_table.insert(id_, type_, data)
+
+
+def holds_no_changes(messages: Sequence[tuple[str, int]], read_to: int) -> bool:
+    """Whether all transactions with changes end at a place of the log or before it.
+
+    A slot sends transactions in the order of their ends, and an offset behind a transaction is its end. So the end decides:
+    a transaction that was begun before the place and is committed behind it was not read, and neither was one whose first
+    change is written at the very place.
+
+    Args:
+        messages: first byte and LSN of pgoutput's messages, whole transactions in the slot's order; the LSN of a commit is where
+            its transaction ends.
+        read_to: greatest LSN of the offset.
+    """
+    has_changes = False
+    for kind, lsn in messages:
+        if kind == "B":
+            has_changes = False
+        elif kind == "C" and has_changes and lsn > read_to:
+            return False
+        has_changes = has_changes or kind not in _NO_CHANGES
+    return True

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.adapters.databases.mysql import _is_change
+from cdc_assets.adapters.databases.postgres import holds_no_changes
 from cdc_assets.adapters.databases.tables import ConnectorFilter
 from cdc_assets.config.engine import EngineConfig, engine_config
 from cdc_assets.core.identifiers import TableId
@@ -81,6 +82,21 @@ def test_completeness_is_proved_or_not_claimed(given: BatchState, nothing: bool,
 def test_events_of_the_binlog_that_matter(kind: str, info: str, change: bool) -> None:
     accepts = ConnectorFilter(config(database_include_list="shop"), "database", "table").accepts
     assert _is_change(kind, info, accepts) is change
+
+
+@pytest.mark.parametrize(
+    ("messages", "nothing"),
+    [
+        ([], True),
+        ([("B", 40), ("R", 40), ("I", 40), ("C", 100)], True),
+        ([("B", 100), ("I", 100), ("C", 140)], False),  # written where the last transaction ends
+        ([("B", 60), ("I", 60), ("C", 100), ("B", 40), ("I", 40), ("C", 140)], False),  # begun first, committed last
+        ([("B", 100), ("R", 100), ("C", 140)], True),
+        ([("B", 100), ("T", 100), ("C", 140)], False),
+    ],
+)
+def test_messages_of_a_slot_that_were_not_read(messages: list[tuple[str, int]], nothing: bool) -> None:
+    assert holds_no_changes(messages, 100) is nothing
 
 
 @pytest.mark.parametrize(
