@@ -25,6 +25,8 @@ _OF_ALL = (WINDOWS, HISTORY)
 _FIRST, _DATA, _LAST = 0, 1, 2
 _RANKS = {"schema_changes": _FIRST, "transactions": _LAST}
 _OWN_NUMBERS = ("heartbeat", "notifications")
+_IN_FIRST_PARTITION = ("schema_changes", "heartbeat")
+"""Topics of whose records the connector chooses the partition, whatever their keys are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Topic:
         numbered: whether its commits have the numbers of windows.
         newest: greatest number that the manifest knows of; None if it does not know.
         holds: what the topic still holds, as the manifest says.
+        in_first_partition: whether all its records go into the first partition, and not where their keys lead.
     """
 
     name: str
@@ -44,16 +47,12 @@ class Topic:
     newest: int | None
     rows: TopicRows
     holds: Retained
+    in_first_partition: bool = False
 
     @property
     def is_of_table(self) -> bool:
         """Whether it holds the events of a captured table."""
         return self.rank == _DATA
-
-    @property
-    def is_of_structures(self) -> bool:
-        """Whether it holds schema changes."""
-        return self.rank == _FIRST
 
 
 class Feed:
@@ -91,12 +90,14 @@ class Feed:
         state = self._manifest.read()
         newest = _newest(state)
         ranks = {topic_name(table, self._config.events): _DATA for table in state.tables}
-        own = set[str]()
+        own, first = set[str](), set[str]()
         for kind, topic in system_topics(self._config).items():
             if kind not in _OF_ALL:
                 ranks[topic] = _RANKS.get(kind, _LAST)
             if kind in _OWN_NUMBERS:
                 own.add(topic)
+            if kind in _IN_FIRST_PARTITION:
+                first.add(topic)
         found = [
             Topic(
                 name,
@@ -105,6 +106,7 @@ class Feed:
                 newest.get(name),
                 self._rows_of(name),
                 state.retained.get(name, Retained()),
+                name in first,
             )
             for name, rank in ranks.items()
         ]

@@ -270,7 +270,7 @@ class Publisher:
         batches = topic.rows.read(place, self._complete if topic.numbered else None)
         found = (self._renderer.records(topic.name, batch) for batch in batches)
         records: Iterator[Record] = chain.from_iterable(found)
-        if topic.is_of_structures:  # the connector writes these into the first partition, whatever their key
+        if topic.in_first_partition:
             records = (r if r.partition >= 0 else r._replace(partition=0) for r in records)
         until = self._span.until if self._span else ""
         if topic.numbered and (self._after or until):
