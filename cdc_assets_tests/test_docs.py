@@ -113,7 +113,7 @@ def test_extras_and_public_names_exist() -> None:
 
 NO_PROPERTIES = re.compile(
     r"(sys|cdc|dbo|msdb)\.\w.*|(database\.)?schema\.table"  # of the server
-    r"|source\.(sequence|snapshot|ts_ns|version)|lake\.form|connect\.parameters|(io|org)\.\w+\..*"  # of an event
+    r"|source\.(commit_lsn|change_lsn|sequence|snapshot|ts_ns|version)|lake\.form|connect\.parameters|(io|org)\.\w+\..*"  # of an event
     r"|resources\.\w+|server\.(agent|bulk|clock|faults)"  # of Python
     r"|engine\.[a-z.]+|database\.(server\.id|include\.list)|offset\.mismatch\.strategy|read\.only"  # of captures by other connectors
     r"|(max\.message\.bytes|sasl\.[a-z.]+|topics\.regex|isolation\.level|bootstrap\.servers|(key|value)\.converter|consumer\.override\..*|files\.[a-z.<>]+|schemas\.file|errors\.tolerance)"
