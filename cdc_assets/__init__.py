@@ -4,10 +4,14 @@ What is named here is the library's public surface: it changes only as docs/stab
 at its first use, so `import cdc_assets` costs next to nothing and Spark's tasks never import Dagster.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cdc_assets.core.collection import without_collections
+
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+"""Arrow's own allocators keep what is freed: as fast, and a tenth (streams) to a quarter (mirrors) more memory. Spark's workers inherit it."""
 
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.current_rows import current_rows
