@@ -7,7 +7,7 @@ keys of one range, or a row group. Files that are written count when a commit na
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -71,23 +71,16 @@ def mark(task: MarkTask) -> list[Piece]:
     location, name, pieces = task.reader.location, f"{uuid4().hex}.arrow", list[Piece]()
     shape = task.reader.shape
     bounds = [bound_key(bound, shape.key_type) for bound in task.bounds[1:]]
-    try:
-        with location.filesystem(task.staging).open_output_stream(name) as stream:
-            writer = None
-            for events in _portions(_entries(task)):
-                events = events.filter(pa.array(staying(shape, events, whole=False)))
-                writer = writer or pa.ipc.new_file(stream, events.schema, options=_IPC)
-                for range_, batch in _parted(events, leaves_of(shape.keys(events), bounds)):
-                    pieces.append(Piece(name, range_, len(pieces), batch.num_rows))
-                    writer.write_batch(batch)
-            if writer is not None:
-                writer.close()
-    except STORE_ERRORS as error:
-        raise trouble(
-            f"Keys cannot be staged in {location.uri(task.staging)}", error, "check the path and its rights"
-        ) from error
-    finally:
-        tidy()
+    with _staging(location, task.staging), location.filesystem(task.staging).open_output_stream(name) as stream:
+        writer = None
+        for events in _portions(_entries(task)):
+            events = events.filter(pa.array(staying(shape, events, whole=False)))
+            writer = writer or pa.ipc.new_file(stream, events.schema, options=_IPC)
+            for range_, batch in _parted(events, leaves_of(shape.keys(events), bounds)):
+                pieces.append(Piece(name, range_, len(pieces), batch.num_rows))
+                writer.write_batch(batch)
+        if writer is not None:
+            writer.close()
     return pieces
 
 
@@ -186,7 +179,7 @@ def choose(task: ChooseTask) -> list[Piece]:
         LakeError: the lake cannot be read or written.
     """
     location, pieces, name = task.reader.location, list[Piece](), f"{uuid4().hex}.arrow"
-    try:
+    with _staging(location, task.staging):
         events = pa.Table.from_batches(list(_staged(location, task.staging, task.pieces)))
         stays = staying(task.reader.shape, events, whole=True)
         events = events.select([FILE, ROW]).filter(pa.array(stays))
@@ -197,13 +190,24 @@ def choose(task: ChooseTask) -> list[Piece]:
             for number, batch in _parted(events, events[FILE].to_numpy()):
                 pieces.append(Piece(name, number, len(pieces), batch.num_rows))
                 writer.write_batch(batch.select([ROW]))
+    return pieces
+
+
+@contextmanager
+def _staging(location: Location, staging: str) -> Iterator[None]:
+    """A block that reads the lake and writes staged files.
+
+    Raises:
+        LakeError: it cannot.
+    """
+    try:
+        yield
     except STORE_ERRORS as error:
         raise trouble(
-            f"Keys cannot be staged in {location.uri(task.staging)}", error, "check the path and its rights"
+            f"Keys cannot be staged in {location.uri(staging)}", error, "check the path and its rights"
         ) from error
     finally:
         tidy()
-    return pieces
 
 
 def _staged(location: Location, staging: str, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
-from cdc_assets_tests.unit.retention.world import HOURS, World, publisher
+from cdc_assets_tests.unit.retention.world import HOURS, World, publish_all, publisher, require_published
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 
@@ -222,13 +222,8 @@ def test_what_is_not_published_stays(world: World) -> None:
     world.stream()
     assert all(world.holds(table).after for table in world.tables)
     world.turn([0, 1])
-    again = publisher(world, broker)
-    again.open()
-    while again.turn():
-        pass
-    for table in world.tables:
-        assert [record.position for record in broker.topics[world.topic(table)]] == sorted(world.ever[table])
-    assert not again.stopped
+    assert not publish_all(world, broker).stopped
+    require_published(world, broker)
 
 
 def test_audit_and_status_find_no_loss(world: World) -> None:

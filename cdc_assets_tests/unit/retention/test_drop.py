@@ -21,7 +21,7 @@ from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
-from cdc_assets_tests.unit.retention.world import HOURS, World, publisher
+from cdc_assets_tests.unit.retention.world import HOURS, World, publish_all, publisher, require_published
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import make_capture
@@ -204,13 +204,8 @@ def test_what_is_not_published_stays(world: World) -> None:
     world.stream()
     assert all(dropped(world))
     world.turn([0, 1])
-    again = publisher(world, broker)
-    again.open()
-    while again.turn():
-        pass
-    for table in world.tables:
-        assert [record.position for record in broker.topics[world.topic(table)]] == sorted(world.ever[table])
-    assert not again.stopped
+    assert not publish_all(world, broker).stopped
+    require_published(world, broker)
 
 
 def test_a_publisher_that_asks_for_what_was_dropped_is_told(world: World) -> None:
@@ -219,11 +214,7 @@ def test_a_publisher_that_asks_for_what_was_dropped_is_told(world: World) -> Non
     with pytest.raises(EventsDroppedError, match=f"--from-lsn {newest}"):
         publisher(world, MemoryBroker()).open()
     broker = MemoryBroker()
-    late = publisher(world, broker, newest)
-    late.open()
-    while late.turn():
-        pass
-    assert not late.stopped
+    assert not publish_all(world, broker, newest).stopped
     for table in world.tables:
         wanted = sorted(at for at in world.ever[table] if at[:22] > newest)
         assert [record.position for record in broker.topics[world.topic(table)]] == wanted

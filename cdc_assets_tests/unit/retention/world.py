@@ -156,3 +156,18 @@ def publisher(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
     """A publisher of its topics."""
     feed = Feed(world.config, TopicTables.of(world.config))
     return Publisher(feed, broker, Renderer(world.config.kafka), 1000, lambda _: None, after)
+
+
+def publish_all(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
+    """Publish what there is."""
+    found = publisher(world, broker, after)
+    found.open()
+    while found.turn():
+        pass
+    return found
+
+
+def require_published(world: World, broker: MemoryBroker) -> None:
+    """Every event there ever was is published once."""
+    for table in world.tables:
+        assert [record.position for record in broker.topics[world.topic(table)]] == sorted(world.ever[table])
