@@ -44,6 +44,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str, type[CdcError]], ...]] = (
         re.compile(
             r"communications link failure|connection (was )?(refused|reset|timed out)|unknown ?host|no route to host"
             r"|terminating connection|the database system is|broken pipe|connection attempt failed"
+            r"|(stream|connection|socket) ((has been|is|was) )?(already )?closed"
             r"|failed to (connect|establish)|database connection failed|unable to connect|connect timed out|I/O error|EOFException",
             re.IGNORECASE,
         ),

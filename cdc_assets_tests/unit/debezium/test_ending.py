@@ -20,6 +20,12 @@ from cdc_assets.adapters.debezium.log import EngineLog
         ("ERROR: requested WAL segment 000000010 has already been removed", "snapshot.mode", False),
         ('Error | replication slot "debezium" is active for PID 7', "another process reads", True),
         ("Communications link failure", "see that it is up", True),
+        ("PSQLException: This replication stream has been closed.", "see that it is up", True),
+        (
+            "SQLNonTransientConnectionException: No operations allowed after connection closed.",
+            "see that it is up",
+            True,
+        ),
         ("Connection to 127.0.0.1:5432 refused. | Connection refused", "see that it is up", True),
         ("FATAL: terminating connection due to administrator command", "see that it is up", True),
         ("Access denied for user 'x'@'y' (using password: YES)", "database.user", False),
