@@ -72,7 +72,7 @@ bench-curves: setup-dev ## Rates over tasks, tables, sizes of transactions; cost
 	$(PY) -m benchmarks curves
 
 screenshots: setup-dev ## The pictures in docs/_images, taken by the tests of Dagster's pages
-	CDC_SCREENSHOTS=docs/_images $(PYTEST) -q -m daemon --basetemp=/tmp/cdc-assets-pictures cdc_assets_tests/e2e/test_pages.py
+	CDC_SCREENSHOTS=docs/_images $(PYTEST) -q -m daemon cdc_assets_tests/e2e/test_pages.py
 
 docs: setup-dev ## The pages as a site in build/docs, with search; a warning is an error
 	$(PY) -m sphinx -W --keep-going -q -b html docs build/docs

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from cdc_assets.adapters.clock import SystemClock
-from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.log_times import LogTimes
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source

@@ -5,7 +5,7 @@ from functools import partial
 
 from cdc_assets.adapters.databases.probe import open_probe
 from cdc_assets.adapters.debezium.engine import DebeziumEngine
-from cdc_assets.adapters.kafka_topics import KafkaSource
+from cdc_assets.adapters.kafka.source import KafkaSource
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import is_reader
 from cdc_assets.engine.feed import EngineFeed, Offsets

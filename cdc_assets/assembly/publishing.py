@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from cdc_assets.adapters.kafka_marker import KafkaMarker
-from cdc_assets.adapters.kafka_producer import KafkaBroker
+from cdc_assets.adapters.kafka.marker import KafkaMarker
+from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.topics import TopicTables

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.assembly.capture import open_capture
 from cdc_assets.assembly.mirrors import open_mirrors
 from cdc_assets.assembly.publishing import ask_marker, publish_topics

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from cdc_assets.adapters.kafka_producer import KafkaBroker
+from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.standin import sample
 from cdc_assets_tests.dagster.conftest import NESTED_RESOURCES
 from cdc_assets_tests.kafka.broker import Broker

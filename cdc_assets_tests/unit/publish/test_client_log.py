@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from cdc_assets.adapters import kafka_log
-from cdc_assets.adapters.kafka_log import ClientLog
-from cdc_assets.adapters.kafka_marker import KafkaMarker
+from cdc_assets.adapters.kafka import client
+from cdc_assets.adapters.kafka.client import ClientLog
+from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
 
@@ -21,7 +21,7 @@ def test_the_same_is_logged_again_after_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(kafka_log.time, "monotonic", lambda: now)
+    monkeypatch.setattr(client.time, "monotonic", lambda: now)
     own = ClientLog()
     own.log(logging.ERROR, "%s [%s] away (after 3ms in state CONNECT)", "FAIL", "b1")
     own.log(logging.ERROR, "%s [%s] away (after 17ms in state CONNECT, 3 identical error(s) suppressed)", "FAIL", "b1")

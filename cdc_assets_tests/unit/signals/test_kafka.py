@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from cdc_assets.adapters import kafka
-from cdc_assets.adapters.kafka import KafkaSignals, kafka_channels
+from cdc_assets.adapters.kafka import signals
+from cdc_assets.adapters.kafka.signals import KafkaSignals, kafka_channels
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import SignalSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -118,7 +118,7 @@ def test_properties_of_the_channel(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_clear_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(signals, "_ANSWER_S", 0.3)
     settings = SignalSettings(channels=("kafka",), kafka_servers="127.0.0.1:1")
     with pytest.raises(ConfigurationError, match=r"sasl\.jaas\.config") as refused:
         KafkaSignals(replace(settings, kafka_consumer=(("sasl.jaas.config", "secret"),)), "shop")
@@ -154,7 +154,7 @@ def test_each_message_acts_once_whatever_dies(broker: Broker, tmp_path: Path, cu
 
 
 def test_a_broker_that_is_away_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(signals, "_ANSWER_S", 0.3)
     with StandIn(databases=(DATABASE,)) as server:
         server.agent.start()
         world = World(server, str(tmp_path), channels=("kafka",), kafka_servers="127.0.0.1:1")

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_assets.adapters.clock import SystemClock
-from cdc_assets.adapters.kafka import kafka_channels
+from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka_marker import KafkaMarker, client_library, connection_options, made
+from cdc_assets.adapters.kafka.client import client_library
+from cdc_assets.adapters.kafka.marker import KafkaMarker, connection_options, made
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import ConnectionLostError, FencedError
 from cdc_assets.publish.render import Headers, Record
@@ -53,7 +54,7 @@ class KafkaBroker:
 
     def __init__(self, settings: KafkaSettings, prefix: str, replay: str = "") -> None:
         self._settings, self._prefix = settings, prefix
-        self._kafka = client_library()
+        self._kafka = client_library("bootstrap.servers", "(given)")
         self._marker = KafkaMarker(settings, prefix, _ANSWER_S, replay)
         self._markers = self._marker.topic
         self._id = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"

@@ -12,14 +12,13 @@ removed before they were read, or the topic is another one of the same name: the
 Messages of transactions are read when these are committed (`isolation.level`, which may be set otherwise).
 """
 
-import importlib
 import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka_log import ClientLog
+from cdc_assets.adapters.kafka.client import ClientLog, client_library
 from cdc_assets.config.reader import Converter, ReaderSettings
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -56,7 +55,7 @@ class KafkaSource:
 
     def __init__(self, settings: ReaderSettings, offsets: Offsets, report: Callable[[str, str], None]) -> None:
         self._settings, self._report = settings, report
-        self._kafka = _client_library()
+        self._kafka = client_library("connector.class", "cdc_assets.KafkaEvents")
         self._pattern = re.compile(settings.pattern) if settings.pattern else None
         self._reset = dict(settings.options).get("auto.offset.reset", "")
         self._recorded = {
@@ -264,15 +263,3 @@ def _parts_of(converter: Converter) -> Callable[[bytes], Part | None]:
 
 
 _STRING: Final[Mapping[str, Any]] = {"type": "string", "optional": False}
-
-
-def _client_library() -> Any:
-    try:
-        return importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise ConfigurationError(
-            "connector.class",
-            "cdc_assets.KafkaEvents",
-            f"a class whose client library is installed ({error})",
-            "pip install 'cdc-assets[kafka]'",
-        ) from None

@@ -4,11 +4,10 @@ Markers are in one partition of a compacted topic, so the newest is the last tha
 records first. The client waits for no group and commits no offsets.
 """
 
-import importlib
 import time
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka_log import ClientLog
+from cdc_assets.adapters.kafka.client import ClientLog, client_library
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 
@@ -54,7 +53,7 @@ class KafkaMarker:
 
     def __init__(self, settings: KafkaSettings, prefix: str, limit_s: float = _QUICK_S, replay: str = "") -> None:
         self._settings, self._prefix, self._limit_s = settings, prefix, limit_s
-        self._kafka = client_library()
+        self._kafka = client_library("bootstrap.servers", "(given)")
         self.topic = replay_topic(prefix) if replay else marker_topic(prefix)
         self.key = (replay or prefix).encode()
 
@@ -132,22 +131,4 @@ def made(library: Any, kind: Any, options: dict[str, Any], settings: KafkaSettin
             ", ".join(name for name, _ in settings.producer) or "(none)",
             f"options of librdkafka ({error.args[0].str()})",
             "use librdkafka's names, such as sasl.username and sasl.password in place of sasl.jaas.config",
-        ) from None
-
-
-def client_library() -> Any:
-    """The client library.
-
-    Raises:
-        ConfigurationError: the extra `kafka` is not installed.
-    """
-    try:
-        importlib.import_module("confluent_kafka.admin")
-        return importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise ConfigurationError(
-            "bootstrap.servers",
-            "(given)",
-            f"nothing, unless the client library is installed ({error})",
-            "pip install 'cdc-assets[kafka]'",
         ) from None

@@ -5,14 +5,13 @@ partitions and reads the messages in between. The group's offsets are committed 
 once, as the start when the manifest has none.
 """
 
-import importlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from cdc_assets.adapters.kafka_log import ClientLog
+from cdc_assets.adapters.kafka.client import ClientLog, client_library
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.signal import Delivery, Signal, SignalChannel, signal_of
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -59,7 +58,7 @@ class KafkaSignals:
     def __init__(self, settings: SignalSettings, prefix: str) -> None:
         self._settings, self._prefix = settings, prefix
         self._topic = settings.kafka_topic or f"{prefix}-signal"
-        self._kafka = _client_library()
+        self._kafka = client_library("signal.enabled.channels", "kafka")
         self._consumer = self._open()
         self._problem = ""
 
@@ -210,15 +209,3 @@ def _behind(message: Any) -> int:
     """Offset after a message, or the end of a partition."""
     number: int = message.offset()
     return number if message.error() else number + 1
-
-
-def _client_library() -> Any:
-    try:
-        return importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise ConfigurationError(
-            "signal.enabled.channels",
-            "kafka",
-            f"a channel whose client library is installed ({error})",
-            "pip install 'cdc-assets[kafka]', or remove kafka from the channels",
-        ) from None

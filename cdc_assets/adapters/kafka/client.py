@@ -1,9 +1,15 @@
-"""What librdkafka logs, without its repeats: a client whose broker is away reports the refused connection ten times a second."""
+"""The client library, and what it logs without its repeats.
 
+A client whose broker is away reports the refused connection ten times a second.
+"""
+
+import importlib
 import logging
 import re
 import time
-from typing import Final
+from typing import Any, Final
+
+from cdc_assets.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -39,3 +45,25 @@ class ClientLog:
             self._logged.clear()
         self._logged[said] = now
         log.log(level, "%s", said)
+
+
+def client_library(name: str, value: str) -> Any:
+    """The client library, `confluent_kafka`.
+
+    Args:
+        name: the property that asks for it.
+        value: what that property is set to; no secret.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed.
+    """
+    try:
+        importlib.import_module("confluent_kafka.admin")
+        return importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise ConfigurationError(
+            name,
+            value,
+            f"a setting whose client library is installed ({error})",
+            "pip install 'cdc-assets[kafka]', or leave this property out",
+        ) from None
