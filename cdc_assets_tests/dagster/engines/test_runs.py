@@ -1,0 +1,204 @@
+"""Assets, runs, the sensor and the checks of a capture by an embedded connector."""
+
+from datetime import timedelta
+from unittest.mock import patch
+
+import dagster as dg
+import pytest
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.defs.engines import sensor
+from cdc_assets.defs.keys import Role
+from cdc_assets.defs.translator import CdcTranslator
+from cdc_assets.engine.source import Retention
+from cdc_assets.errors import ConfigurationError, EngineError
+from cdc_assets_tests.dagster.engines.deployment import (
+    BATCHES,
+    TOPIC,
+    Connector,
+    Database,
+    Deployment,
+    key,
+    materialized,
+)
+
+
+def test_assets_of_a_table_and_of_the_capture(shop: Deployment) -> None:
+    graph = shop.definitions().resolve_asset_graph()
+    assert graph.get_all_asset_keys() == {
+        key("source"),
+        key("snapshot"),
+        key("changes"),
+        *(
+            dg.AssetKey(["shop", name])
+            for name in ("batches", "schema_history", "schema_changes", "heartbeat", "notifications")
+        ),
+    }
+    node = graph.get(key("changes"))
+    assert node.kinds == {"delta", "debezium"}
+    assert graph.get(key("source")).kinds == {"mysql"}
+    assert all(
+        "SQL Server" not in (graph.get(key(role)).description or "") for role in ("source", "snapshot", "changes")
+    )
+    assert node.group_name == "shop_db"
+    assert node.metadata["cdc/topic"] == TOPIC
+    assert node.parent_keys == {key("source")}
+
+
+def test_own_translations_apply(shop: Deployment) -> None:
+    class Own(CdcTranslator):
+        def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
+            return dg.AssetKey(["mine", table.table, role])
+
+    keys = shop.definitions(Own()).resolve_asset_graph().get_all_asset_keys()
+    assert dg.AssetKey(["mine", "items1", "changes"]) in keys
+
+
+def test_secrets_are_placeholders(shop: Deployment) -> None:
+    shop.more["database.password"] = "secret"
+    with pytest.raises(ConfigurationError, match=r"database\.password"):
+        shop.definitions()
+
+
+def test_a_run_reports_reads_and_changes_apart_and_whatever_is_selected(shop: Deployment) -> None:
+    found = materialized(shop.changes())
+    assert found[key("snapshot")]["rows_reads"] == 3
+    assert found[key("changes")]["rows_creates"] == 7
+    assert found[key("changes")]["to_position"] == "bin.000001:10"
+    assert found[key("changes")]["dagster/row_count"] == 10
+    assert BATCHES in found
+    assert shop.last_of_connector().passed
+
+
+def test_runs_write_metrics(shop: Deployment) -> None:
+    file = shop.folder / "shop.prom"
+    shop.more["metrics.textfile"] = str(file)
+    assert shop.changes().success
+    text = file.read_text()
+    assert 'database="db",kind="batch",operation="create",table="items1"} 7.0' in text
+    assert 'operation="read",table="items1"} 3.0' in text
+    assert "cdc_assets_health" not in text, "nobody would correct it behind the run"
+
+
+def test_a_run_tells_on_the_page_that_the_capture_is_healthy(shop: Deployment) -> None:
+    page = materialized(shop.changes())[BATCHES]
+    assert page["health"] == "healthy"
+    for fact in (
+        "database | db",
+        "complete to | bin.000001:10",
+        "committed (server) | 2026-01-01 00:00:00 +0000",
+        "lag: poll | 0.0 s",
+    ):
+        assert f"| {fact} |" in page["page"]
+    assert "capture job" not in page["page"]
+    assert "| db.items1 | streaming | bin.000001:10 |  |" in page["tables"]
+    assert page["rows_per_second"] > 0
+    assert (page["healthy"], page["tables_streaming"], page["lag_poll_seconds"]) == (1, 1, 0.0)
+    assert "lag_capture_job_seconds" not in page
+
+
+def test_a_run_tells_what_is_wrong_while_it_works(shop: Deployment) -> None:
+    assert shop.changes().success
+    shop.database.retained = Retention("The binlog was purged. Next: capture into a new lake.")
+    shop.database.end = 12
+    result = shop.changes()
+    [record] = shop.instance.fetch_materializations(BATCHES, limit=1).records
+    assert record.asset_materialization is not None
+    page = record.asset_materialization.metadata
+    assert page["health"].value == "in trouble: the log: The binlog was purged"
+    assert "Next: capture into a new lake" in page["what_to_do"].value
+    check = dg.AssetCheckKey(BATCHES, "retention_headroom")
+    shown = shop.instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[check]
+    assert (shown.run_id, shown.status.value) == (result.run_id, "FAILED")
+
+
+def test_between_runs_the_sensor_tells_what_has_changed(shop: Deployment) -> None:
+    assert shop.changes().success
+    assert shop.tick().asset_events == []
+    shop.database.away = True
+    [page, *checks] = shop.tick().asset_events
+    assert page.metadata["health"].value.startswith("in trouble: The database cannot be asked")
+    assert [check.check_name for check in checks if not check.passed] == ["retention_headroom"]
+    (shop.folder / "lake" / TOPIC).rename(shop.folder / "elsewhere")
+    [page, *_] = shop.tick().asset_events
+    assert "| db.items1 | failed |" in page.metadata["tables"].value
+
+
+def test_only_news_start_a_run(shop: Deployment) -> None:
+    first = shop.tick()
+    assert first.run_key == shop.tick().run_key == "shop:first:bin.000001:10"
+    assert first.asset_selection == [BATCHES]
+    assert shop.changes().success
+    assert shop.tick().skip_message == "Nothing new."
+    shop.database.end = 12
+    assert shop.tick().tags["cdc/position"] == "bin.000001:12"
+    assert shop.changes().success
+    assert "the last run has read the log to bin.000001:12" in shop.tick().skip_message
+    shop.database.end = 13
+    assert isinstance(shop.tick(), dg.RunRequest)
+    assert shop.changes().success
+    with patch.object(sensor, "_UNPROVED", timedelta(0)):
+        assert isinstance(shop.tick(), dg.RunRequest)
+    with patch.object(Database, "nothing_between", return_value=True):
+        assert shop.tick().skip_message == "Nothing new."
+
+
+def test_a_database_that_is_away_breaks_nothing(shop: Deployment) -> None:
+    assert shop.changes().success
+    shop.database.away = True
+    keys = shop.definitions().resolve_asset_graph().get_all_asset_keys()
+    assert key("changes") in keys
+    batches = shop.definitions().resolve_asset_graph().get(BATCHES)
+    assert "cannot be reached" in (batches.description or "")
+    assert "cannot be reached" in shop.tick().skip_message
+    found = shop.checks()
+    assert {name: check.passed for name, check in found.items()} == {
+        "complete_to_log_end": False,
+        "retention_headroom": False,
+    }
+
+
+def test_without_a_driver_the_lake_and_the_configuration_tell_the_tables(shop: Deployment) -> None:
+    shop.database.driver = False
+    shop.more["table.include.list"] = r"db.orders, db\.lines, db\..*"
+    keys = shop.definitions().resolve_asset_graph().get_all_asset_keys()
+    assert {key("changes", "orders"), key("changes", "lines")} <= keys
+    assert key("changes") not in keys
+    assert shop.changes().success
+    assert "whether something is new or not" in shop.tick().skip_message
+    assert key("changes") in shop.definitions().resolve_asset_graph().get_all_asset_keys()
+    with patch.object(sensor, "_BLIND", timedelta(0)):
+        assert isinstance(shop.tick(), dg.RunRequest)
+    assert not any(check.passed for check in shop.checks().values())
+
+
+def test_checks_pass_only_on_what_is_proved(shop: Deployment) -> None:
+    assert "Nothing was captured" in (shop.checks()["complete_to_log_end"].description or "")
+    assert shop.changes().success
+    assert all(check.passed for check in shop.checks().values())
+    shop.database.end = 11
+    late = shop.checks()["complete_to_log_end"]
+    assert (late.passed, late.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "complete to bin.000001:10, and the log ends at bin.000001:11" in (late.description or "")
+    shop.database.end = 10
+    shop.database.retained = Retention("The binlog was purged.")
+    lost = shop.checks()["retention_headroom"]
+    assert (lost.passed, lost.severity, lost.description) == (
+        False,
+        dg.AssetCheckSeverity.ERROR,
+        "The binlog was purged.",
+    )
+    (shop.folder / "lake" / TOPIC).rename(shop.folder / "elsewhere")
+    gone = shop.checks()["complete_to_log_end"]
+    assert (gone.passed, gone.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert "must hold batch" in (gone.description or "")
+
+
+def test_an_error_of_the_connector_is_seen_and_passes(shop: Deployment) -> None:
+    with patch.object(Connector, "next", side_effect=EngineError("The connector has ended: no right. Next: grant it.")):
+        assert not shop.changes().success
+    found = shop.last_of_connector()
+    assert (found.passed, "no right" in (found.description or "")) == (False, True)
+    assert "The last run failed; the next starts after" in shop.tick().skip_message
+    assert shop.run("shop_changes", [BATCHES]).success
+    assert shop.last_of_connector().passed
