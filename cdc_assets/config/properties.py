@@ -3,7 +3,19 @@
 from dataclasses import replace
 
 from cdc_assets.config.property import Property, find
-from cdc_assets.config.table import connection, elsewhere, events, kafka, metrics, reading, signals, text
+from cdc_assets.config.table import (
+    connection,
+    elsewhere,
+    events,
+    kafka,
+    lake,
+    metrics,
+    mirror,
+    signals,
+    snapshot,
+    streaming,
+    text,
+)
 
 _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Connection", connection.CONNECTION + connection.SHOWN),
@@ -13,10 +25,10 @@ _GROUPS: tuple[tuple[str, tuple[Property, ...]], ...] = (
     ("Schema history", events.HISTORY),
     ("Heartbeats and notifications", events.SIGNS),
     ("Signals and incremental snapshots", signals.SIGNALS),
-    ("Snapshot", reading.SNAPSHOT + reading.CONFIGURED_SNAPSHOT),
-    ("Streaming", reading.STREAMING),
-    ("Lake", reading.LAKE),
-    ("Mirrors", reading.MIRROR),
+    ("Snapshot", snapshot.SNAPSHOT + snapshot.CONFIGURED_SNAPSHOT),
+    ("Streaming", streaming.STREAMING),
+    ("Lake", lake.LAKE),
+    ("Mirrors", mirror.MIRROR),
     ("Metrics", metrics.METRICS),
     ("Topics in Kafka", kafka.KAFKA),
     ("Not yet supported", elsewhere.REFUSED),

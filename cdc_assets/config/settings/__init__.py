@@ -15,18 +15,12 @@ from cdc_assets.config.settings.events import (
     TimeMode,
 )
 from cdc_assets.config.settings.kafka import KafkaSettings, TopicRule
-from cdc_assets.config.settings.reading import (
-    CleanupPolicy,
-    GapPolicy,
-    IsolationMode,
-    LakeSettings,
-    MetricsSettings,
-    MirrorSettings,
-    SnapshotMode,
-    SnapshotSettings,
-    StreamingSettings,
-)
+from cdc_assets.config.settings.lake import CleanupPolicy, LakeSettings
+from cdc_assets.config.settings.metrics import MetricsSettings
+from cdc_assets.config.settings.mirror import MirrorSettings
 from cdc_assets.config.settings.signals import SignalSettings
+from cdc_assets.config.settings.snapshot import IsolationMode, SnapshotMode, SnapshotSettings
+from cdc_assets.config.settings.streaming import GapPolicy, StreamingSettings
 from cdc_assets.config.settings.text import TextFormat, TextSettings
 
 __all__ = [

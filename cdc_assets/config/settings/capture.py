@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 from cdc_assets.config.settings.connection import ConnectionSettings, FilterSettings
 from cdc_assets.config.settings.events import EventSettings, HeartbeatSettings, HistorySettings, NotificationSettings
 from cdc_assets.config.settings.kafka import KafkaSettings
-from cdc_assets.config.settings.reading import (
-    LakeSettings,
-    MetricsSettings,
-    MirrorSettings,
-    SnapshotSettings,
-    StreamingSettings,
-)
+from cdc_assets.config.settings.lake import LakeSettings
+from cdc_assets.config.settings.metrics import MetricsSettings
+from cdc_assets.config.settings.mirror import MirrorSettings
 from cdc_assets.config.settings.signals import SignalSettings
+from cdc_assets.config.settings.snapshot import SnapshotSettings
+from cdc_assets.config.settings.streaming import StreamingSettings
 from cdc_assets.config.settings.text import TextSettings
 
 

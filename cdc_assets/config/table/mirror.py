@@ -1,0 +1,49 @@
+"""Properties of mirrors."""
+
+from cdc_assets.config import kinds
+from cdc_assets.config.property import Property
+
+MIRROR = (
+    Property(
+        "mirror.enabled",
+        kinds.BOOLEAN,
+        "false",
+        "Keep for each captured table its current rows and their history as tables in natural types, next to the topic.",
+        "mirror.enabled",
+        note="Ours.",
+    ),
+    Property(
+        "mirror.table.include.list",
+        kinds.REGEXES,
+        "",
+        "Tables with a mirror, as `schema.table` or `database.schema.table`; all if empty.",
+        "mirror.include",
+        note="Ours.",
+    ),
+    Property(
+        "mirror.interval.ms",
+        kinds.milliseconds(),
+        "30000",
+        "Time from one step of the mirrors to the next while a loop runs; at its end they follow anyway.",
+        "mirror.interval_s",
+        note="Ours.",
+    ),
+    Property(
+        "mirror.reconcile.ranges",
+        kinds.integer(0, 1_000_000),
+        "0",
+        "Number of key ranges of each table that a run of the job `<capture>_reconcile` compares with the server, after those "
+        "that it compared last; 0 compares all.",
+        "mirror.reconcile_ranges",
+        note="Ours.",
+    ),
+    Property(
+        "mirror.reconcile.settle.ms",
+        kinds.milliseconds(),
+        "15000",
+        "Time that the capture job has for a change before it counts as one that is not in the log, on a database in which "
+        "nothing else is committed. A job that polls less often than every 5 seconds needs more.",
+        "mirror.settle_s",
+        note="Ours.",
+    ),
+)
