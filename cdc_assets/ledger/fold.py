@@ -14,7 +14,8 @@ from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.signal_state import SignalState
-from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Unpublished, Window
+from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
+from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
 
 
 def fold(rows: Sequence[Row]) -> CaptureState:

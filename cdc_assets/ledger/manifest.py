@@ -52,7 +52,8 @@ from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets.ledger.fold import after, encode_state, fold
 from cdc_assets.ledger.signal_state import SignalState
-from cdc_assets.ledger.state import CaptureState, LogHistory, RoundFiles, SnapshotRun, TableState, Unpublished, Window
+from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
+from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
 from cdc_assets.ledger.transitions import tell_changes
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.reads import mark
-from cdc_assets.ledger.state import HeldRow
+from cdc_assets.ledger.snapshot_state import HeldRow
 from cdc_assets.snapshot.tasks import SliceEnds, unpack
 
 

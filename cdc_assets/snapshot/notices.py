@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification, Outbox
-from cdc_assets.ledger.state import SnapshotRun, SnapshotSlice, SnapshotTable
+from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 
 
 class Notices:

@@ -29,7 +29,8 @@ from cdc_assets.core.ports import KeyExtent, KeyRange, TaskRunner
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
-from cdc_assets.ledger.state import CaptureState, SnapshotRun, SnapshotSlice, SnapshotTable
+from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
+from cdc_assets.ledger.state import CaptureState
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, ranges_of, ranges_wanted, slices_of
 from cdc_assets.snapshot.tasks import TABLE_ERRORS
 

@@ -36,7 +36,8 @@ from cdc_assets.errors import InvariantError, LakeFullError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile, TopicWriter, remove_attempt
 from cdc_assets.lake.presence import missing_files
-from cdc_assets.ledger.state import CaptureState, RoundFiles, SnapshotRun, SnapshotSlice, Window
+from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun, SnapshotSlice
+from cdc_assets.ledger.state import CaptureState, Window
 from cdc_assets.snapshot.barrier import Barrier
 from cdc_assets.snapshot.locks import by_barrier
 from cdc_assets.snapshot.markers import MarkedRow, Markers

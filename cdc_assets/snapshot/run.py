@@ -39,7 +39,8 @@ from cdc_assets.core.ports import Source
 from cdc_assets.errors import CdcError, LakeError, describe_error
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.ledger.signal_state import SignalState
-from cdc_assets.ledger.state import CaptureState, SnapshotRun, SnapshotTable, TableState
+from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
+from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import Request, SnapshotPlanner

@@ -12,7 +12,7 @@ from math import ceil
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
-from cdc_assets.ledger.state import SnapshotSlice
+from cdc_assets.ledger.snapshot_state import SnapshotSlice
 
 ROWS_PER_RANGE = 1_000_000
 """Number of rows per range: a large table gets more ranges than partitions, so that little is repeated after a crash."""

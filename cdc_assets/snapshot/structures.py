@@ -19,7 +19,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import ConfigurationError, InvariantError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import without_namesakes
-from cdc_assets.ledger.state import SnapshotRun, SnapshotTable
+from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
 from cdc_assets.snapshot.plan import SnapshotPlanner
 
 _UNKNOWN = 0

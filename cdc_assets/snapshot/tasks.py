@@ -38,7 +38,7 @@ from cdc_assets.errors import (
 )
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
-from cdc_assets.ledger.state import SnapshotSlice
+from cdc_assets.ledger.snapshot_state import SnapshotSlice
 from cdc_assets.snapshot.barrier import Barrier
 from cdc_assets.snapshot.range_count import RangeCount
 

@@ -19,7 +19,8 @@ from cdc_assets.history.drift import Drift
 from cdc_assets.history.store import history_directory
 from cdc_assets.lake.audit import Loss
 from cdc_assets.ledger.signal_state import QueuedTable
-from cdc_assets.ledger.state import CaptureState, SnapshotRun
+from cdc_assets.ledger.snapshot_state import SnapshotRun
+from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
 from cdc_assets.run.overview.capture import AUDIT_S, CaptureOverview
 from cdc_assets.run.overview.drift import OverviewSource

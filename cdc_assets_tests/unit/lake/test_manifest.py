@@ -21,17 +21,8 @@ from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fold import after, decode_state, encode_state
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.signal_state import SignalState
-from cdc_assets.ledger.state import (
-    CaptureState,
-    HeldRow,
-    RoundFiles,
-    SnapshotRun,
-    SnapshotSlice,
-    SnapshotTable,
-    TableRead,
-    TableState,
-    Window,
-)
+from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun, SnapshotSlice, SnapshotTable
+from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
 ORDERS, LINES = TableId("SalesDb", "dbo", "orders"), TableId("SalesDb", "dbo", "lines")

@@ -14,7 +14,8 @@ from cdc_assets.config.settings.kafka import AVRO, JSON
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import CaptureState, SnapshotRun
+from cdc_assets.ledger.snapshot_state import SnapshotRun
+from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish.place import Published, parse_published
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_after

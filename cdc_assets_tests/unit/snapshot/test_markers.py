@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.ledger.state import HeldRow
+from cdc_assets.ledger.snapshot_state import HeldRow
 from cdc_assets.snapshot.markers import Markers
 from cdc_assets.snapshot.tasks import HeldEnds, SliceEnds, pack
 

@@ -20,7 +20,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange, RecoveryFork
 from cdc_assets.errors import ConnectionLostError, DatabaseAwayError
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
-from cdc_assets.ledger.state import SnapshotRun, SnapshotSlice, SnapshotTable
+from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, look, look_at, report_of
 from cdc_assets.run.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
 from cdc_assets.run.overview.server import DatabaseFacts
