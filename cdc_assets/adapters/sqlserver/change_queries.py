@@ -36,12 +36,17 @@ def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
 
 
 def rows_per_commit(database: str, instances: Sequence[str]) -> str:
-    """Change rows of all instances per commit LSN in (?, ?]; two parameters each, in order."""
+    """Change rows of all instances per commit LSN in (?, ?]; two parameters each, in order.
+
+    Rows of one instance are counted in the order of its clustered index, and not grouped again.
+    """
     parts = [
         f"SELECT [__$start_lsn] AS lsn, COUNT_BIG(*) AS n FROM {change_table(database, instance)} "
         "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? GROUP BY [__$start_lsn]"
         for instance in instances
     ]
+    if len(parts) == 1:
+        return f"{TAG.format(name='rows_per_commit')}{parts[0]} ORDER BY [__$start_lsn]"
     union = union_all(parts)
     return f"{TAG.format(name='rows_per_commit')}SELECT lsn, SUM(n) FROM ({union}) AS u GROUP BY lsn ORDER BY lsn"
 

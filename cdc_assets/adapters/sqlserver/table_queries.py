@@ -10,10 +10,13 @@ is needed. https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sq
 
 
 def extremes(keys: Sequence[tuple[str, str]]) -> str:
-    """Index, least and greatest value of integer columns, each given by quoted table and column."""
+    """Index, least and greatest value of integer columns, each given by quoted table and column.
+
+    Each value is a query of its own, one seek in the key's index: asked for together, they take a scan of it.
+    """
     parts = [
-        f"SELECT {index} AS i, CAST(MIN({column}) AS bigint) AS low, CAST(MAX({column}) AS bigint) AS high "
-        f"FROM {table} {_UNLOCKED}"
+        f"SELECT {index} AS i, CAST((SELECT MIN({column}) FROM {table} {_UNLOCKED}) AS bigint) AS low, "
+        f"CAST((SELECT MAX({column}) FROM {table} {_UNLOCKED}) AS bigint) AS high"
         for index, (table, column) in enumerate(keys)
     ]
     return f"{TAG.format(name='extremes')}{union_all(parts)}"

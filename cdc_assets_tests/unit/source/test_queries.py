@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -56,6 +57,18 @@ def test_change_tables_are_quoted() -> None:
     assert change_queries.change_table(ODD, "a]b") == "[d]]b].cdc.[a]]b_CT]"
     assert BUILT["probes"].count("?") == 4
     assert BUILT["rows_per_commit"].count("?") == 4
+
+
+def test_each_extreme_is_a_seek_of_its_own() -> None:
+    selects = re.findall(r"\(SELECT (\w+)\(([^)]+)\) FROM (\S+)", BUILT["extremes"])
+    assert selects == [
+        (name, column, table) for column, table in (("[c]", "[t]"), ("[d]", "[u]")) for name in ("MIN", "MAX")
+    ]
+    assert BUILT["extremes"].count("MIN(") == BUILT["extremes"].count("MAX(") == 2
+
+
+def test_rows_of_one_instance_are_grouped_once() -> None:
+    assert change_queries.rows_per_commit(ODD, ["c"]).count("GROUP BY") == 1
 
 
 def depth(text: str) -> int:
