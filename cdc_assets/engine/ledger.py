@@ -26,7 +26,8 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.fenced_log import FencedLog, Row
+from cdc_assets.ledger.fenced_log import Row
+from cdc_assets.ledger.folded_log import FoldedLog, Folding
 
 SCHEMA = pa.schema(
     [
@@ -120,7 +121,7 @@ class BatchState:
         return [(json.loads(partition), offset) for partition, offset in self.offsets.items()]
 
 
-class BatchLedger:
+class BatchLedger(FoldedLog[BatchState]):
     """Reads and writes the rows.
 
     Args:
@@ -129,20 +130,8 @@ class BatchLedger:
     """
 
     def __init__(self, tables: TopicTables, prefix: str) -> None:
-        self.directory = batches_directory(prefix)
-        self._log = FencedLog(tables, self.directory, SCHEMA)
-        self._since_state = 0
-        self.folded = False
-        """Whether this writer has replaced rows, so that there are files of no use."""
-        self.state = BatchState()
-
-    def read(self) -> BatchState:
-        """The newest state, without claiming it."""
-        return state_of(self.rows())
-
-    def rows(self) -> Sequence[Row]:
-        """The rows in order, the newest at least, without claiming the record."""
-        return self._log.read()
+        directory = batches_directory(prefix)
+        super().__init__(tables, directory, SCHEMA, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
 
     def claim(self, now: datetime) -> BatchState:
         """Become the only writer.
@@ -151,9 +140,8 @@ class BatchLedger:
             FencedError: another writer claimed it at the same moment.
             LakeError: it cannot be read or written.
         """
-        rows = self._log.claim()
-        self.state, self._since_state = state_of(rows), len(rows)
-        self._record(now, "claim", {})
+        self._take_over()
+        self._append(now, "claim", {})
         return self.state
 
     def plan(self, now: datetime, batch: Batch) -> None:
@@ -167,7 +155,7 @@ class BatchLedger:
                 f"Batch {batch.batch_id} cannot be planned: {self.state.next_batch} is expected, and "
                 f"{'one is' if self.state.pending else 'none is'} in flight. Next: report this."
             )
-        self._record(now, "planned", {"batch": _plain(batch)}, batch)
+        self._append(now, "planned", {"batch": _plain(batch)}, batch_id=batch.batch_id, rows=batch.rows)
         step("batch-planned")
 
     def complete(self, now: datetime) -> None:
@@ -176,12 +164,10 @@ class BatchLedger:
         Raises:
             FencedError: another writer has taken over.
         """
-        self._record(now, "complete", {}, self.state.pending)
+        batch = self.state.pending
+        self._append(now, "complete", {}, batch_id=batch and batch.batch_id, rows=batch and batch.rows)
         step("batch-complete")
-        if self._since_state >= _CHECKPOINT_EVERY:
-            self._log.replace(self._row(now, "state", _state_detail(self.state), None), _KEEP_ROWS)
-            self._since_state, self.folded = 0, True
-            step("checkpoint-written")
+        self._fold_if_due(now)
 
     def rest(self, now: datetime) -> None:
         """The connector is quiet, and all that it has sent is complete.
@@ -190,33 +176,7 @@ class BatchLedger:
             FencedError: another writer has taken over.
         """
         if not self.state.quiet:
-            self._record(now, "quiet", {})
-
-    def _record(self, now: datetime, event: str, detail: Mapping[str, Any], batch: Batch | None = None) -> None:
-        row = self._row(now, event, detail, batch)
-        state = _after(self.state, row)
-        self._log.append(row)
-        self.state = state
-        self._since_state += 1
-
-    def _row(self, now: datetime, event: str, detail: Mapping[str, Any], batch: Batch | None) -> Row:
-        return {
-            "sequence": self._log.next_sequence,
-            "event": event,
-            "batch_id": batch.batch_id if batch else None,
-            "rows": batch.rows if batch else None,
-            "detail": json.dumps(detail, separators=(",", ":")),
-            "at": now,
-        }
-
-
-def state_of(rows: Sequence[Row]) -> BatchState:
-    """The state after all rows."""
-    start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
-    state = BatchState()
-    for row in rows[start:]:
-        state = _after(state, row)
-    return state
+            self._append(now, "quiet", {})
 
 
 def _after(state: BatchState, row: Row) -> BatchState:
@@ -284,3 +244,7 @@ def _state_detail(state: BatchState) -> dict[str, Any]:
         "quiet": state.quiet,
         "gaps": [[gap.begin, gap.end, gap.batch_id] for gap in state.gaps],
     }
+
+
+FOLDING = Folding(BatchState(), _after, _state_detail)
+"""How rows become the state."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.engine.history import History, newest_structure
-from cdc_assets.engine.ledger import BatchLedger, BatchState, state_of
+from cdc_assets.engine.ledger import FOLDING, BatchLedger, BatchState
 from cdc_assets.engine.source import LogPoint, recorded_point
 from cdc_assets.engine.staging import history_directory
 from cdc_assets.engine.topics import table_of, topic_named, topics_of_tables
@@ -65,7 +65,7 @@ class EngineOverview:
         Raises:
             LakeError: it cannot be read.
         """
-        return state_of(self.rows)
+        return FOLDING.state(self.rows)
 
     @property
     def known(self) -> bool:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import Any
 
@@ -13,22 +13,10 @@ from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
+from cdc_assets.ledger.folded_log import Folding
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
-
-
-def fold(rows: Sequence[Row]) -> CaptureState:
-    """State after the rows.
-
-    Args:
-        rows: rows of the manifest (`manifest.SCHEMA`), in order.
-    """
-    start = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=0)
-    state = CaptureState()
-    for row in rows[start:]:
-        state = after(state, row)
-    return state
 
 
 def after(state: CaptureState, row: Row) -> CaptureState:
@@ -185,3 +173,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
         writer=data.get("writer", ""),
     )
+
+
+FOLDING = Folding(CaptureState(), after, lambda state: {"state": encode_state(state)})
+"""How rows of the manifest (`manifest.SCHEMA`) become the state of a capture."""

@@ -23,7 +23,7 @@ which is harmless.
 
 *Crash between any two steps.* Before `planned`: nothing happened. After it: the windows are repeated with their bounds,
 except for abandoned ones. After some topic tables: those have reached the number and are skipped. After `complete`: the
-next windows are planned. `checkpoint` replaces rows by their fold in one atomic commit.
+next windows are planned. Rows are replaced by their fold in one atomic commit (`folded_log`).
 
 *Marks.* Each row also records the content of the topic tables that were committed to since the previous row (`audit`).
 
@@ -31,8 +31,6 @@ next windows are planned. `checkpoint` replaces rows by their fold in one atomic
 newest row may not have been sent: `claim` records and sends them again. They keep their numbers (`notifications`).
 """
 
-import json
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -44,19 +42,17 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification, Outbox
 from cdc_assets.core.processes import own_process
 from cdc_assets.core.steps import step
-from cdc_assets.errors import InvariantError, LakeFullError
+from cdc_assets.errors import InvariantError
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
-from cdc_assets.ledger.fenced_log import FencedLog, Row
-from cdc_assets.ledger.fold import after, encode_state, fold
+from cdc_assets.ledger.fold import FOLDING
+from cdc_assets.ledger.folded_log import FoldedLog
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
 from cdc_assets.ledger.transitions import tell_changes
-
-log = logging.getLogger(__name__)
 
 SCHEMA = pa.schema(
     [
@@ -85,7 +81,7 @@ def manifest_directory(prefix: str) -> str:
     return f"{prefix}.__windows"
 
 
-class Manifest:
+class Manifest(FoldedLog[CaptureState]):
     """Reads and writes `<prefix>.__windows`.
 
     Args:
@@ -95,30 +91,9 @@ class Manifest:
     """
 
     def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
-        self.directory = manifest_directory(prefix)
-        self._tables = tables
-        self._log = FencedLog(tables, self.directory, SCHEMA)
-        self._outbox = outbox
-        self._since_checkpoint = 0
-        self.folded = False
-        """Whether this writer has replaced files, so that there is something to vacuum."""
-        self.state = CaptureState()
-
-    def read(self) -> CaptureState:
-        """The newest state, without claiming it; for status and sensors.
-
-        Raises:
-            LakeError: the manifest exists but cannot be read.
-        """
-        return fold(self.rows())
-
-    def rows(self) -> Sequence[Row]:
-        """The rows that are kept, in order; `fold` of them is the state.
-
-        Raises:
-            LakeError: the manifest exists but cannot be read.
-        """
-        return self._log.read()
+        directory = manifest_directory(prefix)
+        super().__init__(tables, directory, SCHEMA, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
+        self._tables, self._outbox = tables, outbox
 
     def claim(self, now: datetime) -> CaptureState:
         """Become the single writer, and send notifications that the previous writer may not have sent.
@@ -127,9 +102,7 @@ class Manifest:
             FencedError: another writer claimed it at the same moment.
             LakeError: it cannot be read or written.
         """
-        rows = self._log.claim()
-        self.state = fold(rows)
-        self._since_checkpoint = _since_checkpoint(rows)
+        self._take_over()
         self._record(now, "claim", {"writer": own_process()}, notifications=self.state.notifications)
         return self.state
 
@@ -374,61 +347,37 @@ class Manifest:
         notifications: Iterable[Notification] = (),
     ) -> None:
         """Write a row, report step `reached`, and send the row's notifications."""
-        sequence = self._log.next_sequence
         if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in notifications]):
             detail = {**detail, "notifications": encode(stamped)}
         if committed := self._tables.fresh_marks():
             detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
-        window = windows[0] if len(windows) == 1 else None  # bounds of several are in the detail alone
-        row = {
-            "sequence": sequence,
-            "event": event,
-            "window_id": windows[0].window_id if windows else None,
-            "kind": windows[0].kind if windows else None,
-            "database": ", ".join(window.database for window in windows) if windows else database,
-            "from_lsn": str(window.after) if window else None,
-            "to_lsn": str(window.until) if window else (str(until) if until else None),
-            "slices": [str(bound) for bound in window.bounds] if window else None,
-            "rows": rows,
-            "detail": json.dumps(detail, separators=(",", ":")),
-            "at": now,
-        }
-        state = after(self.state, row)
-        self._log.append(row)
+        before = self.state
+        columns = _columns(windows) if windows else {"database": database, "to_lsn": until and str(until)}
+        self._append(now, event, detail, **columns, rows=rows)
         self._tables.forget_marks(committed)
-        before, self.state = self.state, state
         if event != "adopting":  # the next row says where they continue; if it is missing, every later run says so
-            tell_changes(before, state)
+            tell_changes(before, self.state)
         if reached:
             step(reached)
         if self._outbox:
-            for notification in state.notifications:
+            for notification in self.state.notifications:
                 self._outbox.send(notification)
-        self._since_checkpoint += 1
-        if self._since_checkpoint >= _CHECKPOINT_EVERY and event in ("complete", "advance", "claim"):
-            self._checkpoint(now)
-
-    def _checkpoint(self, now: datetime) -> None:
-        row = {
-            "sequence": self._log.next_sequence,
-            "event": "state",
-            "detail": json.dumps({"state": encode_state(self.state)}, separators=(",", ":")),
-            "at": now,
-        }
-        try:
-            self._log.replace(row, _KEEP_ROWS)
-        except LakeFullError as error:  # the row itself is recorded
-            log.warning("The manifest could not be folded; it is retried later: %s", error)
-            return
-        self._since_checkpoint = 0
-        self.folded = True
-        step("checkpoint-written")
+        if event in ("complete", "advance", "claim"):
+            self._fold_if_due(now)
 
 
-def _since_checkpoint(rows: Sequence[Row]) -> int:
-    """Rows from the newest checkpoint on; those before it are kept for people only."""
-    folded = max((index for index, row in enumerate(rows) if row["event"] == "state"), default=-1)
-    return len(rows) - 1 - folded
+def _columns(windows: Sequence[Window]) -> dict[str, Any]:
+    """What a row about windows shows of them beside its detail; bounds of several are in the detail alone."""
+    found: dict[str, Any] = {
+        "window_id": windows[0].window_id,
+        "kind": windows[0].kind,
+        "database": ", ".join(window.database for window in windows),
+    }
+    if len(windows) > 1:
+        return found
+    [window] = windows
+    bounds = [str(bound) for bound in window.bounds]
+    return found | {"from_lsn": str(window.after), "to_lsn": str(window.until), "slices": bounds}
 
 
 def _total(rows: Mapping[str, Mapping[str, int]]) -> int:

@@ -121,7 +121,7 @@ class Mirrors:
         return [work for work in works if work.table.topic not in given_up]
 
     def _state(self, topic: str) -> MirrorState:
-        return self._ledger.states.get(topic, MirrorState())
+        return self._ledger.state.get(topic, MirrorState())
 
     def _planned(self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]) -> Work | None:
         """The step in flight of a table, or its next one."""

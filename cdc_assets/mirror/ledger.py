@@ -7,7 +7,7 @@ as complete. The tables themselves say by their application transaction which st
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from cdc_assets.core.steps import step
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.fenced_log import FencedLog, Row
+from cdc_assets.ledger.fenced_log import Row
+from cdc_assets.ledger.folded_log import FoldedLog, Folding
 from cdc_assets.mirror.absent import Absence
 
 SCHEMA = pa.schema(
@@ -117,36 +118,15 @@ def ledger_directory(prefix: str) -> str:
     return f"{prefix}.__mirrors"
 
 
-@dataclass
-class _Folded:
-    states: dict[str, MirrorState] = field(default_factory=dict)
-    since_fold: int = 0
-
-
-class MirrorLedger:
-    """Reads and writes `<prefix>.__mirrors`.
+class MirrorLedger(FoldedLog[Mapping[str, MirrorState]]):
+    """Reads and writes `<prefix>.__mirrors`; its state maps each topic to that of its mirror.
 
     Args:
         tables: the lake's Delta tables, under the application id of mirrors.
     """
 
     def __init__(self, tables: TopicTables, prefix: str) -> None:
-        self.directory = ledger_directory(prefix)
-        self._log = FencedLog(tables, self.directory, SCHEMA)
-        self._folded = _Folded()
-
-    @property
-    def states(self) -> Mapping[str, MirrorState]:
-        """States by topic."""
-        return self._folded.states
-
-    def read(self) -> Mapping[str, MirrorState]:
-        """The newest states, without claiming them.
-
-        Raises:
-            LakeError: the table exists but cannot be read.
-        """
-        return _fold(self._log.read()).states
+        super().__init__(tables, ledger_directory(prefix), SCHEMA, _FOLDING, every=_FOLD_EVERY, keep=_FOLD_EVERY)
 
     def claim(self) -> Mapping[str, MirrorState]:
         """Become the single writer with the first row that is written.
@@ -154,8 +134,8 @@ class MirrorLedger:
         Raises:
             LakeError: the table cannot be read or created.
         """
-        self._folded = _fold(self._log.claim())
-        return self.states
+        self._take_over()
+        return self.state
 
     def plan(self, now: datetime, steps: Sequence[PlannedStep]) -> None:
         """Record steps before anything is read.
@@ -165,7 +145,7 @@ class MirrorLedger:
             LakeError: it cannot be written.
         """
         changed = {
-            planned.topic: replace(self.states.get(planned.topic, MirrorState()), pending=planned) for planned in steps
+            planned.topic: replace(self.state.get(planned.topic, MirrorState()), pending=planned) for planned in steps
         }
         self._record(now, "planned", changed)
         step("mirror-planned")
@@ -177,7 +157,7 @@ class MirrorLedger:
             FencedError: another writer has taken over.
             LakeError: it cannot be written.
         """
-        state = self.states[topic]
+        state = self.state[topic]
         self._record(now, "absent", {topic: replace(state, absences=(*state.absences, absence))})
         step("absence-recorded")
 
@@ -192,31 +172,16 @@ class MirrorLedger:
         step("mirror-complete")
 
     def _record(self, now: datetime, event: str, changed: Mapping[str, MirrorState]) -> None:
-        states = {**self.states, **changed}
-        row = _row(self._log.next_sequence, event, changed, now)
-        if self._folded.since_fold >= _FOLD_EVERY:
-            self._log.replace({**row, "event": "state", "detail": _detail(states)}, _FOLD_EVERY)
-            self._folded = _Folded(states, 0)
-            return
-        self._log.append(row)
-        self._folded = _Folded(states, self._folded.since_fold + 1)
+        self._append(now, event, _detail(changed))
+        self._fold_if_due(now)
 
 
-def _row(sequence: int, event: str, states: Mapping[str, MirrorState], now: datetime) -> dict[str, Any]:
-    return {"sequence": sequence, "event": event, "detail": _detail(states), "at": now}
+def _detail(states: Mapping[str, MirrorState]) -> dict[str, Any]:
+    return {topic: asdict(state) for topic, state in states.items()}
 
 
-def _detail(states: Mapping[str, MirrorState]) -> str:
-    return json.dumps({topic: asdict(state) for topic, state in states.items()}, separators=(",", ":"))
-
-
-def _fold(rows: Sequence[Row]) -> _Folded:
-    newest = max((at for at, row in enumerate(rows) if row["event"] == "state"), default=0)
-    states: dict[str, MirrorState] = {}
-    for row in rows[newest:]:
-        for topic, data in json.loads(row["detail"]).items():
-            states[topic] = _state(data)
-    return _Folded(states, len(rows) - newest)
+def _after(states: Mapping[str, MirrorState], row: Row) -> Mapping[str, MirrorState]:
+    return {**states, **{topic: _state(data) for topic, data in json.loads(row["detail"]).items()}}
 
 
 def _state(data: dict[str, Any]) -> MirrorState:
@@ -224,3 +189,6 @@ def _state(data: dict[str, Any]) -> MirrorState:
     gaps = tuple((after, until) for after, until in data.pop("gaps"))
     absences = tuple(Absence(**absence) for absence in data.pop("absences", ()))
     return MirrorState(**data, gaps=gaps, pending=PlannedStep(**pending) if pending else None, absences=absences)
+
+
+_FOLDING: Folding[Mapping[str, MirrorState]] = Folding({}, _after, _detail)

@@ -25,7 +25,7 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.audit import Loss
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
-from cdc_assets.ledger.fold import fold
+from cdc_assets.ledger.fold import FOLDING
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.overview.drift import OverviewSource, drifts
@@ -71,7 +71,7 @@ class CaptureOverview:
         self.config, self._asked, self._audit_s = config, source, audit_s
         self._manifest = Manifest(self.lake, config.events.topic_prefix)
         self._rows = self._manifest.rows()
-        self.state: CaptureState = fold(self._rows)
+        self.state: CaptureState = FOLDING.state(self._rows)
         self._included, self._adapters = included_by(config), adapters
         self._facts: dict[str, DatabaseFacts] = {}
 

@@ -155,17 +155,6 @@ def test_checkpoint_folds_rows_and_changes_nothing(tmp_path: Path, monkeypatch: 
         manifest.advance(NOW, "SalesDb", lsn(99))
 
 
-def test_rows_kept_for_people_are_not_folded_at_every_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHECKPOINT_EVERY", 5)
-    manifest = claimed(tmp_path)
-    manifest.mark(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(1))])
-    for number in range(1, 12):
-        manifest.advance(NOW, "SalesDb", lsn(number + 1))
-    assert manifest.folded
-    folded = [claimed(tmp_path).folded for _ in range(5)]
-    assert folded.count(True) == 1
-
-
 def test_two_claims_at_once_cannot_both_write(tmp_path: Path) -> None:
     first, second = claimed(tmp_path), opened(tmp_path)
     second.claim(NOW)

@@ -1,0 +1,68 @@
+"""A state that is the fold of rows, with a number as the state."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cdc_assets.errors import LakeFullError
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.fenced_log import FencedLog, Row
+from cdc_assets.ledger.folded_log import FoldedLog, Folding
+
+NOW = datetime(2026, 10, 1, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [("sequence", pa.int64()), ("event", pa.string()), ("detail", pa.string()), ("at", pa.timestamp("us", "UTC"))]
+)
+
+
+def after(state: int, row: Row) -> int:
+    number = int(json.loads(row["detail"])["number"])
+    return number if row["event"] == "state" else state + number
+
+
+class Sum(FoldedLog[int]):
+    def __init__(self, path: Path) -> None:
+        folding = Folding(0, after, lambda state: {"number": state})
+        super().__init__(TopicTables(Location(str(path)), "sum"), "sum", SCHEMA, folding, every=3, keep=10)
+
+    def claim(self) -> "Sum":
+        self._take_over()
+        return self
+
+    def add(self, number: int) -> None:
+        self._append(NOW, "added", {"number": number})
+        self._fold_if_due(NOW)
+
+
+def test_the_fold_is_what_its_rows_were(tmp_path: Path) -> None:
+    total = Sum(tmp_path).claim()
+    for number in range(1, 9):
+        total.add(number)
+        assert Sum(tmp_path).read() == total.state == sum(range(number + 1))
+    assert [row["event"] for row in total.rows()].count("state") == 2
+    assert Sum(tmp_path).claim().state == 36
+
+
+def test_rows_kept_for_people_are_not_folded_at_every_claim(tmp_path: Path) -> None:
+    for number in range(1, 13):
+        total = Sum(tmp_path).claim()
+        total.add(number)
+        assert total.folded == (number % 3 == 0)
+
+
+def test_a_full_disk_leaves_the_rows_for_a_later_fold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: FencedLog, row: Row, keep: int) -> None:
+        raise LakeFullError("No space is left. Next: remove something.")
+
+    total = Sum(tmp_path).claim()
+    with monkeypatch.context() as full:
+        full.setattr(FencedLog, "replace", refuse)
+        for number in range(4):
+            total.add(number)
+    assert (total.folded, Sum(tmp_path).read()) == (False, 6)
+    total.add(4)
+    assert (total.folded, Sum(tmp_path).read()) == (True, 10)
