@@ -16,7 +16,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
 from cdc_assets.lake import delta_log
-from cdc_assets.ledger import manifest
+from cdc_assets.ledger import fold, manifest
 from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -357,12 +357,11 @@ def test_upkeep_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_lakes_without_marks(world: World) -> None:
     """Manifests of earlier releases have none; a topic that is gone is noticed all the same, and marks are made."""
-    encode_state = manifest.encode_state
-    capture = make_capture(world.server, world.config)
-    capture.claim()
+    encode_state = fold.encode_state
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest, "encode_state", lambda state: encode_state(state) | {"marks": {}})
-        capture._ledger.manifest._checkpoint(world.server.now)
+        patch.setattr(manifest, "_CHECKPOINT_EVERY", 1)
+        patch.setattr(fold, "encode_state", lambda state: encode_state(state) | {"marks": {}})
+        make_capture(world.server, world.config).claim()
     assert not state_of(world.config).marks
     remove(world.topic(world.orders))
     [trouble] = world.stream().troubled
