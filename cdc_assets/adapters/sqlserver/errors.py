@@ -6,9 +6,12 @@ https://learn.microsoft.com/en-us/sql/relational-databases/errors-events/databas
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
+from cdc_assets.core.identifiers import quote
 from cdc_assets.errors import (
+    CdcDisabledError,
     CdcError,
     ConfigurationError,
     ConnectionLostError,
@@ -42,6 +45,8 @@ PERMISSION = frozenset({229, 230, 262, 297, 300, 371, 378, 15247, 22902, 22904, 
 """Permission missing."""
 _NO_USER = 916
 """The login has no user in a database."""
+INVALID_OBJECT = 208
+"""No such table, view or function."""
 NO_CDC = frozenset({22901, 22910})
 """Change data capture is not enabled where a CDC procedure was called."""
 
@@ -212,3 +217,22 @@ def _by_state(sqlstate: str, text: str, message: str, server: str) -> CdcError |
             f"{server} refused the login: {message}. Next: check database.user and database.password"
         )
     return None
+
+
+@contextmanager
+def cdc_objects(database: str) -> Iterator[None]:
+    """Raise CdcDisabledError when CDC objects are missing."""
+    try:
+        yield
+    except QueryError as error:
+        if error.number != INVALID_OBJECT and "fn_cdc_get_max_lsn" not in str(error):
+            raise
+        raise cdc_is_off(database) from error
+
+
+def cdc_is_off(database: str) -> CdcDisabledError:
+    """Change data capture is off in a database."""
+    return CdcDisabledError(
+        f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
+        f"Next: USE {quote(database)}; EXEC sys.sp_cdc_enable_db; then `cdc-assets doctor` prints what each table needs"
+    )

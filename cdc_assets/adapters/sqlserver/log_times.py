@@ -3,8 +3,9 @@
 from datetime import datetime
 
 from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.errors import cdc_objects
 from cdc_assets.adapters.sqlserver.rows import lsn_of
-from cdc_assets.adapters.sqlserver.source import SqlServerSource, cdc_objects
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.lsn import Lsn
 
 

@@ -4,22 +4,23 @@ Bulk rows go through `cdc_assets.adapters.sqlserver.bulk`.
 """
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-from cdc_assets.adapters.sqlserver import change_queries, queries
-from cdc_assets.adapters.sqlserver.commit_positions import step_positions
+from cdc_assets.adapters.sqlserver import change_tables, queries
 from cdc_assets.adapters.sqlserver.driver import server_name
+from cdc_assets.adapters.sqlserver.errors import cdc_is_off, cdc_objects
 from cdc_assets.adapters.sqlserver.locks import locked
+from cdc_assets.adapters.sqlserver.portions import by_database, portions
 from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
-from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of, schema_of
+from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
+from cdc_assets.adapters.sqlserver.structures import table_schemas
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
@@ -28,7 +29,6 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import (
-    CdcDisabledError,
     CdcError,
     DatabaseAwayError,
     LockTimeoutError,
@@ -41,15 +41,10 @@ from cdc_assets.history.remedy import InstanceOptions
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
 """Time limits in seconds of login and query for code that must not hang."""
-_INVALID_OBJECT = 208
 _TABLES_PER_QUERY = 100
-_PROBES_PER_QUERY = 200
 _LSNS_PER_QUERY = _IDS_PER_QUERY = 1000
-"""SQL Server allows 2100 parameters per statement."""
 
 
 class SqlServerSource:
@@ -126,7 +121,7 @@ class SqlServerSource:
                 f"Database {database!r} is {str(state).lower()}. "
                 f"Next: ALTER DATABASE {quote(database)} SET ONLINE; the capture then resumes"
             )
-        return _cdc_is_off(database) if self._require_cdc and not cdc else None
+        return cdc_is_off(database) if self._require_cdc and not cdc else None
 
     def server_time(self) -> datetime:
         """`SYSDATETIMEOFFSET()` with time zone, in microseconds."""
@@ -140,42 +135,19 @@ class SqlServerSource:
         """Current structures of those source tables that exist, in the given order; two queries per 100 tables of a
         database."""
         found: dict[TableId, TableSchema] = {}
-        for database in dict.fromkeys(table.database for table in tables):
-            for chunk in _chunks([table for table in tables if table.database == database], _TABLES_PER_QUERY):
-                with self._waiting():
-                    found |= self._schemas(database, chunk)
+        for database, portion in by_database(((table.database, table) for table in tables), _TABLES_PER_QUERY):
+            with self._waiting():
+                found |= table_schemas(self.session, database, portion)
         return {table: found[table] for table in tables if table in found}
-
-    def _schemas(self, database: str, tables: Sequence[TableId]) -> dict[TableId, TableSchema]:
-        names = [name for table in tables for name in (table.schema, table.table)]
-        columns: dict[int, list[Row]] = defaultdict(list)
-        keys: dict[int, list[Row]] = defaultdict(list)
-        object_ids: dict[tuple[str, str], int] = {}
-        for schema, table, object_id, *rest in self.session.rows(queries.columns(database, len(tables)), *names):
-            object_ids[str(schema), str(table)] = integer(object_id)
-            columns[integer(object_id)].append((object_id, *rest))
-        if columns:
-            for object_id, *rest in self.session.rows(queries.keys(database, len(columns)), *columns):
-                keys[integer(object_id)].append(tuple(rest))
-        folded = {(schema.lower(), table.lower()): number for (schema, table), number in object_ids.items()}
-        found = {}
-        for wanted in tables:  # the server compares by its collation: the letter case may differ
-            object_id = object_ids.get((wanted.schema, wanted.table)) or folded.get(
-                (wanted.schema.lower(), wanted.table.lower())
-            )
-            if object_id is not None:
-                found[wanted] = schema_of(wanted, columns[object_id], keys[object_id])
-        return found
 
     def descriptions(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, Mapping[int, str]]:
         """`MS_Description` of tables and columns; one query per 1000 tables of a database, whose failure is only logged."""
         found: dict[TableId, dict[int, str]] = {}
         tables = {(schema.table.database, schema.object_id): schema.table for schema in schemas}
-        for database in dict.fromkeys(schema.table.database for schema in schemas):
-            for chunk in _chunks([object_id for name, object_id in tables if name == database], _IDS_PER_QUERY):
-                for object_id, ordinal, text in self._descriptions(database, chunk):
-                    if text:
-                        found.setdefault(tables[database, integer(object_id)], {})[integer(ordinal)] = str(text)
+        for database, portion in by_database(tables, _IDS_PER_QUERY):
+            for object_id, ordinal, text in self._descriptions(database, portion):
+                if text:
+                    found.setdefault(tables[database, integer(object_id)], {})[integer(ordinal)] = str(text)
         return found
 
     def _descriptions(self, database: str, object_ids: Sequence[int]) -> list[Row]:
@@ -207,11 +179,7 @@ class SqlServerSource:
 
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
         """Which of these captured columns hold a NULL in a change row after an LSN; one query per 200 of them."""
-        found: set[str] = set()
-        for chunk in _chunks(list(columns), _PROBES_PER_QUERY):
-            statement = change_queries.null_probes(instance.table.database, instance.name, chunk)
-            found |= {chunk[integer(row[0])] for row in self.session.rows(statement, *[after.raw] * len(chunk))}
-        return frozenset(found)
+        return change_tables.columns_with_nulls(self.session, instance, columns, after)
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
@@ -266,19 +234,7 @@ class SqlServerSource:
 
         An instance whose change table was dropped counts as active, so that reading it reveals the instance.
         """
-        names = sorted(name for name, after in bounds.items() if after < until)
-        found: set[str] = set()
-        for chunk in _chunks(names, _PROBES_PER_QUERY):
-            found.update(
-                _of_those_there(chunk, lambda names: self._probe(database, names, bounds, until), lambda gone: [gone])
-            )
-        return frozenset(found)
-
-    def _probe(self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn) -> list[str]:
-        parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
-        return [
-            names[integer(row[0])] for row in self.session.rows(change_queries.probes(database, names), *parameters)
-        ]
+        return change_tables.active_instances(self.session, database, bounds, until)
 
     def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
         """Commit LSNs with change rows in `(bounds[name], until]`, with the number of rows; one query per 200
@@ -286,43 +242,20 @@ class SqlServerSource:
 
         An instance whose change table was dropped is ignored here; reading it reveals the instance.
         """
-        counts: Counter[Lsn] = Counter()
-        for chunk in _chunks(sorted(bounds), _PROBES_PER_QUERY):
-            for lsn, rows in _of_those_there(
-                chunk, lambda names: self._rows_per_commit(database, names, bounds, until), lambda _: []
-            ):
-                counts[lsn] += rows
-        return sorted(counts.items())
-
-    def _rows_per_commit(
-        self, database: str, names: Sequence[str], bounds: Mapping[str, Lsn], until: Lsn
-    ) -> list[tuple[Lsn, int]]:
-        parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
-        rows = self.session.rows(change_queries.rows_per_commit(database, names), *parameters)
-        return [(lsn_of(raw) or ZERO_LSN, integer(count)) for raw, count in rows]
+        return change_tables.rows_per_commit(self.session, database, bounds, until)
 
     def positions_in_commit(
         self, database: str, instances: Sequence[str], commit: Lsn, step: int
     ) -> Sequence[Position]:
         """Positions of every `step`-th change row of each instance inside a commit; see `core.ports`."""
-        found: list[Position] = []
-        for chunk in _chunks(list(instances), _PROBES_PER_QUERY):
-            for name, rows in _of_those_there(
-                chunk, lambda names: self._rows_in_commit(database, names, commit), lambda _: []
-            ):
-                found += step_positions(self.session, database, name, commit, step, rows)
-        return sorted(found, key=str)
-
-    def _rows_in_commit(self, database: str, names: Sequence[str], commit: Lsn) -> list[tuple[str, int]]:
-        rows = self.session.rows(change_queries.rows_in_commit(database, names), *[commit.raw] * len(names))
-        return [(names[integer(place)], integer(count)) for place, count in rows]
+        return change_tables.positions_in_commit(self.session, database, instances, commit, step)
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         """`tran_end_time` of commit LSNs as aware times with the server's current offset; unknown LSNs are omitted."""
         found: dict[Lsn, datetime] = {}
-        for chunk in _chunks(sorted(set(lsns)), _LSNS_PER_QUERY):
-            statement = queries.commit_times(database, len(chunk))
-            for raw, local, offset in self.session.rows(statement, *(lsn.raw for lsn in chunk)):
+        for portion in portions(sorted(set(lsns)), _LSNS_PER_QUERY):
+            statement = queries.commit_times(database, len(portion))
+            for raw, local, offset in self.session.rows(statement, *(lsn.raw for lsn in portion)):
                 if local is not None:
                     found[lsn_of(raw) or ZERO_LSN] = commit_time(local, offset)
         return found
@@ -331,23 +264,20 @@ class SqlServerSource:
         """Approximate row counts from `sys.partitions`; one query per 1000 tables of a database."""
         tables = {(schema.table.database, schema.object_id): schema.table for schema in schemas}
         found = dict.fromkeys(tables.values(), 0)
-        for database in dict.fromkeys(schema.table.database for schema in schemas):
-            for chunk in _chunks([object_id for name, object_id in tables if name == database], _IDS_PER_QUERY):
-                with self._waiting():
-                    rows = self.session.rows(queries.row_counts(database, len(chunk)), *chunk)
-                found |= {tables[database, integer(object_id)]: integer(count or 0) for object_id, count in rows}
+        for database, portion in by_database(tables, _IDS_PER_QUERY):
+            with self._waiting():
+                rows = self.session.rows(queries.row_counts(database, len(portion)), *portion)
+            found |= {tables[database, integer(object_id)]: integer(count or 0) for object_id, count in rows}
         return found
 
     def key_extents(self, schemas: Sequence[TableSchema], rows: Mapping[TableId, int]) -> Mapping[TableId, KeyExtent]:
         """Least and greatest integer leading keys of tables large enough to divide; one query per 100 of them in a
         database."""
         found: dict[TableId, KeyExtent] = {}
-        schemas = [schema for schema in schemas if is_worth_cutting(rows.get(schema.table, 0))]
-        for database in dict.fromkeys(schema.table.database for schema in schemas):
-            chosen = [schema for schema in schemas if schema.table.database == database]
-            for chunk in _chunks(chosen, _TABLES_PER_QUERY):
-                with suppress(QueryError, PreflightError, LockTimeoutError), self._waiting():
-                    found |= key_extents(self.session, chunk)
+        large = [schema for schema in schemas if is_worth_cutting(rows.get(schema.table, 0))]
+        for _, portion in by_database(((schema.table.database, schema) for schema in large), _TABLES_PER_QUERY):
+            with suppress(QueryError, PreflightError, LockTimeoutError), self._waiting():
+                found |= key_extents(self.session, portion)
         return found
 
     def key_ranges(
@@ -413,47 +343,5 @@ def quick_source(config: CaptureConfig) -> SqlServerSource:
     return SqlServerSource.of(replace(config, connection=connection))
 
 
-@contextmanager
-def cdc_objects(database: str) -> Iterator[None]:
-    """Raise CdcDisabledError when CDC objects are missing."""
-    try:
-        yield
-    except QueryError as error:
-        if error.number != _INVALID_OBJECT and "fn_cdc_get_max_lsn" not in str(error):
-            raise
-        raise _cdc_is_off(database) from error
-
-
-def _cdc_is_off(database: str) -> CdcDisabledError:
-    return CdcDisabledError(
-        f"Change data capture is not enabled in database {database!r}, or the login may not see it. "
-        f"Next: USE {quote(database)}; EXEC sys.sp_cdc_enable_db; then `cdc-assets doctor` prints what each table needs"
-    )
-
-
-def _of_those_there(
-    names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
-) -> list[T]:
-    """Query all capture instances at once; if a change table was dropped, query each one.
-
-    Args:
-        names: names of the instances, at least one.
-        ask: function that queries some of them.
-        of_gone: result for an instance whose change table was dropped.
-    """
-    try:
-        return ask(names)
-    except QueryError as error:
-        if error.number != _INVALID_OBJECT:
-            raise
-    if len(names) == 1:
-        return of_gone(names[0])
-    return [found for name in names for found in _of_those_there([name], ask, of_gone)]
-
-
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
