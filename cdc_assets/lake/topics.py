@@ -257,6 +257,7 @@ class TopicTables:
             except CommitFailedError:
                 self.forget(directory)
                 time.sleep(0.05 * attempt)
+                continue
             except STORE_ERRORS as error:
                 self.forget(directory)
                 raise _unreadable(self.location.uri(directory), error) from error

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 from cdc_assets.config.settings import BinaryMode, EventSettings
 from cdc_assets.core.schema import Column
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import LakeConflictError, LakeError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.unit.envelope.building import plan_of
 from cdc_assets_tests.unit.lake.writing import batch_of, schema_of, write
@@ -59,6 +61,27 @@ def test_of_two_writers_of_a_window_one_wins(tables: TopicTables) -> None:
     assert tables.commit("topic", schema, write(tables, schema, 1, {"id": 1}), 1, {})
     assert not other.commit("topic", None, write(other, schema, 1, {"id": 1}), 1, {})
     assert tables.row_count("topic") == 1
+
+
+def test_a_commit_that_others_came_before_is_repeated(tables: TopicTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, behind, others = schema_of(id=pa.int32()), tables._behind, iter(range(2))
+    tables.ensure("topic", schema)
+
+    def behind_others(handle: DeltaTable, directory: str, *rest: Any) -> Mark:
+        for number in others:
+            properties = {"delta.targetFileSize": f"{number + 1}mb"}
+            DeltaTable(tables.location.uri(directory)).alter.set_table_properties(properties)
+            break
+        return behind(handle, directory, *rest)
+
+    monkeypatch.setattr(tables, "_behind", behind_others)
+    assert tables.commit("topic", schema, write(tables, schema, 1, {"id": 1}), 1, {})
+    other = TopicTables(tables.location, "shop")
+    assert (other.reached("topic"), other.row_count("topic"), tables.fresh_marks()["topic"].rows) == (1, 1, 1)
+    others = iter(range(10))
+    with pytest.raises(LakeConflictError, match="5 times in a row"):
+        tables.commit("topic", schema, write(tables, schema, 2, {"id": 2}), 2, {})
+    assert (other.reached("topic"), tables.fresh_marks()["topic"].window) == (1, 1), "nothing is taken for committed"
 
 
 def test_files_carry_statistics_and_operations(tables: TopicTables) -> None:
