@@ -19,6 +19,7 @@ from cdc_assets.defs.keys import Role
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.errors import CdcError, ConfigurationError
 from cdc_assets.lake.sample import newest_rows
+from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.delta import current_directory
 
@@ -55,7 +56,7 @@ def sample_of_events(
     ])  # fmt: skip
 
 
-def sample_of_mirror(config: CaptureConfig, tables: TopicTables, topic: str, schema: TableSchema) -> dict[str, Any]:
+def sample_of_mirror(config: CaptureConfig, tables: DeltaTables, topic: str, schema: TableSchema) -> dict[str, Any]:
     """Metadata with the first rows of a mirror's newest file; empty if it is off, or there are none."""
     columns = _shown(schema, config.events)
     names = [shown for shown, _, hide in columns if not hide]

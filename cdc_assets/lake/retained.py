@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from cdc_assets.errors import EventsDroppedError, LakeConflictError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
-from cdc_assets.lake.topics import HOOKS, TopicTables
+from cdc_assets.lake.tables import HOOKS, DeltaTables
 
 COMPLETE_AFTER = "cdc.completeAfter"
 DROPPED_WINDOW = "cdc.droppedWindow"
@@ -68,7 +68,7 @@ class Retained:
             raise EventsDroppedError(topic, self.after, wanted, hint)
 
 
-def retained(tables: TopicTables, topic: str) -> Retained:
+def retained(tables: DeltaTables, topic: str) -> Retained:
     """What a topic still holds, as its table says now.
 
     Raises:
@@ -86,7 +86,7 @@ def retained(tables: TopicTables, topic: str) -> Retained:
     )
 
 
-def announce(tables: TopicTables, topic: str, found: Retained) -> None:
+def announce(tables: DeltaTables, topic: str, found: Retained) -> None:
     """Say what a topic holds from now on.
 
     Raises:
@@ -101,7 +101,7 @@ def announce(tables: TopicTables, topic: str, found: Retained) -> None:
 
 
 def remove(
-    tables: TopicTables, directory: str, paths: Sequence[str], after: str, instead: Sequence[DataFile] = ()
+    tables: DeltaTables, directory: str, paths: Sequence[str], after: str, instead: Sequence[DataFile] = ()
 ) -> None:
     """Remove files from the version of a table that was opened last.
 
@@ -130,7 +130,7 @@ def remove(
     )
 
 
-def _changed(tables: TopicTables, directory: str, change: Callable[[], None]) -> None:
+def _changed(tables: DeltaTables, directory: str, change: Callable[[], None]) -> None:
     """Change a table; if another writer was first, it stays as it is."""
     try:
         change()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdc_assets.lake.location import STORE_ERRORS
-from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.tables import DeltaTables
 
 _MOST_LOOKED_AT = 64
 """Rows that are read at most, to find some that are wanted."""
@@ -21,7 +21,7 @@ _BUFFER = 64 * 1024
 
 
 def newest_rows(
-    tables: TopicTables,
+    tables: DeltaTables,
     directory: str,
     columns: Collection[str],
     count: int,

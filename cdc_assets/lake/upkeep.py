@@ -4,7 +4,7 @@ A loop writes one small file per table and slice in each window; many small file
 times, spec spark §5). Compaction rewrites them and marks the commit as no change of data, so that a reader of the log
 sees nothing new. Files are joined to files of 1/512 of the target size, eight of these to 1/64, and so on. So a row is
 rewritten a few times in all; if all small files became one each time, a growing file would be rewritten again and again
-until it has the target size. It runs at the end of a loop, in the process of the single writer; `TopicTables.commit` repeats a
+until it has the target size. It runs at the end of a loop, in the process of the single writer; `DeltaTables.commit` repeats a
 commit that conflicts with it.
 
 A table property gives compacted files the same statistics as files of windows; tables of earlier releases are upgraded
@@ -30,7 +30,7 @@ from deltalake.exceptions import CommitFailedError
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake.location import STORE_ERRORS, trouble
-from cdc_assets.lake.topics import HOOKS, TopicTables
+from cdc_assets.lake.tables import HOOKS, DeltaTables
 
 _SMALL = 0.75
 """Fraction of the target size below which a file counts as small."""
@@ -50,7 +50,7 @@ class Upkeep:
         settings: thresholds.
     """
 
-    def __init__(self, tables: TopicTables, settings: LakeSettings) -> None:
+    def __init__(self, tables: DeltaTables, settings: LakeSettings) -> None:
         self._tables, self._settings = tables, settings
 
     def tidy(self, directories: Iterable[str]) -> list[str]:

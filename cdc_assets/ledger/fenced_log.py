@@ -16,11 +16,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.errors import FencedError, InvariantError, LakeError, LakeFullError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
-from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.tables import DeltaTables, unreadable
 
 Row = Mapping[str, Any]
 """A row by column names; `sequence` is its number."""
@@ -34,7 +35,7 @@ class FencedLog:
         schema: schema of the rows, with a column `sequence`.
     """
 
-    def __init__(self, tables: TopicTables, directory: str, schema: pa.Schema) -> None:
+    def __init__(self, tables: DeltaTables, directory: str, schema: pa.Schema) -> None:
         self.directory = directory
         self._schema = schema
         self._tables = tables.separate()
@@ -105,7 +106,7 @@ class FencedLog:
         sequence = self.next_sequence
         path = f"m{sequence:010d}-{uuid4().hex}.parquet"
         try:
-            landed = self._tables.commit_fenced(self.directory, self._written(path, rows, sequence), sequence, mode)
+            landed = self._commit(self._written(path, rows, sequence), sequence, mode)
         except LakeFullError:
             self._remove(path)
             raise
@@ -119,6 +120,35 @@ class FencedLog:
                 "Next: nothing, if a newer run is active; it continues from the same position."
             )
         self._sequence = sequence
+
+    def _commit(self, file: DataFile, sequence: int, mode: str) -> bool:
+        """Commit with the handle of `claim`, without refreshing it before.
+
+        Returns:
+            False if another writer has committed `sequence` in the meantime; the handle is then dropped.
+        """
+        handle = self._tables.kept(self.directory)
+        try:
+            self._tables.append(handle, [file], sequence, {}, mode)
+            handle.update_incremental()
+        except CommitFailedError:
+            self._tables.forget(self.directory)
+            return False
+        except STORE_ERRORS as error:
+            if self._has_landed(file):
+                return True
+            raise unreadable(self._tables.location.uri(self.directory), error) from error
+        self._tables.trim(self.directory, handle.version())
+        return handle.transaction_version(self._tables.capture) == sequence
+
+    def _has_landed(self, file: DataFile) -> bool:
+        """Whether a commit exists, after an error that does not say so. If not, the handle stays unchanged."""
+        newest = self._tables.separate().open(self.directory)
+        landed = newest is not None and file.path in pa.table(newest.get_add_actions())["path"].to_pylist()
+        if landed:
+            self._tables.forget(self.directory)
+            self._tables.open(self.directory)
+        return landed
 
     def _remove(self, path: str) -> None:
         """Remove an uncommitted file, so that repetitions on a full disk use no additional space."""

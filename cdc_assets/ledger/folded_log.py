@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeFullError
-from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class FoldedLog(Generic[S]):
     """
 
     def __init__(
-        self, tables: TopicTables, directory: str, schema: pa.Schema, folding: Folding[S], *, every: int, keep: int
+        self, tables: DeltaTables, directory: str, schema: pa.Schema, folding: Folding[S], *, every: int, keep: int
     ) -> None:
         self.directory = directory
         self._log = FencedLog(tables, directory, schema)

@@ -19,7 +19,7 @@ from cdc_assets.lake.earlier import STATISTICS_PROPERTY
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.presence import require_files
-from cdc_assets.lake.topics import HOOKS, TopicTables
+from cdc_assets.lake.tables import HOOKS, DeltaTables
 from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
 from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
 
@@ -57,7 +57,7 @@ class MirrorTables:
 
     def __init__(self, location: Location, prefix: str, lake: LakeSettings) -> None:
         self.location, self._commits, self._minutes = location, lake.log_commits, 60 * lake.retention_hours
-        self.tables = TopicTables(location, f"{prefix}/mirror", lake)
+        self.tables = DeltaTables(location, f"{prefix}/mirror", lake)
 
     @classmethod
     def of(cls, config: CaptureConfig) -> "MirrorTables":

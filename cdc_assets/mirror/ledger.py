@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_assets.core.steps import step
-from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
 from cdc_assets.mirror.absent import Absence
@@ -125,7 +125,7 @@ class MirrorLedger(FoldedLog[Mapping[str, MirrorState]]):
         tables: the lake's Delta tables, under the application id of mirrors.
     """
 
-    def __init__(self, tables: TopicTables, prefix: str) -> None:
+    def __init__(self, tables: DeltaTables, prefix: str) -> None:
         super().__init__(tables, ledger_directory(prefix), SCHEMA, _FOLDING, every=_FOLD_EVERY, keep=_FOLD_EVERY)
 
     def claim(self) -> Mapping[str, MirrorState]:

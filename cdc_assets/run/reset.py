@@ -25,6 +25,7 @@ from cdc_assets.core.processes import host_of, is_gone, is_here, own_process
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.store import history_directory
+from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest, manifest_directory
 from cdc_assets.ledger.state import CaptureState, TableState
@@ -54,7 +55,7 @@ class Reset:
         others: Delta tables that commit under other names and belong to the capture, such as its mirrors.
     """
 
-    def __init__(self, config: CaptureConfig, clock: Clock, others: Sequence[TopicTables] = ()) -> None:
+    def __init__(self, config: CaptureConfig, clock: Clock, others: Sequence[DeltaTables] = ()) -> None:
         self._config, self._clock, self._others = config, clock, others
         self._prefix = config.events.topic_prefix
         self._tables = TopicTables.of(config)

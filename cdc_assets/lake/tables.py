@@ -1,0 +1,231 @@
+"""Delta tables below one location: open them, adapt their structure, append files to them.
+
+A handle is cached and reads only new log entries; opening a table again costs three times as much (spec spark §5).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from threading import Lock
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, LEAST_COMMITS, log_properties, repair, trim
+from cdc_assets.lake.earlier import STATISTICS_PROPERTY, modernize
+from cdc_assets.lake.evolution import fields_to_add, lake_schema
+from cdc_assets.lake.files import STATISTICS, DataFile
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+
+COMMIT_ATTEMPTS = 5
+"""Attempts of a commit that conflicts with another writer of the same table, such as a compaction."""
+_REPLACED_MINUTES = 1
+"""Retention of the log's entries of replaced files of a table that is often folded. Its checkpoints list them all, so ten
+minutes of a busy stream doubled the cost of its commits; the files themselves stay for an hour (`run.housekeeping`)."""
+
+HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
+"""Delta-rs's own clean-up is off: it would list the whole log after each commit; `delta_log` does this work."""
+
+
+class DeltaTables:
+    """All Delta tables below one location, with cached handles.
+
+    Args:
+        capture: application id of all commits.
+        settings: retention of the log; the defaults of `LakeSettings` if None.
+    """
+
+    def __init__(self, location: Location, capture: str, settings: LakeSettings | None = None) -> None:
+        self.location, self.capture = location, capture
+        settings = settings or LakeSettings(location.root)
+        self._log_commits, self._replaced_minutes = settings.log_commits, 60 * settings.retention_hours
+        self._handles: dict[str, DeltaTable] = {}
+        self.vacuumed: dict[str, float] = {}
+        """When tables were vacuumed last, by `time.monotonic`."""
+        self._lock = Lock()
+
+    def separate(self) -> "DeltaTables":
+        """An instance with separate handles, refreshed only by their owner, for a small table whose files are replaced
+        often."""
+        found = DeltaTables(self.location, self.capture)
+        found._log_commits, found._replaced_minutes = LEAST_COMMITS, _REPLACED_MINUTES
+        return found
+
+    def open(self, directory: str) -> DeltaTable | None:
+        """The table at its newest version, or None if there is none.
+
+        Raises:
+            LakeError: it exists but cannot be read.
+        """
+        try:
+            handle = self._handles.get(directory)
+            if handle is None:
+                handle = self._loaded(directory)
+                with self._lock:
+                    self._handles[directory] = handle
+            else:
+                handle.update_incremental()
+        except TableNotFoundError:
+            return None
+        except STORE_ERRORS as error:
+            raise unreadable(self.location.uri(directory), error) from error
+        return handle
+
+    def _loaded(self, directory: str) -> DeltaTable:
+        uri, options = self.location.uri(directory), self.location.storage_options
+        try:
+            return DeltaTable(uri, storage_options=options)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            if not repair(self.location, directory):
+                raise
+        return DeltaTable(uri, storage_options=options)
+
+    def forget(self, directory: str) -> None:
+        """Drop a handle, so that the next use reads the table from the store."""
+        with self._lock:
+            self._handles.pop(directory, None)
+
+    def kept(self, directory: str) -> DeltaTable:
+        """The cached handle, not refreshed."""
+        return self._handles[directory]
+
+    def ensure(self, directory: str, schema: pa.Schema) -> DeltaTable:
+        """Create the table, or add the fields it lacks for events of this structure.
+
+        Args:
+            directory: directory of the topic table's generation.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        wanted = lake_schema(schema)
+        try:
+            handle = self.open(directory)
+            if handle is None:
+                handle = self._create(directory, wanted)
+            missing = fields_to_add(arrow_schema(handle), wanted)
+            if missing:
+                handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+                handle.update_incremental()
+        except STORE_ERRORS as error:
+            raise unreadable(self.location.uri(directory), error) from error
+        return handle
+
+    def _create(self, directory: str, schema: pa.Schema) -> DeltaTable:
+        if self.location.is_local:
+            self.location.filesystem(directory)
+        handle = DeltaTable.create(
+            self.location.uri(directory),
+            schema=Schema.from_arrow(schema),
+            mode="ignore",
+            configuration=self._properties(schema),
+            storage_options=self.location.storage_options,
+        )
+        handle.update_incremental()
+        with self._lock:
+            self._handles[directory] = handle
+        return handle
+
+    def _properties(self, schema: pa.Schema) -> dict[str, str]:
+        narrow = {STATISTICS_PROPERTY: STATISTICS} if STATISTICS in schema.names else {}
+        return log_properties(self._replaced_minutes) | narrow
+
+    def reached(self, directory: str) -> int:
+        """Number of the last commit to this table, such as a window's, or -1."""
+        handle = self.open(directory)
+        version = None if handle is None else self.transaction(handle, directory)
+        return -1 if version is None else version
+
+    def transaction(self, handle: DeltaTable, directory: str) -> int | None:
+        """Version of the application transaction, also if the table's folder was removed after it was opened."""
+        try:
+            return handle.transaction_version(self.capture)
+        except STORE_ERRORS as error:
+            self.forget(directory)
+            raise unreadable(self.location.uri(directory), error) from error
+
+    def holds(self, directory: str) -> bool:
+        """Whether a directory is a table with commits of this capture."""
+        try:
+            return self.reached(directory) >= 0
+        except LakeError:
+            return False
+        finally:
+            self.forget(directory)
+
+    def append(
+        self, handle: DeltaTable, files: Sequence[DataFile], number: int, metadata: Mapping[str, str], mode: str
+    ) -> None:
+        """Commit files under a number, with the version of the handle as it is.
+
+        Args:
+            number: version of the application transaction.
+            mode: `append`, or `overwrite`, which replaces all other files.
+
+        Raises:
+            CommitFailedError: another writer has committed that number, or changed the table.
+        """
+        properties = CommitProperties(
+            custom_metadata=dict(metadata),
+            max_commit_retries=COMMIT_ATTEMPTS,
+            app_transactions=[Transaction(self.capture, number, int(time.time() * 1000))],
+        )
+        actions: list[AddAction | RemoveAction] = [file.action() for file in files]
+        handle.create_write_transaction(
+            actions, mode, handle.schema(), commit_properties=properties, post_commithook_properties=HOOKS
+        )
+
+    def trim(self, directory: str, version: int) -> None:
+        """Shorten the log after a checkpoint was written."""
+        if (version + 1) % CHECKPOINT_EVERY == 0:
+            trim(self.location, directory, self._log_commits)
+
+    def modernize(self, directory: str) -> None:
+        """Upgrade the properties and statistics of a table made by an earlier release.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        handle = self.open(directory)
+        if handle is None:
+            return
+        try:
+            changed = modernize(handle, self._properties(arrow_schema(handle)))
+        except STORE_ERRORS as error:
+            self.forget(directory)
+            raise unreadable(self.location.uri(directory), error) from error
+        if changed:
+            self.forget(directory)
+
+    def remove_files(self, directory: str, paths: Sequence[str]) -> None:
+        """Remove damaged data files from a table's log.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        handle = self.open(directory)
+        if handle is None or not paths:
+            return
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now) for path in paths]
+        try:
+            handle.create_write_transaction(actions, "append", handle.schema())
+        except STORE_ERRORS as error:
+            raise unreadable(self.location.uri(directory), error) from error
+        finally:
+            self.forget(directory)
+
+
+def arrow_schema(handle: DeltaTable) -> pa.Schema:
+    """Columns of a table."""
+    return pa.schema(handle.schema().to_arrow())
+
+
+def unreadable(uri: str, error: Exception) -> LakeError | LakeFullError:
+    """What to raise when a table cannot be read or written."""
+    return trouble(f"The Delta table {uri} cannot be read or written", error, "check the path and its rights")
