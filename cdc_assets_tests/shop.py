@@ -151,7 +151,7 @@ class Shop:
         view = self.view()
         found: dict[str, tuple[int, int]] = {}
         for topic in view.tables:
-            live = live_rows(view.lake, topic.directories)
+            live = live_rows(view.lake, view.directories(topic.topic))
             (count,) = self.execute(f"SELECT COUNT(*) FROM {topic.table.quoted}")[0]
             if live != count:
                 found[topic.topic] = (live, count)

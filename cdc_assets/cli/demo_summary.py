@@ -55,7 +55,10 @@ class Comparison:
 def totals(config: CaptureConfig) -> Totals:
     """Number of events in the lake now."""
     overview = CaptureOverview(config)
-    return {topic.topic: Counter(rows_by_operation(overview.lake, topic.directories)) for topic in overview.tables}
+    return {
+        topic.topic: Counter(rows_by_operation(overview.lake, overview.directories(topic.topic)))
+        for topic in overview.tables
+    }
 
 
 def compare(config: CaptureConfig, before: Totals, server: "StandIn") -> list[Comparison]:
@@ -64,8 +67,9 @@ def compare(config: CaptureConfig, before: Totals, server: "StandIn") -> list[Co
     return [
         Comparison(
             topic,
-            Counter(rows_by_operation(overview.lake, topic.directories)) - before.get(topic.topic, Counter()),
-            live_rows(overview.lake, topic.directories),
+            Counter(rows_by_operation(overview.lake, overview.directories(topic.topic)))
+            - before.get(topic.topic, Counter()),
+            live_rows(overview.lake, overview.directories(topic.topic)),
             _rows_on(server, topic),
         )
         for topic in overview.tables
@@ -169,6 +173,6 @@ def _print_samples(lake: TopicTables, comparisons: list[Comparison]) -> None:
     busy = sorted((entry for entry in comparisons if entry.new.total()), key=lambda entry: -entry.new.total())
     out.print(f"\n[bold]The newest event[/] of {min(len(busy), _SAMPLES)} topics (more: cdc-assets tail)")
     for entry in busy[:_SAMPLES]:
-        for line in lines([newest(lake, entry.topic.directories[-1], 1)], TextSettings()):
+        for line in lines([newest(lake, lake.generations(entry.topic.topic)[-1], 1)], TextSettings()):
             out.print(Text(entry.topic.topic, "cyan"))
             out.print(JSON(line, indent=None, ensure_ascii=False), soft_wrap=True)

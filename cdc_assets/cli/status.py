@@ -91,7 +91,7 @@ def summary(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) 
         _nothing(overview)
         return
     topics = overview.tables if overview.known else []
-    counts = {topic.topic: rows_by_operation(overview.lake, topic.directories) for topic in topics}
+    counts = {topic.topic: rows_by_operation(overview.lake, overview.directories(topic.topic)) for topic in topics}
     if as_json:
         print_json(of_summary(overview, counts))
         return

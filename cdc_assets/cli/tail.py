@@ -138,7 +138,7 @@ def find_topic(overview: CaptureOverview, wanted: str) -> str:
         ConfigurationError: no topic matches, or several do.
         LakeError: nothing was captured yet.
     """
-    names = {topic.topic: topic for topic in overview.tables if topic.directories}
+    names = {topic.topic: topic for topic in overview.tables if overview.directories(topic.topic)}
     found = [wanted] if wanted in names else [name for name, topic in names.items() if _is_named(topic, wanted.lower())]
     if not found and _is_directory(wanted) and overview.lake.open(wanted) is not None:
         return wanted  # topics of no table: transactions, notifications, schema changes

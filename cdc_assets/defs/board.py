@@ -19,6 +19,8 @@ import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
+from cdc_assets.defs.batches import record_in_portions
+
 Verdict = tuple[bool, str | None]
 """Whether a check passed, and its description."""
 
@@ -46,19 +48,25 @@ class CheckBoard:
         changed = [key for key, result in found.items() if self._own.get(key) != _verdict(result)]
         watched = [key for key, result in found.items() if not result.passed]
         shown = self._shown({*changed, *watched})
-        for key in changed:
-            record, result = shown.get(key), found[key]
-            settled = key not in self._own and key.asset_key not in materialized
-            if settled and record is not None and recorded_verdict(record) == _verdict(result):
-                continue  # an earlier run's, and nothing hides it
-            self._report(result)
+        new = [key for key in changed if key.asset_key in materialized or not self._is_settled(found[key], shown)]
+        record_in_portions(self._instance, self._run_id, new, lambda key: self._report(found[key]))
+        for key in new:
+            record = shown.get(key)
             if record is not None and key in self._own and record.run_id != self._run_id:
-                self._report_beside(result)
-            self._own[key] = _verdict(result)
+                self._report_beside(found[key])
+            self._own[key] = _verdict(found[key])
         for key in set(watched) - set(changed):
             record = shown.get(key)
             if record is not None and record.run_id != self._run_id and self._hides(record, found[key]):
                 self._report_beside(found[key])
+
+    def _is_settled(
+        self, result: dg.AssetCheckEvaluation, shown: Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]
+    ) -> bool:
+        """Whether an earlier run's result says the same and stays."""
+        key = result.asset_check_key
+        record = shown.get(key)
+        return key not in self._own and record is not None and recorded_verdict(record) == _verdict(result)
 
     def _hides(self, record: AssetCheckExecutionRecord, result: dg.AssetCheckEvaluation) -> bool:
         """Whether another run's record says something else, or is not of the newest materialization."""

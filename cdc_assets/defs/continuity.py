@@ -19,6 +19,7 @@ import dagster as dg
 
 from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.defs.batches import record_in_portions
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.state import CaptureState, TableState
@@ -84,9 +85,7 @@ class ContinuityReport:
             return
         state = read()
         states = state.tables
-        for table, key in self._planned.items():
-            if table in states:
-                self._report(self._result(table, key, state))
+        self._report(self._result(table, key, state) for table, key in self._planned.items() if table in states)
         self._report_new(state)
 
     def _result(self, table: TableId, key: dg.AssetKey, state: CaptureState) -> dg.AssetCheckResult:
@@ -115,14 +114,15 @@ class ContinuityReport:
         """Report results of tables that are not planned, if Dagster shows another result or the table is in `always`."""
         if self._reported is None:
             self._reported = self._shown()
-        chosen = set(always)
+        chosen, new = set(always), []
         for table, key in self._others.items():
             if table not in state.tables:
                 continue
             result = self._result(table, key, state)
             if table in chosen or self._reported.get(key) != (result.passed, result.description):
-                self._report(result)
+                new.append(result)
                 self._reported[key] = (result.passed, result.description)
+        self._report(new)
 
     def _shown(self) -> dict[dg.AssetKey, Verdict]:
         """Last results, from one query; a check that was planned and never reported has none."""
@@ -136,7 +136,10 @@ class ContinuityReport:
             if isinstance(found, dg.AssetCheckEvaluation)
         }
 
-    def _report(self, result: dg.AssetCheckResult) -> None:
+    def _report(self, results: Iterable[dg.AssetCheckResult]) -> None:
+        record_in_portions(self._context.instance, self._context.run.run_id, results, self._report_one)
+
+    def _report_one(self, result: dg.AssetCheckResult) -> None:
         assert result.asset_key is not None  # noqa: S101 - `continuity_result` sets it
         evaluation = dg.AssetCheckEvaluation(
             asset_key=result.asset_key,

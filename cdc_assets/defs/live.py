@@ -43,8 +43,9 @@ from cdc_assets.run.overview.report import Trouble
 
 log = logging.getLogger(__name__)
 
-_FIRST_S = 1.0
-"""Seconds from the start of a run to its first look, which would take the processor from the run's first window."""
+_FIRST_S, _FIRST_OF_TABLE_S = 1.0, 0.005
+"""Seconds from the start of a run to its first look, which would take the processor from the run's first window; and as many more for
+each table, since a look at many takes longer than many a run."""
 _EVERY_S = 3.0
 """Least seconds between two looks."""
 _SHARE = 5.0
@@ -78,6 +79,7 @@ class Subject:
         key: asset that carries the page: the record of windows, or of batches.
         directory: of that asset's table.
         others: assets that a run materializes beside it, with a check of their own.
+        tables: how many tables a look is about.
     """
 
     capture: str
@@ -85,6 +87,7 @@ class Subject:
     directory: str
     look: Look
     others: tuple[dg.AssetKey, ...] = ()
+    tables: int = 0
 
 
 def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
@@ -94,7 +97,8 @@ def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
         return look(catalog, resource)
 
     others = (catalog.kafka_key,) if catalog.has_kafka else ()
-    return Subject(catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask, others)
+    tables = len(catalog.tables)
+    return Subject(catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask, others, tables)
 
 
 def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
@@ -202,7 +206,7 @@ class LivePage:
 
     def _work(self) -> None:
         with suppress(Interrupted):  # the run was asked to end, and ends by itself
-            self._end.wait(_FIRST_S)
+            self._end.wait(_FIRST_S + _FIRST_OF_TABLE_S * self._subject.tables)
             while not self._end.is_set():
                 begun = monotonic()
                 self._look_once()

@@ -1,6 +1,6 @@
 """Shared by the bodies of the `snapshot` and `changes` assets: turns progress into Dagster events."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
 
@@ -10,6 +10,7 @@ from cdc_assets.capture.progress import Progress, SliceProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.processes import own_process
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.batches import record_in_portions
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.columns import stored_columns
 from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager, account_of
@@ -94,11 +95,11 @@ class Session:
     def results(self, structures: Mapping[TableId, TableSchema]) -> Results:
         """The last report of the run: tables that changed since the previous report, with their present columns."""
         for role, tally in self._tallies.items():
-            for key, committed in self._reports(role, tally.drain(), structures):
-                if key in self._context.selected_asset_keys:
-                    yield dg.MaterializeResult(asset_key=key, value=committed)
-                else:  # not selected, but read in the same loop; or newer than the loaded code location
-                    self._log_one(key, committed)
+            selected = self._context.selected_asset_keys
+            reports = list(self._reports(role, tally.drain(), structures))
+            yield from (dg.MaterializeResult(asset_key=key, value=last) for key, last in reports if key in selected)
+            # not selected, but read in the same loop; or newer than the loaded code location
+            self._log_all((key, last) for key, last in reports if key not in selected)
 
     def tell_partitions(self, states: Mapping[TableId, TableState]) -> None:
         """Give each partition's materialization the numbers of its own; called before `results` of a snapshot."""
@@ -111,18 +112,19 @@ class Session:
                     self._context.add_asset_metadata(facts, key, name)
 
     def _log(self, role: Role, totals: Mapping[TableId, Sum]) -> None:
-        for key, committed in self._reports(role, totals):
-            self._log_one(key, committed)
+        self._log_all(self._reports(role, totals))
 
-    def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
-        """Report a materialization without an output: an asset may have many in a run, but only one output.
+    def _log_all(self, reports: Iterable[tuple[dg.AssetKey, Committed]]) -> None:
+        """Report materializations without outputs: an asset may have many in a run, but only one output."""
+        found = (event for key, committed in reports for event in self._materializations(key, committed))
+        record_in_portions(self._context.instance, self._context.run.run_id, found, self._context.log_event)
 
-        In a run of partitions an asset that has them gets one for each, as from an output.
-        """
+    def _materializations(self, key: dg.AssetKey, committed: Committed) -> Iterator[dg.AssetMaterialization]:
+        """In a run of partitions an asset that has them gets one for each, as from an output."""
         metadata = {**committed.facts, **account_of(self._topics, committed.topic)}
         in_ranges = self._context.has_partition_key or self._context.has_partition_key_range
         for partition in self._context.partition_keys if in_ranges and key in self._partitioned else (None,):
-            self._context.log_event(dg.AssetMaterialization(key, metadata=metadata, partition=partition))
+            yield dg.AssetMaterialization(key, metadata=metadata, partition=partition)
 
     def _reports(
         self, role: Role, totals: Mapping[TableId, Sum], structures: Mapping[TableId, TableSchema] = _UNASKED

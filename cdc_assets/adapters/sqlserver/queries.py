@@ -88,15 +88,23 @@ USER_TABLES = query(
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-tables-transact-sql"""
 
 
-def columns(database: str, count: int) -> str:
-    """Columns of `count` tables, each given by schema and name; the first columns of the result are the table's actual
-    schema and name.
+TABLE_NUMBERS = query(
+    "table_numbers",
+    "SELECT s.name, t.name, t.object_id FROM {db}.sys.tables AS t JOIN {db}.sys.schemas AS s ON s.schema_id = t.schema_id",
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-tables-transact-sql"""
+
+
+def columns(database: str, count: int, *, by_number: bool = False) -> str:
+    """Columns of `count` tables, each given by schema and name, or by its object id; the first columns of the result are
+    the table's actual schema and name.
 
     An alias type's row in sys.types has its own user_type_id; the base type is the row whose user_type_id is the
     column's system_type_id. CLR types have no such row and keep their own name.
     https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-columns-transact-sql
     """
-    chosen = " OR ".join(["(s.name = ? AND t.name = ?)"] * count)
+    names = " OR ".join(["(s.name = ? AND t.name = ?)"] * count)
+    chosen = f"t.object_id IN ({', '.join('?' * count)})" if by_number else names
     return of_database(
         query(
             "columns",

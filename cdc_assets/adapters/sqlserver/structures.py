@@ -4,30 +4,59 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.portions import portions
 from cdc_assets.adapters.sqlserver.rows import Row, integer, schema_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 
+_NAMES = 100
+"""Tables that one query asks for by name: each is a condition of its own, which the server compares with every table."""
+
 
 def table_schemas(session: Session, database: str, tables: Sequence[TableId]) -> dict[TableId, TableSchema]:
-    """Current structures of those tables of a database that exist; two queries."""
+    """Current structures of those tables of a database that exist: two queries.
+
+    If there are many tables it is three: a first one asks for the numbers of all of the database's tables, so that the others
+    name these. Tables whose names the server alone can tell are the same are asked for by name, `_NAMES` at a time.
+    """
+    if len(tables) <= _NAMES:
+        return _by_name(session, database, tables)
+    numbers = {
+        (str(schema), str(table)): integer(number)
+        for schema, table, number in session.rows(queries.of_database(queries.TABLE_NUMBERS, database))
+    }
+    known = [(table, numbers[table.schema, table.table]) for table in tables if (table.schema, table.table) in numbers]
+    statement = queries.columns(database, len(known), by_number=True)
+    rows = session.rows(statement, *(number for _, number in known)) if known else []
+    columns, keys = _parts(session, database, rows)
+    found = {table: schema_of(table, columns[number], keys[number]) for table, number in known if number in columns}
+    for portion in portions([table for table in tables if table not in found], _NAMES):
+        found |= _by_name(session, database, portion)
+    return found
+
+
+def _by_name(session: Session, database: str, tables: Sequence[TableId]) -> dict[TableId, TableSchema]:
     names = [name for table in tables for name in (table.schema, table.table)]
-    columns: dict[int, list[Row]] = defaultdict(list)
-    keys: dict[int, list[Row]] = defaultdict(list)
-    object_ids: dict[tuple[str, str], int] = {}
-    for schema, table, object_id, *rest in session.rows(queries.columns(database, len(tables)), *names):
-        object_ids[str(schema), str(table)] = integer(object_id)
-        columns[integer(object_id)].append((object_id, *rest))
-    if columns:
-        for object_id, *rest in session.rows(queries.keys(database, len(columns)), *columns):
-            keys[integer(object_id)].append(tuple(rest))
-    folded = {(schema.lower(), table.lower()): number for (schema, table), number in object_ids.items()}
+    rows = session.rows(queries.columns(database, len(tables)), *names)
+    columns, keys = _parts(session, database, rows)
+    numbers = {(str(schema), str(table)): integer(number) for schema, table, number, *_ in rows}
+    folded = {(schema.lower(), table.lower()): number for (schema, table), number in numbers.items()}
     found = {}
     for wanted in tables:  # the server compares by its collation: the letter case may differ
-        object_id = object_ids.get((wanted.schema, wanted.table)) or folded.get(
-            (wanted.schema.lower(), wanted.table.lower())
-        )
-        if object_id is not None:
-            found[wanted] = schema_of(wanted, columns[object_id], keys[object_id])
+        number = numbers.get((wanted.schema, wanted.table)) or folded.get((wanted.schema.lower(), wanted.table.lower()))
+        if number is not None:
+            found[wanted] = schema_of(wanted, columns[number], keys[number])
     return found
+
+
+def _parts(session: Session, database: str, rows: Sequence[Row]) -> tuple[dict[int, list[Row]], dict[int, list[Row]]]:
+    """Rows of columns and of key columns by the number of their table."""
+    columns: dict[int, list[Row]] = defaultdict(list)
+    keys: dict[int, list[Row]] = defaultdict(list)
+    for _, _, number, *rest in rows:
+        columns[integer(number)].append((number, *rest))
+    if columns:
+        for number, *rest in session.rows(queries.keys(database, len(columns)), *columns):
+            keys[integer(number)].append(tuple(rest))
+    return columns, keys

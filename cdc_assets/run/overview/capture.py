@@ -109,18 +109,18 @@ class CaptureOverview:
             LakeError: the lake cannot be read.
         """
         found = audited(self.lake, self.state, self.config, seconds=self._audit_s) if self.known else {}
-        next_window = self._manifest.read().next_window  # a run may have committed meanwhile
         newer = "holds windows that the manifest does not know, which is an older one"
         losses = [result.loss for result in found.values() if result.loss is not None]
         known = {loss.directory for loss in losses}
-        return losses + [
-            Loss(name, newer)
+        windows = {
+            name: result.mark.window
             for name, result in found.items()
-            if name not in known
-            and result.mark
-            and is_numbered(name, self.config)
-            and result.mark.window >= next_window
-        ]
+            if name not in known and result.mark and is_numbered(name, self.config)
+        }
+        if max(windows.values(), default=-1) < self.state.next_window:
+            return losses
+        next_window = self._manifest.read().next_window  # a run may have committed meanwhile
+        return losses + [Loss(name, newer) for name, window in windows.items() if window >= next_window]
 
     @property
     def losses_of_no_table(self) -> Sequence[Loss]:
@@ -154,7 +154,6 @@ class CaptureOverview:
             topic=topic,
             status=status,
             reason=reason,
-            directories=self._directories(topic),
             recorded=state,
             lag_s=lag_of(state.position, facts),
             headroom=headroom_of(state, facts) if facts and self.streams else None,
@@ -181,10 +180,10 @@ class CaptureOverview:
     def _topic(self, table: TableId) -> str:
         return topic_name(table, self.config.events)
 
-    def _directories(self, topic: str) -> tuple[str, ...]:
-        """Generations of a topic; none if Delta cannot read them, which `losses` reports."""
+    def directories(self, topic: str) -> tuple[str, ...]:
+        """Delta tables of a topic, oldest generation first; none if Delta cannot read them, which `losses` reports."""
         try:
-            return tuple(self.lake.generations(topic))
+            return tuple(self.lake.generations(topic)) if topic else ()
         except LakeError:
             return ()
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from cdc_assets.capture.instances import by_age
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Source
+from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.history.drift import Drift, drift_of
 from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.history.store import SchemaHistory
@@ -43,10 +45,13 @@ def _of_database(source: OverviewSource, history: SchemaHistory, states: Sequenc
     database = states[0].table.database
     instances, statements = source.capture_instances(database), source.ddl_statements(database)
     options, schemas = source.instance_options(database), source.table_schemas([state.table for state in states])
+    by_table: dict[TableId, list[CaptureInstance]] = {}
+    for instance in instances:
+        by_table.setdefault(instance.table, []).append(instance)
     found = []
     for state in states:
         entry, current = history.latest(state.table), schemas.get(state.table)
-        captures = by_age([instance for instance in instances if instance.table == state.table])
+        captures = by_age(by_table.get(state.table, []))
         if entry is not None and current is not None and captures and current.object_id == state.object_id:
             name = captures[-1].name
             found.append(

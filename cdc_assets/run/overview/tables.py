@@ -59,7 +59,6 @@ class TableOverview:
         topic: topic of its events; empty if it cannot have one.
         status: see the module's head.
         reason: why it is not healthy, with the next step; empty if it is.
-        directories: Delta tables of its topic, oldest generation first; empty if Delta cannot read them.
         recorded: its state in the manifest; None if it waits for its first snapshot.
         lag_s: seconds between its position's commit and the server's clock; None if one of them is not known.
         headroom: distance to the clean-up job; None if it does not stream, or the server was not asked.
@@ -69,7 +68,6 @@ class TableOverview:
     topic: str
     status: Health
     reason: str = ""
-    directories: tuple[str, ...] = ()
     recorded: TableState | None = None
     lag_s: float | None = None
     headroom: Headroom | None = None

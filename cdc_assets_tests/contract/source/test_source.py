@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -178,7 +180,15 @@ def test_many_tables_at_once_are_described_as_each_alone(server: Server, source:
         server.execute(f"CREATE TABLE dbo.{name} (a int NOT NULL, b{number} int NOT NULL)", database=DATABASE)
     server.execute("CREATE UNIQUE INDEX z ON dbo.many7 (b7, a)", database=DATABASE)
     asked = [table(name) for name in (*reversed(names), "nope", "MANY3")]
-    found = source.table_schemas(asked)
+    rows, statements = source.session.rows, []
+
+    def counted(statement: str, *parameters: Any) -> Any:
+        statements.append(statement)
+        return rows(statement, *parameters)
+
+    with patch.object(source.session, "rows", counted):
+        found = source.table_schemas(asked)
+    assert len(statements) == 5, "the numbers of all, then columns and keys; and again of those in another letter case"
     assert list(found) == [each for each in asked if each != table("nope")]
     assert found[table("many7")].key == ("b7", "a")
     assert found[table("MANY3")].columns == found[table("many3")].columns
