@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-import numpy as np
 import pyarrow as pa
 
+from cdc_assets.core.counted import counted
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.amend import mark
-from cdc_assets.envelope.constants import LAST_COMMAND, big_endian, constant, printed
+from cdc_assets.envelope.constants import LAST_COMMAND, constant
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys, portions
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.typemap.kernels import Numbers
 
 __all__ = ["ReadContext", "build_reads", "mark"]
 
@@ -97,13 +96,6 @@ _MICROSECOND = datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC) - _EPOCH
 
 
 def _positions(context: ReadContext, first: int, rows: int) -> pa.Array:
-    commit = np.broadcast_to(np.frombuffer(context.commit_lsn.raw, dtype=np.uint8), (rows, 10))
-    window = _repeated(context.window_id & 0xFFFFFFFF, 4, rows)
-    slice_number = _repeated(context.slice_number, 2, rows)
-    serial = np.hstack([window, slice_number, big_endian(np.arange(first, first + rows), 4)])
-    zero = np.zeros(rows, dtype=np.int64)
-    return printed(commit, zero + LAST_COMMAND, serial, zero, zero.astype(bool)).position()
-
-
-def _repeated(value: int, width: int, rows: int) -> Numbers:
-    return np.broadcast_to(np.frombuffer(value.to_bytes(width, "big"), dtype=np.uint8), (rows, width))
+    window, number = context.window_id & 0xFFFFFFFF, context.slice_number
+    head = f"{context.commit_lsn}/{LAST_COMMAND:08x}/{window:08x}:{number:04x}"
+    return counted(head, first, rows, "/0")

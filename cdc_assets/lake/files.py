@@ -22,13 +22,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
 from cdc_assets.core.repeated import repeated_texts
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.parquet import ParquetFile
+from cdc_assets.lake.parquet import ParquetFile, least_and_greatest
 
 STATISTICS = "position"
 """The only column with statistics in the Delta log. A table property tells compaction so: its default are the first 32
@@ -255,18 +254,13 @@ class _OpenFile:
         return int(self._stream.tell())
 
     def write(self, table: pa.Table) -> None:
-        metadata = self._writer.write(table)
-        if metadata is not None:
-            self._note_bounds(metadata)
+        columns = self._writer.write(table)
+        if (STATISTICS,) in columns:  # its writer has made them anyway
+            least, greatest = least_and_greatest(columns[(STATISTICS,)])
+            self._least.append(least)
+            self._greatest.append(greatest)
         self._rows += table.num_rows
         self._operations.update(operations_of(table))
-
-    def _note_bounds(self, metadata: pq.FileMetaData) -> None:
-        """Take smallest and greatest `position` of a row group from the statistics that its writer has made anyway."""
-        if STATISTICS in metadata.schema.names:
-            found = metadata.row_group(0).column(metadata.schema.names.index(STATISTICS)).statistics
-            self._least.append(found.min)
-            self._greatest.append(found.max)
 
     def close(self) -> DataFile:
         self._writer.close()

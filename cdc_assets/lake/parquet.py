@@ -1,7 +1,7 @@
 """A Parquet file in which columns that repeat are not written row by row.
 
-Each row group is taken apart: leaves that hold a few runs become column chunks here (`runs`, `run_pages`), pyarrow writes all
-others into a file in memory, whose chunks are put beside them. The footer names all chunks in the order of the schema; what
+Each row group is taken apart: leaves that hold a few runs or count become column chunks here (`runs`, `run_pages`,
+`count_pages`), pyarrow writes all others into a file in memory, whose chunks are put beside them. The footer names all chunks in the order of the schema; what
 pyarrow says about its chunks is kept but for their offsets, and the schema is the one that pyarrow writes for the whole. A row
 group takes its chunks without gaps, the first column first: readers that divide files do so by these offsets.
 
@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdc_assets.lake import thrift
+from cdc_assets.lake.count_pages import Counts, count_chunk
 from cdc_assets.lake.encoding import encoding, has_statistics
-from cdc_assets.lake.run_pages import Chunk, Leaf, Path, chunk_of
+from cdc_assets.lake.run_pages import Chunk, Leaf, Path, Repetition, chunk_of
 from cdc_assets.lake.runs import repetitions, without
 from cdc_assets.lake.thrift import I16, I64, LIST, STRUCT
 
@@ -56,10 +57,10 @@ class ParquetFile:
         self._rows = 0
         stream.write(MAGIC)
 
-    def write(self, table: pa.Table) -> pq.FileMetaData | None:
-        """Write a row group; returns what pyarrow says about the columns that it wrote."""
+    def write(self, table: pa.Table) -> dict[Path, thrift.Struct]:
+        """Write a row group; returns the metadata of its columns."""
         found = repetitions(table)
-        chunks = {path: chunk_of(path, self._leaves[path], content) for path, content in found.items()}
+        chunks = {path: _chunk(path, self._leaves[path], content) for path, content in found.items()}
         rest = without(table, set(found)) if found else table
         written = _Written(rest) if rest.num_columns else None
         begun = self._stream.tell()
@@ -71,7 +72,7 @@ class ParquetFile:
             columns |= self._append(chunks)
         self._groups.append(_group([columns[path] for path in self._leaves], table.num_rows, begun, len(self._groups)))
         self._rows += table.num_rows
-        return None if written is None else written.metadata
+        return columns
 
     def _append(self, chunks: dict[Path, Chunk]) -> dict[Path, thrift.Struct]:
         """Write chunks of ours in the order of the schema."""
@@ -94,12 +95,10 @@ class _Written:
 
     def __init__(self, table: pa.Table) -> None:
         sink = pa.BufferOutputStream()
-        footers: list[pq.FileMetaData] = []
-        with pq.ParquetWriter(sink, table.schema, metadata_collector=footers, **encoding(table.schema)) as writer:
+        with pq.ParquetWriter(sink, table.schema, **encoding(table.schema)) as writer:
             writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._buffer = sink.getvalue()
         self._footer_bytes = _footer_of(self._buffer)
-        self.metadata = footers[0]
 
     @property
     def body(self) -> pa.Buffer:
@@ -112,6 +111,16 @@ class _Written:
         [group] = footer[_GROUPS][1][1]
         columns = [column[3][1] for column in group[1][1][1]]
         return {tuple(name.decode() for name in column[3][1][1]): _moved(column, at - len(MAGIC)) for column in columns}
+
+
+def _chunk(path: Path, leaf: Leaf, content: Repetition | Counts) -> Chunk:
+    return count_chunk(path, leaf, content) if isinstance(content, Counts) else chunk_of(path, leaf, content)
+
+
+def least_and_greatest(metadata: thrift.Struct) -> tuple[str, str]:
+    """The least and the greatest text of a column chunk that has statistics."""
+    statistics = metadata[12][1]
+    return statistics[6][1].decode(), statistics[5][1].decode()
 
 
 def _footer_of(file: pa.Buffer) -> bytes:

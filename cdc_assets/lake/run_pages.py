@@ -182,15 +182,48 @@ def _plain(value: Any) -> bytes:
 
 
 def _chunk(path: Path, leaf: Leaf, known: list[Any], data: bytes, values: int, nulls: int) -> Chunk:
+    if not known:
+        return _put_together(path, leaf, data, values, _statistics([], nulls), _PLAIN)
+    dictionary = b"".join(map(_plain, known)), len(known)
+    return _put_together(path, leaf, data, values, _statistics(known, nulls), _RLE_DICTIONARY, dictionary)
+
+
+def data_chunk(path: Path, leaf: Leaf, data: bytes, values: int, encoding: int, ends: Sequence[str]) -> Chunk:
+    """A chunk of one data page without nulls.
+
+    Args:
+        path: of the column.
+        leaf: what the schema says about it.
+        data: levels and values.
+        values: how many.
+        encoding: Parquet's number of the encoding of the values.
+        ends: some of the values, among them the least and the greatest.
+    """
+    return _put_together(path, leaf, data, values, _statistics(list(ends), 0), encoding)
+
+
+def present_levels(leaf: Leaf, rows: int) -> bytes:
+    """Definition levels of rows that are all there."""
+    return _sized(_run(rows, leaf.defined, _width(leaf.defined))) if leaf.defined else b""
+
+
+def _put_together(
+    path: Path,
+    leaf: Leaf,
+    data: bytes,
+    values: int,
+    statistics: thrift.Struct,
+    encoding: int,
+    known: tuple[bytes, int] | None = None,
+) -> Chunk:
     compressed = len(data) >= _SMALL
     pack: Callable[[bytes], bytes] = _zstd if compressed else bytes
-    dictionary = _page(_DICTIONARY_PAGE, b"".join(map(_plain, known)), pack, 7, len(known)) if known else (b"", 0)
-    page = _page(_DATA_PAGE, data, pack, 5, values, _RLE_DICTIONARY if known else _PLAIN)
+    dictionary = _page(_DICTIONARY_PAGE, known[0], pack, 7, known[1]) if known else (b"", 0)
+    page = _page(_DATA_PAGE, data, pack, 5, values, encoding)
     body = dictionary[0] + page[0]
-    encodings = [_PLAIN, _RLE, _RLE_DICTIONARY] if known else [_RLE, _PLAIN]
     metadata: thrift.Struct = {
         1: (I32, leaf.kind),
-        2: (LIST, (I32, encodings)),
+        2: (LIST, (I32, list(dict.fromkeys([_PLAIN, _RLE, encoding] if known else [_RLE, encoding])))),
         3: (LIST, (BINARY, [name.encode() for name in path])),
         4: (I32, _ZSTD if compressed else _UNCOMPRESSED),
         5: (I64, values),
@@ -201,7 +234,7 @@ def _chunk(path: Path, leaf: Leaf, known: list[Any], data: bytes, values: int, n
     if known:
         metadata[11] = I64, 0
     if leaf.statistics:
-        metadata[12] = STRUCT, _statistics(known, nulls)
+        metadata[12] = STRUCT, statistics
     return Chunk(body, metadata)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from cdc_assets.core.counted import counted
 from cdc_assets.core.repeated import repeated
 from cdc_assets.lake.parquet import ParquetFile
 
@@ -33,8 +34,9 @@ def batch(
     op: str | None = "c",
     ts_ms: int | None = 5,
     pairs: Sequence[tuple[str, str]] | None = (("name", "shop"), ("task", "0"), ("type", "0")),
+    slice_number: int | None = None,
 ) -> pa.RecordBatch:
-    """Events; `before` and `tombstones` are masks of nulls."""
+    """Events; `before` and `tombstones` are masks of nulls. With a slice number they are READs, whose positions count."""
     numbers = np.arange(first, first + rows)
     columns = [
         pa.array(numbers, pa.int32()),
@@ -59,7 +61,9 @@ def batch(
     ]
     mask = None if tombstones is None else pa.array(np.resize(tombstones, rows))
     made = [
-        pa.array([f"{number:08d}" for number in numbers]),
+        pa.array([f"{number:08d}" for number in numbers])
+        if slice_number is None
+        else counted(f"0000002c/ffffffff/00000002:{slice_number:04x}", first, rows + 1, "/0").slice(1),
         pa.StructArray.from_arrays(value, fields=list(VALUE), mask=mask),
         pa.array([[("own", str(number))] for number in numbers], HEADERS) if pairs is None else headers(rows, pairs),
         pa.array([7] * rows, pa.int64()),
@@ -78,6 +82,13 @@ GROUPS: dict[str, list[list[pa.RecordBatch]]] = {
     "no headers": [[batch(0, 1000, pairs=())], [batch(1000, 3, pairs=())]],
     "one header": [[batch(0, 77, pairs=[("a", "b")])]],
     "headers of two kinds": [[batch(0, 10), batch(10, 10, pairs=[("a", "b")])]],
+    "READs": [[batch(0xFF80, 700, slice_number=1)]],
+    "READs of several slices": [
+        [batch(0, 1, slice_number=1), batch(1, 1, slice_number=1), batch(15, 300, slice_number=1)],
+        [batch(0xFFFFF, 1, slice_number=2), batch(0x100000, 40, slice_number=2), batch(0, 3, slice_number=3)],
+        [batch(3, 1, slice_number=3), batch(0xFFFFFF, 2, slice_number=4)],
+    ],
+    "READs and others": [[batch(3, 20), batch(0, 20, slice_number=1)]],
     "many headers": [[batch(0, 333, pairs=[(str(number), str(number % 5)) for number in range(9)])]],
 }
 
