@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from cdc_assets.core.counted import counted
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.amend import mark
 from cdc_assets.envelope.constants import LAST_COMMAND, constant
+from cdc_assets.envelope.counting import counted
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys, portions

@@ -101,7 +101,7 @@ def _rests(pieces: Sequence[Count], place: int, piece: Count) -> Iterator[bytes 
 def _low_rests(tail: str) -> tuple[memoryview, list[int]]:
     """What the texts with the numbers from 1 to 65,535 do not share with the one before, and where each ends."""
     matrix = np.empty((_LOW, 4 + len(tail)), np.uint8)
-    matrix[:, :4] = low_digits().view(np.uint8).reshape(-1, 4)
+    matrix[:, :4] = np.frombuffer(low_digits(), np.uint8).reshape(-1, 4)
     matrix[:, 4:] = np.frombuffer(tail.encode(), np.uint8)
     shared = np.full(_LOW, 3, np.int64)
     for power, digits in ((4, 2), (8, 1), (12, 0)):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.core.counted import counted
 from cdc_assets.core.repeated import repeated
+from cdc_assets.envelope.counting import counted
 from cdc_assets.lake.parquet import ParquetFile
 
 SOURCE = pa.struct([("db", pa.string()), ("ts_ms", pa.int64()), ("sequence", pa.string())])

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_assets.core.counted import count_of, counted, hexadecimal
+from cdc_assets.core.counted import _KNOWN, count_of, hexadecimal
+from cdc_assets.envelope.counting import counted
 from cdc_assets.lake.parquet import ParquetFile, least_and_greatest
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "60"))
@@ -119,6 +120,4 @@ def test_freed_memory_is_not_taken_for_what_lay_there() -> None:
     other = [counted("b", 1, 20, "z") for _ in range(50)]
     assert all(count_of(each).head == "b" for each in other)  # type: ignore[union-attr]
     del other
-    from cdc_assets.core.counted import _KNOWN
-
     assert address not in _KNOWN
