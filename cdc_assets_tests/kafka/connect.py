@@ -62,7 +62,7 @@ class Worker:
             "value.converter": _JSON,
             "listeners": f"http://127.0.0.1:{self._port}",
             "plugin.path": str(folder / "plugins"),
-            "plugin.discovery": "service_load",
+            "plugin.discovery": "only_scan",  # converters of others than Kafka declare no services
             "connector.client.config.override.policy": "All",
             **(options or {}),
         }

@@ -19,6 +19,13 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 
+_NOT_YET = (
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+    confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+"""Of a topic that is being made."""
+
 
 @dataclass
 class Sent:
@@ -147,11 +154,15 @@ def read_committed(broker: Broker, topic: str) -> Iterator[Sent]:
 
 
 def count(broker: Broker, topic: str) -> int:
-    """Records of a topic that nobody writes in transactions."""
+    """Records of a topic that nobody writes in transactions; none while it is being made."""
     consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": "count", "log_level": 0})
     try:
         found = consumer.list_topics(topic, timeout=30).topics[topic]
         own = [TopicPartition(topic, number) for number in found.partitions]
         return sum(consumer.get_watermark_offsets(one, timeout=30)[1] for one in own)
+    except confluent_kafka.KafkaException as error:
+        if error.args[0].code() not in _NOT_YET:
+            raise
+        return 0
     finally:
         consumer.close()

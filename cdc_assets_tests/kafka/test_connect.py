@@ -6,18 +6,19 @@ Both have the same topic prefix, which is in the records; Connect's own transfor
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyodbc
 import pytest
 from confluent_kafka.admin import ConfigResource
 
-from cdc_assets.config.settings.kafka import JSON
+from cdc_assets.config.settings.kafka import AVRO, JSON
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.ours import Ours
 from cdc_assets_tests.conformance.workload import Workload
-from cdc_assets_tests.kafka.alike import Alike
+from cdc_assets_tests.kafka.alike import Alike, AvroMask, masked
+from cdc_assets_tests.kafka.apicurio import Apicurio
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.connect import Worker, source, wait_until
 from cdc_assets_tests.kafka.publishing import Sent, count, publish_all, read_committed
@@ -76,7 +77,27 @@ def test_records_and_topics_are_the_connectors(server: StandIn, tmp_path: Path, 
     print(alike)  # noqa: T201 - the counts are the result
 
 
-def capture_by_both(server: StandIn, folder: Path, broker: Broker, prefix: str, converters: dict[str, str]) -> Alike:
+def test_avro_with_a_registry_is_the_connectors(server: StandIn, tmp_path: Path, broker: Broker) -> None:
+    """Both register their schemas in one real registry, which gives equal schemas one number."""
+    with Apicurio(tmp_path) as registry:
+        converters = {f"{side}.converter": AVRO for side in ("key", "value")}
+        converters |= {f"{side}.converter.schema.registry.url": registry.address for side in ("key", "value")}
+        mask = AvroMask(lambda number: registry.asked(f"/schemas/ids/{number}"))
+        print(capture_by_both(server, tmp_path, broker, "avro", converters, mask))  # noqa: T201
+        subjects = [f"avro{name}-{side}" for name in TOPICS for side in ("key", "value")]
+        subjects.remove("avro.TestDB.dbo.keyless-key")
+        for subject in subjects:
+            assert registry.schemas(THEIRS + subject) == registry.schemas(subject), subject
+
+
+def capture_by_both(
+    server: StandIn,
+    folder: Path,
+    broker: Broker,
+    prefix: str,
+    converters: dict[str, str],
+    mask: Callable[[str, bytes], bytes] = masked,
+) -> Alike:
     """Run the workload, publish it by both, and compare."""
     connection = pyodbc.connect(server.connection_string("TestDB"), autocommit=True)
     workload, topics = Workload(SEED), [prefix + name for name in TOPICS]
@@ -113,7 +134,7 @@ def capture_by_both(server: StandIn, folder: Path, broker: Broker, prefix: str, 
             "as many records as ours",
         )
     connection.close()
-    alike = Alike()
+    alike = Alike(mask)
     for name, found in sent.items():
         theirs = list(read_committed(broker, THEIRS + name))
         compare(alike, name, theirs, found)
