@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 
-_CACHE = Path(__file__).parents[2] / ".cache"
+CACHE = Path(__file__).parents[2] / ".cache"
 _SETTINGS = """<ivysettings><settings defaultResolver="central"/><caches defaultCacheDir="{cache}"/>
 <resolvers><ibiblio name="central" m2compatible="true" root="https://repo1.maven.org/maven2/"/></resolvers></ivysettings>"""
 _MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="tests" module="tests"/>
@@ -40,7 +40,7 @@ def fetched(folder: str | Path, *needs: Need) -> Path:
     Args:
         folder: its name in the cache, or another place.
     """
-    place = _CACHE / folder
+    place = CACHE / folder
     done = place / "complete"
     if done.exists():
         return place
