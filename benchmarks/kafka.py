@@ -3,7 +3,8 @@
 Both write the same events of the same server to the same broker (one process, one partition a table, JSON without schemas unless
 `--schemas`), one after the other. Ours is `cdc-assets capture --local`, then `cdc-assets publish`; theirs is a standalone Kafka Connect
 worker with the connector and a large queue. *Cold* is from the launch of a process to its last record in the topic; *warm* is
-the same work, into other topics, in a process that has done it before. Processor seconds are those of the contender's
+the same work, into other topics, in a process that has done it before. A backlog is captured into a lake, and by a connector with
+offsets, that have a snapshot of one row. Processor seconds are those of the contender's
 process, without the server's and the broker's. A pass of ours comes first, in which the server encodes the rows.
 
 *Latency* is from the return of an INSERT to the record at a consumer of committed records, one row at a time, with
@@ -16,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
@@ -39,6 +41,11 @@ HEAD = ("| | | Cold: s | events/s | Warm: s | events/s | Processor, µs an event
 LATENCY_HEAD = ("| | Rows | p50 | p99 |", "|---|---|---|---|")
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _LIMIT_S = 1800
+FEW = {
+    "snapshot.select.statement.overrides": f"dbo.{TABLE}",
+    f"snapshot.select.statement.overrides.dbo.{TABLE}": f"SELECT * FROM dbo.{TABLE} WHERE id <= 1",
+}
+"""A snapshot of one row."""
 
 
 @dataclass
@@ -58,22 +65,32 @@ class Contest:
     repeats: int
     _prefixes: Iterator[str] = field(default_factory=lambda: (f"b{number}" for number in range(10**6)))
 
-    def ours(self, events: int, lake: Path | None, passes: int) -> Times:
-        """Passes of ours, each checked."""
-        prefixes = [next(self._prefixes) for _ in range(passes)]
-        own = {"bootstrap.servers": self.broker.servers, "stream.idle.timeout.ms": "1", "poll.interval.ms": "10"}
-        given = {"properties": self.properties | own, "lakes": [str(lake or "")] * passes, "prefixes": list(prefixes)}
-        times = run_process("kafka_passes", given, self.folder)
-        for prefix in prefixes:
+    def ours(self, events: int, operation: str, files: Sequence[Path]) -> Times:
+        """Passes of ours, one for each configuration, each checked: all events, the last one of this operation."""
+        times = run_process("kafka_passes", {"files": list(map(str, files))}, self.folder)
+        for prefix in (json.loads(file.read_text())["topic.prefix"] for file in files):
             assert self.count(prefix) >= events, f"{self.count(prefix)} of {events} records"
+            assert self.last(prefix)["op"] == operation, self.last(prefix)
         return times
 
-    def lake(self, lake: Path) -> None:
-        """A lake with a snapshot."""
-        file = self.folder / "first.json"
-        file.write_text(json.dumps({**self.properties, "topic.prefix": "b", "lake.path": str(lake)}))
-        command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--config", str(file)]
-        subprocess.run([*command, "--snapshot-only"], check=True, capture_output=True)
+    def files(self, passes: int, **properties: str) -> list[Path]:
+        """Configurations of ours, each with topics and a lake of its own."""
+        own = {"bootstrap.servers": self.broker.servers, "stream.idle.timeout.ms": "1", "poll.interval.ms": "10"}
+        found = []
+        for prefix in [next(self._prefixes) for _ in range(passes)]:
+            work = Path(tempfile.mkdtemp(dir=self.folder))
+            given = {"topic.prefix": prefix, "lake.path": str(work / "lake")}
+            (work / "bench.json").write_text(json.dumps({**self.properties, **own, **properties, **given}))
+            found.append(work / "bench.json")
+        return found
+
+    def prepared(self, passes: int) -> list[Path]:
+        """The same, with lakes that hold a snapshot of one row."""
+        files = self.files(passes, **FEW)
+        for file in files:
+            command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--config", str(file)]
+            subprocess.run([*command, "--snapshot-only"], check=True, capture_output=True)
+        return files
 
     def connectors(self, work: Path) -> dict[str, dict[str, str]]:
         """Connectors of a worker by prefix, one for each pass."""
@@ -88,12 +105,7 @@ class Contest:
     def prepare(self, work: Path) -> dict[str, dict[str, str]]:
         """Connectors whose offsets are behind a snapshot of one row."""
         given = self.connectors(work)
-        table = f"dbo.{TABLE}"
-        few = {
-            "snapshot.select.statement.overrides": table,
-            f"snapshot.select.statement.overrides.{table}": f"SELECT * FROM {table} WHERE id <= 1",
-        }
-        with Worker(work, self.broker.servers, {name: one | few for name, one in given.items()}) as worker:
+        with Worker(work, self.broker.servers, {name: one | FEW for name, one in given.items()}) as worker:
             for prefix in given:
                 self._await(worker, prefix, 1)
             time.sleep(2)
@@ -123,6 +135,17 @@ class Contest:
             if topic not in consumer.list_topics(timeout=30).topics:
                 return 0
             return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1])
+        finally:
+            consumer.close()
+
+    def last(self, prefix: str) -> Any:
+        """Value of the last record of the table's topic."""
+        consumer = Consumer({"bootstrap.servers": self.broker.servers, "group.id": "last", "log_level": 0})
+        try:
+            high = self.count(prefix)
+            consumer.assign([TopicPartition(topic_of(prefix), 0, max(0, high - 10))])
+            last = [json.loads(message.value()) for message in consumer.consume(10, 5) if message.value()][-1]
+            return last.get("payload", last)
         finally:
             consumer.close()
 
@@ -209,11 +232,7 @@ def latencies(contest: Contest, port: int, password: str, rows: int) -> Iterator
     def insert(number: int) -> None:
         connection.execute(f"INSERT INTO dbo.{TABLE} (id, name) VALUES (?, N'latency')", number)
 
-    few = {
-        "snapshot.select.statement.overrides": f"dbo.{TABLE}",
-        f"snapshot.select.statement.overrides.dbo.{TABLE}": f"SELECT * FROM dbo.{TABLE} WHERE id <= 1",
-    }
-    contest.properties |= few
+    contest.properties |= FEW
     with following(contest, "l0"):
         yield _told(OURS, latency(contest.broker, topic_of("l0"), insert, rows, 10**8))
     work = contest.folder / "latency"
@@ -250,18 +269,18 @@ def contest_lines(given: argparse.Namespace, folder: Path) -> Iterator[str]:
         }
         contest = Contest(broker, folder, properties, given.repeats)
         load("table", given.rows)
-        contest.ours(given.rows, None, 1)
-        ours = contest.ours(given.rows, None, given.repeats + 1)
+        contest.ours(given.rows, "r", contest.files(1))
+        ours = contest.ours(given.rows, "r", contest.files(given.repeats + 1))
         work = folder / "snapshot"
         yield from lines("snapshot", given.rows, ours, contest.theirs(given.rows, work, contest.connectors(work)))
-        lake, work = folder / "lake", folder / "backlog"
-        contest.lake(lake)
+        work = folder / "backlog"
+        (first, *files) = contest.prepared(given.repeats + 2)
         connectors = contest.prepare(work)
         each = min(100, given.updates)
         load("changes", given.updates // each, each)
         events = given.updates // each * each
-        contest.ours(events, lake, 1)
-        ours = contest.ours(events, lake, given.repeats + 1)
+        contest.ours(events, "u", [first])
+        ours = contest.ours(events, "u", files)
         yield from lines("backlog", events, ours, contest.theirs(events, work, connectors))
         yield from ("", *LATENCY_HEAD)
         yield from latencies(contest, port, password, given.latencies)
@@ -272,7 +291,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the table")
     parser.add_argument("--updates", type=int, default=200_000, help="updates of the backlog")
-    parser.add_argument("--repeats", type=int, default=2, help="warm passes")
+    parser.add_argument("--repeats", type=int, default=3, help="warm passes")
     parser.add_argument("--latencies", type=int, default=200, help="rows whose latency is measured")
     parser.add_argument("--schemas", action="store_true", help="JSON with schemas")
     parser.add_argument("--write", nargs="?", type=Path, const=FIGURES, help="put the table into benchmarks/README.md")

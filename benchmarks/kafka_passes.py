@@ -1,13 +1,12 @@
 """Captures and publishes several times in one process: run by `benchmarks.kafka`.
 
-Each pass has a lake of its own and topics of another prefix: `cdc-assets capture --local`, then `cdc-assets publish`.
+Each pass has a configuration of its own, with a lake and topics: `cdc-assets capture --local`, then `cdc-assets publish`.
 """
 
 import json
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,9 @@ from cdc_assets.cli.main import app
 def main() -> None:
     """Do what the parent asks for."""
     given: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
-    for lake in given["lakes"]:
-        work = Path(tempfile.mkdtemp(dir=Path(sys.argv[1]).parent))
-        file, prefix = work / "bench.json", given["prefixes"].pop(0)
-        if lake:
-            shutil.copytree(lake, work / "lake")
-        file.write_text(json.dumps({**given["properties"], "topic.prefix": prefix, "lake.path": str(work / "lake")}))
+    for file in map(Path, given["files"]):
         tell(lambda: run(file))  # noqa: B023 - called at once
-        shutil.rmtree(work)
+        shutil.rmtree(file.parent / "lake")
 
 
 def run(file: Path) -> None:

@@ -20,6 +20,9 @@ the topic is. It is tried again at the next start.
 was told last (`recorded`), which is never ahead of the marker. A first start that asks for what is gone is refused; a topic
 that was dropped from nonetheless, because it was published from a copy of the lake, is stopped.
 
+*What is read ahead* (`stream`) counts for nothing until it is handed over: places are noted then, and an attempt that ends waits for
+its reader and drops what it made.
+
 *Two publishers.* The newer one fences the older. A producer is also fenced by the broker itself when its transaction took too
 long; the older one tells the two apart by the marker, which names its writer: each one writes it when it takes over.
 """
@@ -29,26 +32,26 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from time import monotonic
 from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import ConfigurationError, LakeError, LakeFullError
+from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.place import RATE_S, WHOLE, Place, Published, parse_published
 from cdc_assets.publish.ports import Broker
-from cdc_assets.publish.render import Record, Renderer
+from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.run import Run
 from cdc_assets.publish.span import Span
+from cdc_assets.publish.start import Start
+from cdc_assets.publish.stream import Ahead, Stream, runs_behind
 
 log = logging.getLogger(__name__)
 
 _TELL_EVERY_S = 60.0
 _AT_ONCE = 1000
 """Records that are handed over together."""
-_FATE = slice(Record._fields.index("problem"), Record._fields.index("topic") + 1)
-"""What records that are handed over together have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +71,6 @@ class Commit:
     rows: int
     lsn: str = ""
     stopped: Mapping[str, str] = field(default_factory=dict)
-
-
-class _Stream:
-    """Records of one topic, the next one known."""
-
-    def __init__(self, topic: Topic, records: Iterator[Record]) -> None:
-        self.topic, self._records = topic, records
-        self.head = next(records, None)
-
-    @property
-    def name(self) -> str:
-        return self.topic.name
-
-    def has(self, window: int | None) -> bool:
-        """Whether the next record is of a window; None is any."""
-        return self.head is not None and (window is None or self.head.window == window)
-
-    def take(self, window: int | None, most: int) -> list[Record]:
-        """The next records of a window that have one fate: the same topic, left out, or the same problem."""
-        found: list[Record] = []
-        fate = self.head[_FATE] if self.head is not None else ()
-        while (head := self.head) is not None and self.has(window) and head[_FATE] == fate and len(found) < most:
-            found.append(head)
-            self.head = next(self._records, None)
-        return found
 
 
 class _Refused(Exception):  # noqa: N818 - ends an attempt; never leaves this module
@@ -145,9 +123,10 @@ class Publisher:
             EventsDroppedError: topics no longer hold what is to be published first.
             ConfigurationError: a start was given, but the topics are published already.
         """
-        text, lake = self._broker.open(), self._feed.lake()
-        known = self._first(lake) if text is None else parse_published(text)
-        self._check(known, lake, new=text is None)
+        text = self._broker.open()
+        start = Start(self._feed.lake(), self._after, self._span, self._writer)
+        known = start.first() if text is None else parse_published(text)
+        start.check(known, *self._look(), new=text is None)
         self._after = known.after
         self._published = replace(known, writer=self._writer, stopped={}, written=time.time(), per_second=self._rate())
         self._lsn = known.lsn
@@ -158,12 +137,6 @@ class Publisher:
         self._broker.commit(self._published.text())
         self.record_place()
 
-    def _first(self, lake: str) -> Published:
-        """What is published before anything is."""
-        if self._span is None:
-            return Published(lake, after=self._after)
-        return Published(lake, self._span.first - 1, after=self._after, span=self._span.text())
-
     def record_place(self) -> None:
         """Tell the lake how far topics are published; if it cannot be written, it only knows less."""
         self._recorded_at = monotonic()
@@ -173,36 +146,6 @@ class Publisher:
             self._record.write(self._published)
         except (LakeError, LakeFullError) as error:
             log.warning("Retention of topics is not told how far they are published: %s", error)
-
-    def _check(self, known: Published, lake: str, *, new: bool) -> None:
-        complete, topics = self._look()
-        if known.span != (self._span.text() if self._span else ""):
-            raise ConfigurationError(
-                "--replay",
-                self._span.text() if self._span else None,
-                f"{known.span}, which was replayed into this prefix",
-                "choose another prefix; a second range in the same topics could not be told from the first",
-            )
-        if known.lake != lake or known.window > complete:
-            raise LakeError(
-                f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
-                f"{known.window}; here {lake}, {complete}). Next: restore that lake; or delete the topics and the topic of "
-                "markers, and publish anew."
-            )
-        newest = max((topic.holds.after for topic in topics), default="")
-        for topic in topics if new else ():
-            if self._span and self._span.first > topic.holds.window:
-                continue
-            wanted = f"events after {known.after}" if known.after else "all events"
-            hint = f"replay {newest}.." if self._span else f"publish with --from-lsn {newest}"
-            topic.holds.require(topic.name, known.after, wanted, hint)
-        if not new and self._after and self._after != known.after and known.writer != self._writer:
-            raise ConfigurationError(
-                "--from-lsn",
-                self._after,
-                f"nothing, because the topics are published up to window {known.window}",
-                "leave it out; or delete the topics and the topic of markers, and publish anew",
-            )
 
     def is_fenced(self) -> bool:
         """Whether another publisher has taken over; else the broker ended a transaction that took too long."""
@@ -227,11 +170,17 @@ class Publisher:
     def _attempt(self) -> Iterator[int]:
         """One pass over all that is new; yields the rows of each transaction."""
         self._complete, topics = self._look()
+        with Ahead() as ahead:
+            yield from self._publish(topics, ahead)
+
+    def _publish(self, topics: Sequence[Topic], ahead: Ahead) -> Iterator[int]:
         self._base, self._places = self._published.window, dict(self._published.places)
         self._rows, self._begun = 0, False
         for topic in topics:
             self._stop_if_dropped(topic)
-        streams = [_Stream(topic, self._records(topic)) for topic in topics if topic.name not in self.stopped]
+        streams = [self._stream(topic, ahead) for topic in topics if topic.name not in self.stopped]
+        for stream in streams:
+            stream.read_ahead()
         self._prepare(streams)
         for stream in streams:
             self._places.setdefault(stream.name, self._published.of(stream.name, numbered=stream.topic.numbered))
@@ -260,23 +209,11 @@ class Publisher:
         last = complete if self._span.last is None else min(complete, self._span.last)
         return last, [topic for topic in topics if topic.numbered]
 
-    def _records(self, topic: Topic) -> Iterator[Record]:
-        """Records behind the place of a topic."""
+    def _stream(self, topic: Topic, ahead: Ahead) -> Stream:
+        """What a topic holds behind its place."""
         place = self._published.of(topic.name, numbered=topic.numbered)
-        if topic.numbered and topic.newest is not None and topic.newest < place[0]:
-            return iter(())
-        if topic.numbered and topic.newest == place[0] and place[1] == WHOLE:
-            return iter(())
-        batches = topic.rows.read(place, self._complete if topic.numbered else None)
-        found = (self._renderer.records(topic.name, batch) for batch in batches)
-        records: Iterator[Record] = chain.from_iterable(found)
-        if topic.in_first_partition:
-            records = (r if r.partition >= 0 else r._replace(partition=0) for r in records)
         until = self._span.until if self._span else ""
-        if topic.numbered and (self._after or until):
-            least, most = self._after and self._after + WHOLE, (until or WHOLE) + WHOLE
-            return (record for record in records if least < record.position < most)
-        return records
+        return Stream(topic, runs_behind(topic, self._renderer, place, self._complete, self._after, until), ahead)
 
     def _stop_if_dropped(self, topic: Topic) -> None:
         """Stop a topic of which events were dropped that are not published."""
@@ -287,7 +224,7 @@ class Publisher:
                 topic.name, f"it holds every event after {topic.holds.after}, and is published up to window {window}"
             )
 
-    def _prepare(self, streams: list[_Stream]) -> None:
+    def _prepare(self, streams: list[Stream]) -> None:
         """Make the topics of the next records, as many as possible at once."""
         heads = [(stream.head, stream.name) for stream in streams if stream.head is not None]
         topics = dict.fromkeys(head.topic or name for head, name in heads if not head.is_left_out)
@@ -295,12 +232,11 @@ class Publisher:
         self._unwritable |= self._broker.prepare(new) if new else {}
         self._prepared.update(new)
 
-    def _hand_over(self, name: str, records: Sequence[Record]) -> tuple[int, str]:
-        """Send records of one fate where they are to go; how many were taken, and why the next one never will be."""
-        first = records[0]
-        if first.problem or first.is_left_out:
-            return (0, first.problem) if first.problem else (len(records), "")
-        topic = first.topic or name
+    def _hand_over(self, name: str, records: Run) -> tuple[int, str]:
+        """Send records where they are to go; how many were taken, and why the next one never will be."""
+        if records.problem or records.is_left_out:
+            return (0, records.problem) if records.problem else (len(records), "")
+        topic = records.topic or name
         self._senders[topic].add(name)
         if topic not in self._prepared:
             self._unwritable |= self._broker.prepare([topic])
@@ -312,40 +248,40 @@ class Publisher:
         self.stopped[name] = reason
         log.error("Topic %s is not published further: %s", name, reason)
 
-    def _reached(self, streams: list[_Stream], window: int) -> None:
+    def _reached(self, streams: list[Stream], window: int) -> None:
         """Note that all topics that are not stopped are published up to a window."""
         self._base = max(self._base, window)
         for stream in streams:
             if stream.name not in self.stopped:
                 self._places[stream.name] = max(self._places[stream.name], (window, WHOLE))
 
-    def _send(self, stream: _Stream, window: int | None) -> Iterator[int]:
+    def _send(self, stream: Stream, window: int | None) -> Iterator[int]:
         """Send a topic's records of one window, or all of them; yields the rows of transactions that are full."""
         last = ""
         while (head := stream.head) is not None and stream.has(window):
-            if self._rows >= self._most and head.position != last:
+            if self._rows >= self._most and head.first != last:
                 yield self._commit()
             if not self._begun:
                 self._broker.begin()
                 self._begun = True
-            records = stream.take(window, max(1, min(_AT_ONCE, self._most - self._rows)))
+            records = stream.take(max(1, min(_AT_ONCE, self._most - self._rows)))
             taken, reason = self._hand_over(stream.name, records)
             if taken:
-                last = records[taken - 1].position
-                self._note(stream, records[:taken])
+                done = records.slice(0, taken)
+                last = done.last
+                self._note(stream, done)
             if reason:
-                refused = records[taken].position
+                refused = records.slice(taken, taken + 1).first
                 self._stop(stream.name, f"the event at {refused} is refused: {reason}")
                 if refused == last:  # others share its position and must not be there without it
                     raise _Refused
                 return
 
-    def _note(self, stream: _Stream, records: Sequence[Record]) -> None:
+    def _note(self, stream: Stream, records: Run) -> None:
         """Count what was handed over; it is in the order of positions."""
-        final = records[-1]
         if stream.topic.is_of_table:
-            self._lsn = max(self._lsn, final.position.partition("/")[0])
-        self._places[stream.name] = final.window, final.position
+            self._lsn = max(self._lsn, records.last.partition("/")[0])
+        self._places[stream.name] = records.window, records.last
         if not self._rows:
             step("publish-begun")
         self._rows += len(records)

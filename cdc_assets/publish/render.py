@@ -1,7 +1,6 @@
 """Rows of a topic as Kafka's records, byte for byte as Kafka Connect's converters write them.
 
-Keys and values are rendered column by column (`forms`); only the lists of bytes are made row by row, which the
-producer's client takes one at a time anyway. The simple header converter prints texts as they are, and structs as JSON
+Keys and values are rendered column by column (`forms`), and stay columns (`run`). The simple header converter prints texts as they are, and structs as JSON
 without escapes of control characters; a changed key in a header is JSON in the lake already.
 """
 
@@ -9,7 +8,6 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,33 +19,12 @@ from cdc_assets.envelope.json import KEY_HEADERS, described_key, same_headers
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.publish.forms import Form, JsonForm, escape_pairs_of, form_of
+from cdc_assets.publish.run import Headers, Run, Sent, binary, cut, merged, trouble
 from cdc_assets.publish.transforms.chain import Chain
 from cdc_assets.publish.transforms.part import Column, Part
 
-Headers = Sequence[tuple[str, bytes | None]]
-
 _ROWS, _ROWS_WITH_SCHEMA = 8192, 512
 """Rows that are rendered at once."""
-
-
-class Record(NamedTuple):
-    """A record of a topic."""
-
-    window: int
-    position: str
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    problem: str = ""
-    """Why it has no form in Kafka; empty if it has."""
-    is_left_out: bool = False
-    """Whether nothing is sent for this event, which only moves the place of its topic."""
-    topic: str = ""
-    """Where a transform has sent it; empty if it goes where it comes from."""
-    partition: int = -1
-    """The partition that a transform has chosen; -1 if the producer chooses."""
-    timestamp: int = 0
-    """Milliseconds since 1970; 0 for the time of sending."""
 
 
 class Renderer:
@@ -67,7 +44,7 @@ class Renderer:
         self._most = _ROWS_WITH_SCHEMA if with_schema else _ROWS
         self._chain = Chain(settings.transforms)
 
-    def records(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+    def runs(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
         """Records of the rows of a topic, in their order; one with a problem in place of those that cannot be rendered.
 
         Raises:
@@ -76,55 +53,48 @@ class Renderer:
         for first in range(0, batch.num_rows, self._most):
             part = batch.slice(first, self._most)
             try:
-                yield from self._records(topic, part)
+                yield from self._runs(topic, part)
             except InvalidValueError as error:
-                yield Record(part["window_id"][0].as_py(), part["position"][0].as_py(), None, None, (), str(error))
+                yield trouble(part["window_id"][0].as_py(), part["position"][0].as_py(), str(error))
                 return
 
-    def _records(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+    def _runs(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
         if self._settings.flat and is_of_table(batch.schema):
-            records = self._flat(topic, batch)
+            runs = self._flat(topic, batch)
             rename = self._rename
-            return records if rename is None else (record._replace(topic=rename(topic)) for record in records)
+            return runs if rename is None else (replace(run, topic=rename(topic)) for run in runs)
         if self._chain or self._rename:
             return self._transformed(topic, batch)
         key, value = batch.schema.field("key"), batch.schema.field("value")
-        keys = self._key.render(topic, key, batch.column("key"))
-        values = self._value.render(topic, value, batch.column("value"))
-        return map(
-            Record,
-            batch.column("window_id").to_pylist(),
-            batch.column("position").to_pylist(),
-            _bytes(keys),
-            _bytes(values),
-            self._headers(key, batch.column("headers")),
-        )
+        keys = binary(self._key.render(topic, key, batch.column("key")))
+        values = binary(self._value.render(topic, value, batch.column("value")))
+        headers = self._headers(key, batch.column("headers"))
+        return cut(Run(-1, batch.column("position"), keys, values, headers), batch.column("window_id"))
 
-    def _transformed(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+    def _transformed(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
         """What the transforms make of rows, in the order of the rows; of those that they drop, only the place."""
-        windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
-        made: dict[int, Record] = {}
-        for made_part in self._chain.apply(topic, batch):
-            part = replace(made_part, topic=self._rename(made_part.topic)) if self._rename else made_part
-            rows = part.rows.tolist()
-            columns = (
-                _side(self._key, part.topic, part.key, nulls_described=part.key_nulls_described),
-                _side(self._value, part.topic, part.value, nulls_described=part.value_nulls_described),
-                self._all_headers(part),
-                [-1] * len(rows) if part.partition is None else part.partition.fill_null(-1).to_pylist(),
-                [0] * len(rows) if part.timestamp is None else part.timestamp.fill_null(0).to_pylist(),
+        sent: list[Sent] = []
+        for part in self._chain.apply(topic, batch):
+            name = self._rename(part.topic) if self._rename else part.topic
+            sent.append(
+                Sent(
+                    name,
+                    part.rows,
+                    _side(self._key, name, part.key, nulls_described=part.key_nulls_described),
+                    _side(self._value, name, part.value, nulls_described=part.value_nulls_described),
+                    self._all_headers(part),
+                    part.partition,
+                    part.timestamp,
+                )
             )
-            for row, key, value, headers, partition, timestamp in zip(rows, *columns, strict=True):
-                place = windows[row], positions[row]
-                made[row] = Record(*place, key, value, headers, "", False, part.topic, partition, timestamp)
-        for row, place in enumerate(zip(windows, positions, strict=True)):
-            yield made.get(row) or Record(*place, None, None, (), is_left_out=True)
+        return merged(sent, batch.column("window_id"), batch.column("position"))
 
-    def _all_headers(self, part: Part) -> Sequence[Headers]:
-        """The lake's headers, and those that transforms have added."""
+    def _all_headers(self, part: Part) -> Sequence[Headers] | None:
+        """The lake's headers, and those that transforms have added; None if there are none."""
         found = self._headers(part.header_key, part.headers)
         if not part.added:
             return found
+        found = [[]] * len(part) if found is None else found
         texts = [self._added(column) for column in part.added]
         names = [column.field.name for column in part.added]
         return [[*own, *zip(names, row, strict=True)] for own, *row in zip(found, *texts, strict=True)]
@@ -135,26 +105,28 @@ class Renderer:
             form = JsonForm(schema=self._settings.header_schema, defaults=True)
             null = form.null(column.field)
             texts = form.render("", *column)
-            return [null if text is None else text for text in _bytes(texts)]
+            return [null if text is None else text for text in binary(texts).to_pylist()]
         return [None if text is None else text.encode() for text in simple_texts(*column)]
 
-    def _flat(self, topic: str, batch: pa.RecordBatch) -> Iterator[Record]:
+    def _flat(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
         """FlinkX records: none of a tombstone, two of an update if it is split; they have no headers."""
         paved, split = self._settings.paved, self._settings.split
         records = flat_records(batch, paved=paved, split=split, last_number=self._last.get(topic, -1))
         if len(records):
             self._last[topic] = records.column("ts")[-1].as_py()
-        keys = _bytes(self._key.render(topic, batch.schema.field("key"), batch.column("key")))
-        values = iter(_bytes(flat_json(records)))
-        counts = np.bincount(origins(batch, split=split), minlength=len(batch)).tolist()
-        windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
-        for window, position, key, count in zip(windows, positions, keys, counts, strict=True):
-            if not count:
-                yield Record(window, position, None, None, (), is_left_out=True)
-            for _ in range(count):
-                yield Record(window, position, key, next(values), ())
+        counts = np.bincount(origins(batch, split=split), minlength=len(batch))
+        rows = pa.array(np.repeat(np.arange(len(batch)), np.maximum(counts, 1)))
+        is_sent = np.repeat(counts > 0, np.maximum(counts, 1))
+        keys = binary(self._key.render(topic, batch.schema.field("key"), batch.column("key"))).take(rows)
+        at = pa.array(np.cumsum(is_sent) - 1, mask=~is_sent)
+        values = binary(flat_json(records)).take(at)
+        whole = Run(-1, batch.column("position").take(rows), keys, values)
+        return cut(whole, batch.column("window_id").take(rows), is_sent - 1, ("",))
 
-    def _headers(self, key: pa.Field, headers: pa.Array) -> Sequence[Headers]:
+    def _headers(self, key: pa.Field, headers: pa.Array) -> Sequence[Headers] | None:
+        """Those of the lake; None if no row has any."""
+        if headers.offsets[0] == headers.offsets[-1]:
+            return None
         if same_headers(headers):
             return [self._one(key, headers[0].as_py())] * len(headers)
         return [self._one(key, row) for row in headers.to_pylist()]
@@ -195,20 +167,11 @@ def simple_texts(field: pa.Field, array: pa.Array) -> list[str | None]:
     if pa.types.is_binary(kind):
         return [None if value is None else b64encode(value).decode() for value in array.to_pylist()]
     texts = JsonForm(schema=False, defaults=False).render("", field, array)
-    return [None if data is None else data.decode() for data in _bytes(texts)]
+    return [None if data is None else data.decode() for data in binary(texts).to_pylist()]
 
 
-def _side(form: Form, topic: str, column: Column, *, nulls_described: bool) -> list[bytes | None]:
+def _side(form: Form, topic: str, column: Column, *, nulls_described: bool) -> pa.Array:
     """Keys or values of a topic."""
-    found = _bytes(form.render(topic, *column))
+    found = binary(form.render(topic, *column))
     null = form.null(column.field) if nulls_described and column.array.null_count else None
-    return found if null is None else [null if data is None else data for data in found]
-
-
-def _bytes(texts: pa.Array) -> list[bytes | None]:
-    if pa.types.is_binary(texts.type):
-        plain: list[bytes | None] = texts.to_pylist()
-        return plain
-    kind = pa.large_binary() if pa.types.is_large_string(texts.type) else pa.binary()
-    found: list[bytes | None] = texts.cast(kind).to_pylist()
-    return found
+    return found if null is None else found.fill_null(null)

@@ -178,7 +178,8 @@ class TopicRows:
         )
         if until is not None:
             wanted = pc.and_(wanted, pc.less_equal(window, until))
-        table = table.select(list(_COLUMNS)).filter(wanted)
+        table = table.select(list(_COLUMNS))
+        table = table if pc.all(wanted, min_count=0).as_py() else table.filter(wanted)
         target = pa.schema([_narrowed(field, schema.field(field.name)) for field in table.schema])
         table = table.cast(target).combine_chunks()
         batches = table.to_batches()

@@ -20,7 +20,7 @@ from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.adapters.kafka.marker import KafkaMarker, connection_options, made
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import ConnectionLostError, FencedError
-from cdc_assets.publish.render import Headers, Record
+from cdc_assets.publish.run import Run
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +33,9 @@ _BATCH_BYTES: Final = 1_000_000
 _LIMIT_BYTES: Final = 1_048_588
 """Kafka's default limit of a batch."""
 _OVERHEAD: Final = 120
-"""Bytes of a batch and of a record besides keys, values and headers; those of a header in `_HEADER`."""
-_HEADER: Final = 10
+"""Bytes of a batch and of a record besides keys, values and headers."""
+_NEAR: Final = 4096
+"""A record that has as many bytes less than a limit may be beyond it."""
 _LINGER_MS: Final = "100"
 """Waits for full batches alone: a commit sends what there is at once."""
 _MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
@@ -60,6 +61,7 @@ class KafkaBroker:
         self._id = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
         self._producer: Any = None
         self._limits: dict[str, int] = {}
+        self._most_bytes = int(dict(settings.producer).get("message.max.bytes", _LIMIT_BYTES))
         self._unflushed: dict[str, int] = {}
         self._refused: dict[str, str] = {}
 
@@ -95,29 +97,40 @@ class KafkaBroker:
         with self._translated("written"):
             self._producer.begin_transaction()
 
-    def send(self, topic: str, records: Sequence[Record]) -> tuple[int, str]:
-        """See `Broker`. The loop is that of every event: nothing in it may be dear."""
-        limit, produce = self._limits.get(topic, _LIMIT_BYTES), self._producer.produce
-        known, more = None, _OVERHEAD
+    def send(self, topic: str, records: Run) -> tuple[int, str]:
+        """See `Broker`."""
+        limit = self._limits.get(topic, _LIMIT_BYTES)
+        taken, reason = len(records), ""
         with self._translated("written"):
-            for number, record in enumerate(records):
-                key, value, headers = record.key, record.value, record.headers
-                if headers is not known:
-                    known, more = headers, _OVERHEAD + _size(headers)
-                size = more + len(key or b"") + len(value or b"")
-                if size > limit:
-                    return number, f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
-                if limit < _BATCH_BYTES:
-                    self._keep_small(topic, size, limit)
-                try:
-                    produce(topic, value, key, partition=record.partition, timestamp=record.timestamp, headers=headers)
-                except BufferError:
-                    self._produce_later(topic, record)
-                except self._kafka.KafkaException as error:
-                    if error.args[0].code() != self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
-                        raise
-                    return number, f"it has {size:,} bytes, more than producer.max.request.size"
+            if limit >= _BATCH_BYTES and records.greatest() + _OVERHEAD <= min(limit, self._most_bytes - _NEAR):
+                self._send_small(topic, records)
+            else:
+                taken, reason = self._send_large(topic, records, limit)
             self._producer.poll(0)
+        return taken, reason
+
+    def _send_small(self, topic: str, records: Run) -> None:
+        """Hand over records that no limit refuses. The loop is that of every event: nothing in it may be dear."""
+        produce = self._producer.produce
+        for key, value, headers, partition, timestamp in records.columns():
+            try:
+                produce(topic, value, key, partition, None, None, timestamp, headers)
+            except BufferError:
+                self._produce_later(topic, value, key, partition, None, None, timestamp, headers)
+
+    def _send_large(self, topic: str, records: Run, limit: int) -> tuple[int, str]:
+        """Hand over records up to one that is refused."""
+        for number, size in enumerate((records.sizes() + _OVERHEAD).tolist()):
+            if size > limit:
+                return number, f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
+            if limit < _BATCH_BYTES:
+                self._keep_small(topic, size, limit)
+            try:
+                self._send_small(topic, records.slice(number, number + 1))
+            except self._kafka.KafkaException as error:
+                if error.args[0].code() != self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                return number, f"it has {size:,} bytes, more than producer.max.request.size"
         return len(records), ""
 
     def commit(self, marker: str) -> Mapping[str, str]:
@@ -155,20 +168,19 @@ class KafkaBroker:
             "on_delivery": self._delivered,
             "delivery.report.only.error": True,
         }
-        given = dict(self._settings.producer)
-        return self._made(self._kafka.Producer, {"partitioner": "murmur2_random", **base, **given, **fixed})
+        options = {"partitioner": "murmur2_random", **base, **dict(self._settings.producer), **fixed}
+        return self._made(self._kafka.Producer, options)
 
     def _made(self, kind: Any, options: dict[str, Any]) -> Any:
         return made(self._kafka, kind, options, self._settings)
 
-    def _produce_later(self, topic: str, record: Record) -> None:
+    def _produce_later(self, *record: object) -> None:
         """Hand over a record once the client has room."""
         until = time.monotonic() + _OUTCOME_S
         while time.monotonic() < until:
             self._producer.poll(0.1)
             with suppress(BufferError):
-                chosen = {"partition": record.partition, "timestamp": record.timestamp, "headers": record.headers}
-                self._producer.produce(topic, record.value, record.key, **chosen)
+                self._producer.produce(*record)
                 return
         raise ConnectionLostError(f"Kafka at {self._settings.servers} takes no more events.")
 
@@ -240,10 +252,6 @@ class KafkaBroker:
                 f"Kafka at {self._settings.servers} cannot be {what}: {found.str()}. "
                 "Next: check bootstrap.servers and the producer options."
             ) from None
-
-
-def _size(headers: Headers) -> int:
-    return sum(_HEADER + len(name) + len(value or b"") for name, value in headers)
 
 
 def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:

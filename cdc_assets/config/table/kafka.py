@@ -76,7 +76,7 @@ KAFKA = (
     Property(
         "kafka.transaction.rows",
         kinds.integer(1, 10_000_000),
-        "20000",
+        "50000",
         "Events of one Kafka transaction, after which it is committed.",
         "kafka.transaction_rows",
         note="Ours.",

@@ -129,7 +129,8 @@ def documents(plan: EventPlan, events: pa.RecordBatch | pa.Table, *, schemas: bo
         same_as_avro_converter(batch, texts)
     side = ConverterSettings(schema=schemas)
     form = KafkaSettings(key=side, value=side, headers=JSON, header_schema=schemas)
-    for record, (key, value, headers) in zip(Renderer(form).records("t", batch), rows, strict=True):
+    records = [record for run in Renderer(form).runs("t", batch) for record in run]
+    for record, (key, value, headers) in zip(records, rows, strict=True):
         assert [record.key, record.value] == [text and compact(json.loads(text)) for text in (key, value)]
         assert list(record.headers) == [(name, compact(part)) for name, part in json.loads(headers).items()]
     return [

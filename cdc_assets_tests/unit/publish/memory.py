@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdc_assets.publish.render import Record
+from cdc_assets.publish.run import Record, Run
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 TOPIC = f"shop.{DATABASE}.dbo.t"
@@ -34,7 +34,7 @@ class MemoryBroker:
     def begin(self) -> None:
         self.called("begin")
 
-    def send(self, topic: str, records: Sequence[Record]) -> tuple[int, str]:
+    def send(self, topic: str, records: Run) -> tuple[int, str]:
         for number, record in enumerate(records):
             self.called("send")
             if topic == TOPIC and len(record.value or b"") > self.most_bytes:

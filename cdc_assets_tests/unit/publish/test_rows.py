@@ -73,7 +73,10 @@ def test_an_event_has_the_columns_that_there_were(tables: TopicTables) -> None:
     plain = ConverterSettings(schema=False)
     renderer = Renderer(KafkaSettings(key=plain, value=plain))
     records = [
-        record for batch in TopicRows(tables, "t").read(BEGINNING, None) for record in renderer.records("t", batch)
+        record
+        for batch in TopicRows(tables, "t").read(BEGINNING, None)
+        for run in renderer.runs("t", batch)
+        for record in run
     ]
     assert [record.value for record in records] == [b'{"a":"p"}', b'{"b":"q","a":"q"}']
     assert [record.key for record in records] == [b'"p"', b'"q"']

@@ -1,0 +1,76 @@
+"""Where publishing begins, and whether what was published before is of this lake and of this range."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.publish.feed import Topic
+from cdc_assets.publish.place import Published
+from cdc_assets.publish.span import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is asked of a publisher.
+
+    Args:
+        lake: identity of the manifest.
+        after: commit LSN after which events are published; empty for all.
+        span: the range of a replay; None to publish everything.
+        writer: identity of the process.
+    """
+
+    lake: str
+    after: str
+    span: Span | None
+    writer: str
+
+    def first(self) -> Published:
+        """What is published before anything is."""
+        if self.span is None:
+            return Published(self.lake, after=self.after)
+        return Published(self.lake, self.span.first - 1, after=self.after, span=self.span.text())
+
+    def check(self, known: Published, complete: int, topics: Sequence[Topic], *, new: bool) -> None:
+        """Refuse what would not continue what is published.
+
+        Args:
+            known: what is published.
+            complete: greatest window that is complete in the lake.
+            topics: that are published.
+            new: whether nothing is published yet.
+
+        Raises:
+            LakeError: it is of another lake.
+            EventsDroppedError: topics no longer hold what is to be published first.
+            ConfigurationError: a start or another range was given, but the topics are published already.
+        """
+        if known.span != (self.span.text() if self.span else ""):
+            raise ConfigurationError(
+                "--replay",
+                self.span.text() if self.span else None,
+                f"{known.span}, which was replayed into this prefix",
+                "choose another prefix; a second range in the same topics could not be told from the first",
+            )
+        if known.lake != self.lake or known.window > complete:
+            raise LakeError(
+                f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
+                f"{known.window}; here {self.lake}, {complete}). Next: restore that lake; or delete the topics and the topic "
+                "of markers, and publish anew."
+            )
+        for topic in topics if new else ():
+            self._check_held(topic, known.after, max(other.holds.after for other in topics))
+        if not new and self.after and self.after != known.after and known.writer != self.writer:
+            raise ConfigurationError(
+                "--from-lsn",
+                self.after,
+                f"nothing, because the topics are published up to window {known.window}",
+                "leave it out; or delete the topics and the topic of markers, and publish anew",
+            )
+
+    def _check_held(self, topic: Topic, after: str, newest: str) -> None:
+        if self.span and self.span.first > topic.holds.window:
+            return
+        wanted = f"events after {after}" if after else "all events"
+        hint = f"replay {newest}.." if self.span else f"publish with --from-lsn {newest}"
+        topic.holds.require(topic.name, after, wanted, hint)

@@ -1,0 +1,103 @@
+"""Records of one topic in their order, those that come next known.
+
+While a transaction's records are sent, and while its commit is waited for, the next ones are read and rendered in a thread: one
+for all topics, so that a topic's own are made one after the other. What waits is bounded over all topics; a topic for which there
+is no room makes its records when they are asked for, which happens only while none of its own are under way.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from cdc_assets.publish.feed import Topic
+from cdc_assets.publish.place import WHOLE, Place
+from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.run import Run
+
+_AHEAD = 4
+"""Runs that wait to be sent, over all topics."""
+
+
+class Ahead:
+    """Makes runs before they are asked for, as long as its context; none is made after its end."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "read-ahead")
+        self._free = _AHEAD
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def ask(self, runs: Iterator[Run], under_way: "deque[Future[Run | None]]") -> None:
+        """Have runs made as far as there is room."""
+        while self._free:
+            self._free -= 1
+            under_way.append(self._pool.submit(next, runs, None))
+
+    def take(self, under_way: "deque[Future[Run | None]]") -> Run | None:
+        """The oldest one; waits for it."""
+        self._free += 1
+        return under_way.popleft().result()
+
+
+class Stream:
+    """Records of one topic, the next run known."""
+
+    def __init__(self, topic: Topic, runs: Iterator[Run], ahead: Ahead) -> None:
+        self.topic, self._runs, self._ahead = topic, runs, ahead
+        self._under_way: deque[Future[Run | None]] = deque()
+        self.head = next(runs, None)
+
+    @property
+    def name(self) -> str:
+        """The topic's name in the lake."""
+        return self.topic.name
+
+    def has(self, window: int | None) -> bool:
+        """Whether the next record is of a window; None is any."""
+        return self.head is not None and (window is None or self.head.window == window)
+
+    def take(self, most: int) -> Run:
+        """The next records of `head`."""
+        head = self.head
+        if head is None:
+            raise ValueError("There are no more records.")
+        if len(head) > most:
+            self.head = head.slice(most, len(head))
+            return head.slice(0, most)
+        self.head = self._ahead.take(self._under_way) if self._under_way else next(self._runs, None)
+        self.read_ahead()
+        return head
+
+    def read_ahead(self) -> None:
+        """Have the runs behind `head` made."""
+        if self.head is not None:
+            self._ahead.ask(self._runs, self._under_way)
+
+
+def runs_behind(topic: Topic, renderer: Renderer, place: Place, complete: int, after: str, until: str) -> Iterator[Run]:
+    """A topic's records behind its place.
+
+    Args:
+        complete: greatest window that is complete.
+        after: commit LSN after which records are published; empty for all.
+        until: commit LSN up to which they are; empty for all.
+    """
+    if topic.numbered and topic.newest is not None and topic.newest < place[0]:
+        return
+    if topic.numbered and topic.newest == place[0] and place[1] == WHOLE:
+        return
+    least, most = after and after + WHOLE, (until or WHOLE) + WHOLE
+    for batch in topic.rows.read(place, complete if topic.numbered else None):
+        for run in renderer.runs(topic.name, batch):
+            found = run.between(least, most) if topic.numbered and (after or until) else run
+            if len(found):
+                yield replace(found, partition=0) if topic.in_first_partition else found

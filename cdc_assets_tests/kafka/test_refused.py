@@ -1,0 +1,81 @@
+"""Records that a real broker or its client refuses, in all the ways in which that is told."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from cdc_assets.adapters.kafka.producer import KafkaBroker
+from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.publish.run import Headers, Run
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.kafka.broker import Broker
+from cdc_assets_tests.kafka.publishing import Publishing
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+HEADERS: list[Headers | None] = [None, [("context", b"x" * 50)]]
+
+
+def run(headers: Headers | None, *sizes: int) -> Run:
+    keys, values = (pa.array([b"v" * size for size in sizes], pa.large_binary()) for _ in range(2))
+    positions = pa.array([f"{number:04}" for number in range(len(sizes))])
+    return Run(1, positions, keys.cast(pa.large_binary()), values, headers and [headers] * len(sizes))
+
+
+@pytest.mark.parametrize("headers", HEADERS)
+def test_a_limit_that_was_lowered_meanwhile_is_told_by_the_commit(broker: Broker, headers: Headers | None) -> None:
+    name = f"lowered{bool(headers)}"
+    broker.create(name, 1)
+    ours = KafkaBroker(KafkaSettings(servers=broker.servers), name)
+    ours.open()
+    assert not ours.prepare([name])
+    lower = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[lower])
+    broker.admin.incremental_alter_configs([resource])[resource].result(30)
+    ours.begin()
+    assert ours.send(name, run(headers, 10, 10_000, 10)) == (3, "")
+    assert list(ours.commit("marker")) == [name]
+    ours.abort()
+    assert ours.open() is None, "a marker"
+    assert not ours.prepare([name])
+    ours.begin()
+    taken, reason = ours.send(name, run(headers, 10, 10_000, 10))
+    assert (taken, "max.message.bytes" in reason) == (1, True)
+    assert not ours.commit("marker")
+    assert ours.newest() == "marker"
+    ours.close()
+
+
+@pytest.mark.parametrize("headers", HEADERS)
+def test_a_record_beyond_the_clients_limit_is_refused_and_those_before_it_are_taken(
+    broker: Broker, headers: Headers | None
+) -> None:
+    name = f"request{bool(headers)}"
+    ours = KafkaBroker(KafkaSettings(servers=broker.servers, producer=(("message.max.bytes", "50000"),)), name)
+    ours.open()
+    assert not ours.prepare([name])
+    ours.begin()
+    taken, reason = ours.send(name, run(headers, 10, 24_000, 30_000, 10))
+    assert (taken, "max.request.size" in reason) == (2, True)
+    assert not ours.commit("marker")
+    ours.close()
+
+
+def test_more_records_than_the_client_has_room_for(broker: Broker) -> None:
+    settings = KafkaSettings(servers=broker.servers, producer=(("queue.buffering.max.messages", "10"),))
+    ours = KafkaBroker(settings, "room")
+    ours.open()
+    assert not ours.prepare(["room"])
+    ours.begin()
+    assert ours.send("room", run(None, *range(1, 200))) == (199, "")
+    assert not ours.commit("marker")
+    ours.close()
+
+
+def test_flat_records_which_have_no_headers(server: StandIn, tmp_path: Path, broker: Broker) -> None:
+    case = Publishing(server, tmp_path, broker, "flat", **{"value.format": "flinkx"})
+    case.insert(1, 2)
+    case.capture("snapshot")
+    case.publish()
+    assert [b'"type":"insert"' in sent.value for sent in case.sent()] == [True, True]

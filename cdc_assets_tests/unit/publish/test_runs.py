@@ -1,0 +1,99 @@
+"""Records as columns, cut where their fate changes, and made before they are asked for."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cdc_assets.errors import LakeError
+from cdc_assets.publish.feed import Topic
+from cdc_assets.publish.run import Headers, Run, Sent, cut, merged
+from cdc_assets.publish.stream import Ahead, Stream
+
+
+def data(*values: str | None) -> pa.Array:
+    return pa.array([value and value.encode() for value in values], pa.large_binary())
+
+
+def test_parts_of_a_batch_are_joined_in_the_order_of_its_rows() -> None:
+    one: Headers = [("h", b"1")]
+    parts = [
+        Sent("a", np.array([0, 2, 5]), data("k0", "k2", "k5"), data("v0", None, "v5"), None, None, None),
+        Sent("b", np.array([1]), data("k1"), data("v1"), [one], pa.array([3], pa.int64()), pa.array([7])),
+    ]
+    positions = pa.array([f"p{row}" for row in range(6)])
+    runs = list(merged(parts, pa.array([1, 1, 1, 1, 2, 2]), positions))
+    assert [(run.window, run.topic, run.is_left_out, len(run)) for run in runs] == [
+        (1, "a", False, 1),
+        (1, "b", False, 1),
+        (1, "a", False, 1),
+        (1, "", True, 1),
+        (2, "", True, 1),
+        (2, "a", False, 1),
+    ]
+    records = [record for run in runs for record in run]
+    assert [record.position for record in records] == positions.to_pylist()
+    assert [(r.key, r.value) for r in records if not r.is_left_out] == [
+        (b"k0", b"v0"),
+        (b"k1", b"v1"),
+        (b"k2", None),
+        (b"k5", b"v5"),
+    ]
+    assert [(r.headers, r.partition, r.timestamp) for r in records[:3]] == [([], -1, 0), (one, 3, 7), ([], -1, 0)]
+
+
+def test_sizes_are_those_of_keys_values_and_headers() -> None:
+    own: Headers = [("name", b"four"), ("x", None)]
+    run = Run(1, pa.array(["a", "b"]), data("k", None), data("value", None), [own, []])
+    assert run.sizes().tolist() == [1 + 5 + (10 + 8) + (10 + 1), 0]
+    assert run.greatest() == 35
+
+
+def test_records_between_two_positions() -> None:
+    run = Run(1, pa.array(["a", "b", "c", "d"]), data(*"abcd"), data(*"abcd"))
+    assert [record.position for record in run.between("a", "d")] == ["b", "c"]
+    assert not len(run.between("x", "z"))
+    assert not len(run.between("c", "b"))
+
+
+def stream(count: int, ahead: Ahead, made: list[int]) -> Stream:
+    def runs() -> Iterator[Run]:
+        for number in range(count):
+            made.append(number)
+            if number == 20:
+                raise LakeError("a file is gone")
+            yield from cut(Run(-1, pa.array([str(number)] * 2), data("k", "k"), data("v", "v")), pa.array([number] * 2))
+
+    return Stream(topic("t"), runs(), ahead)
+
+
+def topic(name: str) -> Topic:
+    # what a stream needs of a topic is its name
+    return Topic(name, 1, True, None, None, None)  # type: ignore[arg-type]
+
+
+def test_runs_are_made_ahead_in_their_order_and_a_few_only() -> None:
+    made: list[int] = []
+    with Ahead() as ahead:
+        found = stream(15, ahead, made)
+        others = [stream(3, ahead, []) for _ in range(10)]
+        seen = []
+        while found.head is not None:
+            taken = found.take(1)
+            seen.append((taken.window, len(taken)))
+            assert len(made) <= taken.window + 7
+            for other in others:
+                if other.head is not None:
+                    other.take(10)
+        assert all(other.head is None for other in others)
+    assert seen == [(number, 1) for number in range(15) for _ in range(2)]
+
+
+def test_what_fails_ahead_fails_where_it_is_asked_for() -> None:
+    with Ahead() as ahead:
+        found = stream(30, ahead, [])
+        for number in range(19):
+            assert found.take(10).window == number
+        with pytest.raises(LakeError, match="a file is gone"):
+            found.take(10)
