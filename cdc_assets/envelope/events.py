@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from cdc_assets.core.repeated import number_of, repeated_number
 from cdc_assets.envelope.blocks import assemble, release
 from cdc_assets.envelope.constants import constant
 from cdc_assets.envelope.headers import context_headers
@@ -59,7 +60,7 @@ def event_batch(plan: EventPlan, parts: Parts, window_id: int, processed_ns: int
         pa.nulls(rows, pa.string()) if parts.key is None else parts.key,
         _values(plan, parts, processed_ns),
         context_headers(plan, rows) if parts.headers is None else parts.headers,
-        pa.repeat(pa.scalar(window_id, pa.int64()), rows),
+        repeated_number(window_id, rows),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=plan.topic_schema)
 
@@ -72,9 +73,9 @@ def _values(plan: EventPlan, parts: Parts, processed_ns: int) -> pa.Array:
         "after": parts.after,
         "source": _source(plan, parts, kind.field("source").type),
         "op": parts.operation,
-        "ts_ms": _repeated(processed_ns // 1_000_000, rows),
-        "ts_us": _repeated(processed_ns // 1000, rows),
-        "ts_ns": _repeated(processed_ns, rows),
+        "ts_ms": repeated_number(processed_ns // 1_000_000, rows),
+        "ts_us": repeated_number(processed_ns // 1000, rows),
+        "ts_ns": repeated_number(processed_ns, rows),
     }
     present = {name: array for name, array in children.items() if array is not None}
     mask = None if parts.tombstone is None else pa.array(parts.tombstone)
@@ -103,6 +104,10 @@ def _source(plan: EventPlan, parts: Parts, kind: pa.DataType) -> pa.Array:
 
 def _stamps(parts: Parts) -> dict[str, pa.Array]:
     """`ts_ms`, `ts_us`, `ts_ns` of the source block."""
+    same, rows = number_of(parts.times), len(parts.times)
+    if same is not None:
+        found = {"ts_ms": same // 1000, "ts_us": same, "ts_ns": same * 1000}
+        return {name: repeated_number(value, rows) for name, value in found.items()}
     micros = parts.times.to_numpy(zero_copy_only=False) if parts.times.null_count == 0 else None
     if micros is None:
         filled = parts.times.fill_null(0).to_numpy(zero_copy_only=False)
@@ -111,7 +116,3 @@ def _stamps(parts: Parts) -> dict[str, pa.Array]:
         filled, hidden = micros, None
     made = {"ts_ms": filled // 1000, "ts_us": filled, "ts_ns": filled * 1000}
     return {name: pa.array(values, mask=hidden) for name, values in made.items()}
-
-
-def _repeated(value: int, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.int64()), rows)

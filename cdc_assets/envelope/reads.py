@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.repeated import repeated_number
 from cdc_assets.envelope.amend import mark
 from cdc_assets.envelope.constants import LAST_COMMAND, constant
 from cdc_assets.envelope.counting import counted
@@ -85,7 +86,7 @@ def _build(plan: EventPlan, batch: pa.RecordBatch, context: ReadContext, first: 
         before=None,
         after=images(plan, arrived, values),
         operation=constant("r", rows),
-        times=pa.repeat(pa.scalar(micros, pa.int64()), rows),
+        times=repeated_number(micros, rows),
         snapshot=constant(context.snapshot, rows),
         commit_lsn=constant(str(context.commit_lsn), rows),
     )

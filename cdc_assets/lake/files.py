@@ -284,6 +284,14 @@ def operations_of(table: pa.Table) -> dict[str, int]:
         return {}
     value = table["value"]
     if pa.types.is_struct(value.type) and value.type.get_field_index("op") >= 0:
-        counts = pc.value_counts(pc.struct_field(value, "op")).to_pylist()
-        return {entry["values"] or "tombstone": entry["counts"] for entry in counts}
+        found: Counter[str] = Counter()
+        for chunk in value.chunks:
+            operation = pc.struct_field(chunk, "op")
+            same = repeated_texts(operation)
+            if same is not None and len(same) == 1:
+                found[same[0]] += len(chunk)
+                continue
+            for entry in pc.value_counts(operation).to_pylist():
+                found[entry["values"] or "tombstone"] += entry["counts"]
+        return dict(found)
     return {"event": len(value) - value.null_count} if len(value) else {}

@@ -6,7 +6,7 @@ Most columns of an envelope are like that: the source block names the table, a R
 headers. Of such a column nothing needs to be looked at row by row (`run_pages`).
 
 *Why no value is lost.* A leaf is taken out only if each of its batches is known to hold one value: a slice of repeated texts
-(`core.repeated`), nulls by their count, or integers that were compared; or to count (`core.counted`). All other leaves stay.
+(`core.repeated`), nulls by their count, integers that are repeated or were compared; or to count (`core.counted`). All other leaves stay.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.core.repeated import repeated_texts
+from cdc_assets.core.repeated import number_of, repeated_texts
 from cdc_assets.lake.count_pages import Counts, counts_of
 from cdc_assets.lake.run_pages import Cycle, Numbers, Path, Repetition, Run
 
@@ -115,6 +115,9 @@ def _value(rows: _Rows) -> tuple[str | int | None] | None:
         return (texts[0],) if texts is not None and len(texts) == 1 else None
     if not pa.types.is_int64(kind):
         return None
+    same = number_of(array)
+    if same is not None:
+        return (same,)
     numbers = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
     shown = numbers if rows.present is None else numbers[rows.present]
     return (int(shown[0]),) if shown[0] == shown[-1] and bool((shown == shown[0]).all()) else None

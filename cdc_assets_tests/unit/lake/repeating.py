@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.core.repeated import repeated
+from cdc_assets.core.repeated import repeated, repeated_number
 from cdc_assets.envelope.counting import counted
 from cdc_assets.lake.parquet import ParquetFile
 
@@ -66,7 +66,7 @@ def batch(
         else counted(f"0000002c/ffffffff/00000002:{slice_number:04x}", first, rows + 1, "/0").slice(1),
         pa.StructArray.from_arrays(value, fields=list(VALUE), mask=mask),
         pa.array([[("own", str(number))] for number in numbers], HEADERS) if pairs is None else headers(rows, pairs),
-        pa.array([7] * rows, pa.int64()),
+        pa.array([7] * rows, pa.int64()) if slice_number is None else repeated_number(7, rows + 2).slice(2),
     ]
     return pa.RecordBatch.from_arrays(made, schema=SCHEMA)
 

@@ -18,7 +18,7 @@ from deltalake.transaction import AddAction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_assets.core.repeated import repeated, repeated_texts
+from cdc_assets.core.repeated import _NUMBERS, number_of, repeated, repeated_number, repeated_texts
 from cdc_assets.lake import thrift
 from cdc_assets_tests.unit.lake.repeating import GROUPS, ROOM, SCHEMA, batch, written
 
@@ -149,6 +149,25 @@ def test_a_copy_and_an_empty_text_are_unknown() -> None:
     assert repeated_texts(pa.concat_arrays([text, text])) is None
     assert repeated_texts(repeated(("",), 4).array) is None
     assert repeated_texts(pa.array([], pa.string())) is None
+
+
+@pytest.mark.parametrize("value", [0, -5, 2**63 - 1, -(2**63)])
+def test_a_number_is_known_in_slices_alone(value: int) -> None:
+    numbers = repeated_number(value, 3000)
+    assert numbers.to_pylist() == [value] * 3000
+    assert number_of(numbers.slice(2999)) == value
+    assert number_of(pa.concat_arrays([numbers, numbers])) is None
+    assert number_of(pa.array([value])) is None
+
+
+def test_numbers_that_are_gone_are_unknown() -> None:
+    kept = repeated_number(77, 5)
+    for value in range(50):
+        assert number_of(repeated_number(value, 5)) == value
+    assert number_of(kept) == 77
+    address = kept.buffers()[1].address
+    del kept
+    assert _NUMBERS.get(address) is None or _NUMBERS[address].value != 77
 
 
 def test_freed_memory_is_not_taken_for_what_lay_there() -> None:
