@@ -101,7 +101,7 @@ class Jobs:
         planned, topic = work.planned, work.table.topic
         void = Void(planned.since, planned.until, None) if planned.void else None
         everything = range(len(work.leaves)) if void is not None or work.retyped else ()
-        touched = sorted({piece.leaf for piece in work.pieces} | set(everything))
+        touched = sorted({piece.number for piece in work.pieces} | set(everything))
         one = _is_one(work.table)
         chosen = [(_joined(work.leaves), list(range(len(work.leaves))))] if one else groups(work.leaves, touched)
         return [
@@ -112,7 +112,7 @@ class Jobs:
                 current_directory(topic),
                 history_directory(topic),
                 staging_of(topic),
-                tuple(piece for piece in work.pieces if piece.leaf in set(members)),
+                tuple(piece for piece in work.pieces if piece.number in set(members)),
                 void,
                 planned.step,
                 work.history or work.table.description.shape.history,

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.pieces import Piece
 from cdc_assets.mirror.events import EventFile, EventRange, TopicReader, in_order
 from cdc_assets.mirror.files import FileWriter, fitted, portions_of, read_rows, write_parquet
 from cdc_assets.mirror.fold import Folded, Void
@@ -27,7 +28,7 @@ from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name
 from cdc_assets.mirror.multiset import fold_multiset
 from cdc_assets.mirror.rewrite import LeafWriter, by_key, folded_portions
 from cdc_assets.mirror.shape import CHANGED_AT, OPERATION, STEP, TO_LSN, Shape
-from cdc_assets.mirror.staged import Piece, staged, tidy
+from cdc_assets.mirror.staged import staged, tidy
 
 PORTION_ROWS = 2_000_000
 """Events that are folded at once; more are folded portion by portion."""

@@ -6,12 +6,12 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from cdc_assets.lake.pieces import Piece
 from cdc_assets.mirror.absent import Absence
 from cdc_assets.mirror.describe import Description
 from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.leaves import Leaf
 from cdc_assets.mirror.ledger import PlannedStep
-from cdc_assets.mirror.staged import Piece
 from cdc_assets.mirror.steps import Target
 
 

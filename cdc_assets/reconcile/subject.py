@@ -18,13 +18,13 @@ from cdc_assets.errors import LakeError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.incremental.chunks import source_text
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.pieces import Piece
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.events import TopicGeneration, TopicReader
 from cdc_assets.mirror.leaves import Leaf
-from cdc_assets.mirror.staged import Piece
 from cdc_assets.reconcile.tasks import Compared, CompareTask, ReadTask
 
 
@@ -93,7 +93,7 @@ class Subject:
         return [
             CompareTask(self.compared, leaf.paths, own, self.column, spans)
             for number, leaf in enumerate(leaves)
-            if (own := tuple(piece for piece in pieces if piece.leaf == number))
+            if (own := tuple(piece for piece in pieces if piece.number == number))
             or touched is None
             or touched & set(leaf.paths)
         ]

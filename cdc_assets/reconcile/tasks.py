@@ -6,11 +6,10 @@ two ways. The rows are staged by the leaves of the mirror; then each leaf is com
 batch, or a leaf and its rows, however large the table is. Nothing here is committed: a task may be repeated or given up.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +21,12 @@ from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.pieces import Piece, portions, staged_batches, staged_file
 from cdc_assets.mirror.events import TopicGeneration, TopicReader
 from cdc_assets.mirror.files import read_rows
 from cdc_assets.mirror.keys import KeyPart, bound_key, encode
 from cdc_assets.mirror.leaves import places_of
 from cdc_assets.mirror.shape import FROM_LSN, LSN, TO_LSN, Shape
-from cdc_assets.mirror.staged import Piece
 from cdc_assets.reconcile.compare import Found, compare_keyed, compare_multiset, pack
 
 _PORTION_ROWS = 128 * 1024
@@ -97,20 +96,15 @@ def read(task: ReadTask) -> list[Piece]:
     Raises:
         CdcError: the server or the lake failed.
     """
-    name, pieces = f"{uuid4().hex}.arrow", list[Piece]()
-    schema = task.compared.staged
-    files = task.compared.location.filesystem(task.compared.staging)
     try:
-        with files.open_output_stream(name) as stream, pa.ipc.new_file(stream, schema) as writer:
-            for rows in _portions(_rows(task)):
+        with staged_file(task.compared.location, task.compared.staging) as file:
+            for rows in portions(_rows(task), _PORTION_ROWS):
                 for leaf, part in _parted(task, rows):
-                    for batch in part.to_batches():
-                        pieces.append(Piece(name, leaf, len(pieces), batch.num_rows))
-                        writer.write_batch(batch)
+                    file.add(leaf, part.to_batches())
     except STORE_ERRORS as error:
         place = task.compared.location.uri(task.compared.staging)
         raise trouble(f"Rows cannot be staged in {place}", error, "check the path and its rights") from error
-    return pieces
+    return file.pieces
 
 
 def _rows(task: ReadTask) -> Iterator[pa.Table]:
@@ -128,18 +122,6 @@ def _rows(task: ReadTask) -> Iterator[pa.Table]:
         for number in range(task.compared.texts):
             rows = rows.append_column(TEXT.format(number), batch.column(width + number).cast(pa.string()))
         yield rows
-
-
-def _portions(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    held, count = list[pa.Table](), 0
-    for table in tables:
-        held.append(table)
-        count += table.num_rows
-        if count >= _PORTION_ROWS:
-            yield pa.concat_tables(held).combine_chunks()
-            held, count = [], 0
-    if held:
-        yield pa.concat_tables(held).combine_chunks()
 
 
 def _parted(task: ReadTask, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -181,7 +163,12 @@ def compare(task: CompareTask) -> Found:
     rows = read_rows(about.location, about.current, task.paths, about.shape.rows).combine_chunks()
     if task.column is not None:
         rows = rows.filter(_within(rows[task.column], task.spans))
-    staged = pa.concat_tables([about.staged.empty_table(), *_staged(about, task.pieces)]).combine_chunks()
+    try:
+        batches = list(staged_batches(about.location, about.staging, task.pieces))
+    except STORE_ERRORS as error:
+        place = about.location.uri(about.staging)
+        raise trouble(f"Staged rows in {place} cannot be read", error, "run it again") from error
+    staged = pa.Table.from_batches(batches, about.staged).combine_chunks()
     made = compare_keyed if about.shape.keyed else compare_multiset
     return made(staged, about.codes(staged), rows, about.codes(rows), about.names)
 
@@ -196,20 +183,6 @@ def _within(column: pa.ChunkedArray, spans: Sequence[tuple[object, object]]) -> 
             one &= np.asarray(pc.fill_null(pc.less(column, pa.scalar(high, column.type)), low is None))
         inside |= one
     return pa.array(inside)
-
-
-def _staged(about: Compared, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-    files = about.location.filesystem(about.staging)
-    for name in dict.fromkeys(piece.name for piece in pieces):
-        try:
-            with files.open_input_file(name) as stream, pa.ipc.open_file(stream) as reader:
-                for piece in pieces:
-                    if piece.name == name:
-                        yield pa.Table.from_batches([reader.get_batch(piece.batch)], about.staged)
-        except STORE_ERRORS as error:
-            raise trouble(
-                f"Staged rows in {about.location.uri(about.staging)} cannot be read", error, "run it again"
-            ) from error
 
 
 @dataclass(frozen=True)

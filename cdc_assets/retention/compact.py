@@ -264,11 +264,11 @@ class Compaction:
         by_range, by_file = defaultdict(list), defaultdict(list)
         for pieces in self._runner.run(mark, marks):
             for piece in pieces:
-                by_range[piece.leaf].append(piece)
+                by_range[piece.number].append(piece)
         chosen = [ChooseTask(reader, staging, tuple(pieces)) for _, pieces in sorted(by_range.items())]
         for pieces in self._runner.run(choose, chosen) if chosen else ():
             for piece in pieces:
-                by_file[piece.leaf].append(piece)
+                by_file[piece.number].append(piece)
         tasks = [
             RewriteTask(
                 location,

@@ -6,7 +6,7 @@ writes it again without what goes (`rewrite`), or not at all if nothing does. A 
 keys of one range, or a row group. Files that are written count when a commit names them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.pieces import Piece, parted, portions, staged_batches, staged_file
 from cdc_assets.mirror.events import EventFile, EventRange, TopicGeneration, TopicReader
 from cdc_assets.mirror.fold import mask_of
 from cdc_assets.mirror.keys import bound_bytes, bound_key
 from cdc_assets.mirror.shape import MISSING, OPERATION, POSITION
-from cdc_assets.mirror.staged import Piece, leaves_of, tidy
+from cdc_assets.mirror.staged import leaves_of, tidy
 from cdc_assets.retention.replaced import UNIT, staying
 from cdc_assets.typemap.kernels import Numbers
 
@@ -32,7 +33,6 @@ _BATCH_ROWS, _PORTION_ROWS = 32 * 1024, 256 * 1024
 _SAMPLED = 1024
 _NO_WINDOW = -1
 """Number in the names of files with rows of any windows."""
-_IPC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +68,14 @@ def mark(task: MarkTask) -> list[Piece]:
     Raises:
         LakeError: the lake cannot be read or written.
     """
-    location, name, pieces = task.reader.location, f"{uuid4().hex}.arrow", list[Piece]()
-    shape = task.reader.shape
+    location, shape = task.reader.location, task.reader.shape
     bounds = [bound_key(bound, shape.key_type) for bound in task.bounds[1:]]
-    with _staging(location, task.staging), location.filesystem(task.staging).open_output_stream(name) as stream:
-        writer = None
-        for events in _portions(_entries(task)):
+    with _staging(location, task.staging), staged_file(location, task.staging) as file:
+        for events in portions(_entries(task), _PORTION_ROWS):
             events = events.filter(pa.array(staying(shape, events, whole=False)))
-            writer = writer or pa.ipc.new_file(stream, events.schema, options=_IPC)
-            for range_, batch in _parted(events, leaves_of(shape.keys(events), bounds)):
-                pieces.append(Piece(name, range_, len(pieces), batch.num_rows))
-                writer.write_batch(batch)
-        if writer is not None:
-            writer.close()
-    return pieces
+            for range_, batches in parted(events, leaves_of(shape.keys(events), bounds)):
+                file.add(range_, batches)
+    return file.pieces
 
 
 def sample(task: MarkTask) -> list[bytes]:
@@ -135,27 +129,6 @@ def _entries_of(
         start += batch.num_rows
 
 
-def _portions(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Tables joined until they have many rows."""
-    waiting: list[pa.Table] = []
-    for table in tables:
-        waiting.append(table)
-        if sum(one.num_rows for one in waiting) >= _PORTION_ROWS:
-            yield pa.concat_tables(waiting).combine_chunks()
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting).combine_chunks()
-
-
-def _parted(events: pa.Table, numbers: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Events of each number."""
-    order = np.argsort(numbers, kind="stable")
-    found, starts = np.unique(numbers[order], return_index=True)
-    events = events.take(pa.array(order)).combine_chunks()
-    for number, start, end in zip(found, starts, [*starts[1:], len(numbers)], strict=True):
-        yield from ((int(number), batch) for batch in events.slice(start, end - start).to_batches())
-
-
 @dataclass(frozen=True)
 class ChooseTask:
     """A range of keys.
@@ -173,24 +146,19 @@ def choose(task: ChooseTask) -> list[Piece]:
     """Stage the numbers of the rows that stay, file by file.
 
     Returns:
-        Pieces whose `leaf` is the number of a file of the topic.
+        Pieces with the numbers of the topic's files.
 
     Raises:
         LakeError: the lake cannot be read or written.
     """
-    location, pieces, name = task.reader.location, list[Piece](), f"{uuid4().hex}.arrow"
-    with _staging(location, task.staging):
-        events = pa.Table.from_batches(list(_staged(location, task.staging, task.pieces)))
+    location = task.reader.location
+    with _staging(location, task.staging), staged_file(location, task.staging) as file:
+        events = pa.Table.from_batches(list(staged_batches(location, task.staging, task.pieces)))
         stays = staying(task.reader.shape, events, whole=True)
         events = events.select([FILE, ROW]).filter(pa.array(stays))
-        with (
-            location.filesystem(task.staging).open_output_stream(name) as stream,
-            pa.ipc.new_file(stream, pa.schema([(ROW, pa.int64())]), options=_IPC) as writer,
-        ):
-            for number, batch in _parted(events, events[FILE].to_numpy()):
-                pieces.append(Piece(name, number, len(pieces), batch.num_rows))
-                writer.write_batch(batch.select([ROW]))
-    return pieces
+        for number, batches in parted(events, events[FILE].to_numpy()):
+            file.add(number, (batch.select([ROW]) for batch in batches))
+    return file.pieces
 
 
 @contextmanager
@@ -208,13 +176,6 @@ def _staging(location: Location, staging: str) -> Iterator[None]:
         ) from error
     finally:
         tidy()
-
-
-def _staged(location: Location, staging: str, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-    files = location.existing(staging)
-    for name in dict.fromkeys(piece.name for piece in pieces):
-        with files.open_input_file(name) as stream, pa.ipc.open_file(stream) as reader:
-            yield from (reader.get_batch(piece.batch) for piece in pieces if piece.name == name)
 
 
 @dataclass(frozen=True)
@@ -272,7 +233,7 @@ def rewrite(task: RewriteTask) -> Rewritten | None:
 
 def _stays(task: RewriteTask) -> tuple[Numbers, int]:
     """Which rows of the file stay, and the greatest window of the others."""
-    chosen = [batch[ROW].to_numpy() for batch in _staged(task.location, task.staging, task.pieces)]
+    chosen = [batch[ROW].to_numpy() for batch in staged_batches(task.location, task.staging, task.pieces)]
     kept = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *chosen]))
     masks, start, window, newest = [np.empty(0, dtype=bool)], 0, _NO_WINDOW, ("", 0)
     for batch in _batches(task, ["position", "window_id"]):

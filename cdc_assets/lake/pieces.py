@@ -1,0 +1,98 @@
+"""Rows that tasks of one job stage for those of the next one, by numbers that say who reads them.
+
+A batch of a staged file holds rows of one number, in the order in which they came; a `Piece` tells where it is. Staged files
+are in no table, and a job that is repeated writes others, so a crash leaves only files: whoever stages removes the folder.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_assets.lake.location import Location
+
+_IPC = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one number in a staged file.
+
+    Args:
+        name: of the file.
+        number: of a leaf, a range of keys or a file: who reads the rows.
+        batch: index of the batch in the file.
+    """
+
+    name: str
+    number: int
+    batch: int
+    rows: int
+
+
+class StagedFile:
+    """A file that is being written.
+
+    Args:
+        stream: where to; the first batch gives the schema.
+    """
+
+    def __init__(self, name: str, stream: pa.NativeFile) -> None:
+        self._name, self._stream = name, stream
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+        self.pieces: list[Piece] = []
+
+    def add(self, number: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Stage rows of a number."""
+        for batch in batches:
+            self._writer = self._writer or pa.ipc.new_file(self._stream, batch.schema, options=_IPC)
+            self.pieces.append(Piece(self._name, number, len(self.pieces), batch.num_rows))
+            self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        """Complete the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+@contextmanager
+def staged_file(location: Location, folder: str) -> Iterator[StagedFile]:
+    """A new file in a folder, complete when the block ends."""
+    name = f"{uuid4().hex}.arrow"
+    with location.filesystem(folder).open_output_stream(name) as stream:
+        file = StagedFile(name, stream)
+        yield file
+        file.close()
+
+
+def staged_batches(location: Location, folder: str, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    """The rows of pieces, file by file."""
+    files = location.existing(folder)
+    for name in dict.fromkeys(piece.name for piece in pieces):
+        with files.open_input_file(name) as stream, pa.ipc.open_file(stream) as reader:
+            yield from (reader.get_batch(piece.batch) for piece in pieces if piece.name == name)
+
+
+def portions(tables: Iterable[pa.Table], least: int) -> Iterator[pa.Table]:
+    """Tables joined until they have about so many rows."""
+    waiting, rows = list[pa.Table](), 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= least:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def parted(rows: pa.Table, numbers: np.ndarray) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Rows of each number, in the order in which they came."""
+    order = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[order], return_index=True)
+    rows = rows.combine_chunks().take(pa.array(order))
+    for number, start, end in zip(found, starts, [*starts[1:], len(numbers)], strict=True):
+        yield int(number), rows.slice(start, end - start).to_batches()
