@@ -72,7 +72,7 @@ def one_pass(properties: dict[str, str], work: Path, records: int, measure: Call
 def main() -> None:
     """Do what the parent asks for."""
     given = arguments()
-    folder, properties = Path(sys.argv[1]).parent, dict(given["properties"])  # type: ignore[call-overload]
+    folder, properties = Path(sys.argv[1]).parent, dict(given["properties"])  # type: ignore[call-overload]  # pairs, as the parent has written them
     start = Path(str(given["start"])) if given["start"] else None
     start_java(folder, heap="2g")
     if given["prepare"]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cdc_assets.cli.console import clear_errors, err, needs_demo, out, read_config
+from cdc_assets.cli.demo_log import message_of
 from cdc_assets.cli.demo_summary import compare, print_summary, totals
 
 if TYPE_CHECKING:  # needs the extra `demo`; without it the command line still lists the command
@@ -34,8 +35,6 @@ STATE = Path("var")
 LOG = STATE / "demo.log"
 SNAPSHOT_DONE = "snapshot done"
 """Line that the capture process prints between its two jobs."""
-MESSAGE = re.compile(r"\S+ \S+ \S+ - dagster - (INFO|WARNING|ERROR|CRITICAL) - \S+ - \S+ - (\S+ - )?(?P<text>.*)")
-"""A line of Dagster's console log that is not only an engine event."""
 _NOTIFICATION = re.compile(r"(Initial|Incremental) Snapshot: ")
 """Left out of the output: the lines about rounds contain the same information."""
 _SETTLE_S = 20.0
@@ -184,8 +183,8 @@ def capture_while_busy(demo: DemoServer, seconds: float) -> None:
         try:
             for line in process.stdout or ():
                 log.write(line)
-                if (message := MESSAGE.match(line)) and not _NOTIFICATION.match(message["text"]):
-                    out.print(f"    {message['text']}", soft_wrap=True, markup=False)
+                if (message := message_of(line)) and not _NOTIFICATION.match(message):
+                    out.print(f"    {message}", soft_wrap=True, markup=False)
                 elif line.strip() == SNAPSHOT_DONE:
                     threading.Timer(seconds, demo.stop_workload).start()
         except BaseException:

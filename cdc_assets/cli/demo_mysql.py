@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc_assets.cli.console import err, out
-from cdc_assets.cli.demo import MESSAGE
+from cdc_assets.cli.demo_log import message_of
 from cdc_assets.cli.demo_summary import live_rows
 from cdc_assets.cli.mariadb import MariaDb
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
@@ -71,7 +71,7 @@ class Workload:
             self._server.execute(f"use {DATABASE}; create table if not exists {name} ({columns})")
         if self._server.execute(f"select count(*) from {DATABASE}.customers") == [["0"]]:  # noqa: S608 - constants
             names = ", ".join(f"('Customer {number}', {number}.50)" for number in range(_SAMPLE))
-            self._server.execute(f"insert into {DATABASE}.customers (name, balance) values {names}")  # noqa: S608
+            self._server.execute(f"insert into {DATABASE}.customers (name, balance) values {names}")  # noqa: S608 - constants
 
     def start(self) -> None:
         """Begin to change things."""
@@ -148,10 +148,10 @@ def _capture(workload: Workload, seconds: float) -> bool:
         try:
             for line in process.stdout or ():
                 log.write(line)
-                if (message := MESSAGE.match(line)) is None:
+                if (message := message_of(line)) is None:
                     continue
-                out.print(f"    {message['text']}", soft_wrap=True, markup=False)
-                if closing is None and _is_of_tables(message["text"]):
+                out.print(f"    {message}", soft_wrap=True, markup=False)
+                if closing is None and _is_of_tables(message):
                     closing = threading.Timer(seconds, workload.end)
                     closing.start()
         except BaseException:

@@ -213,7 +213,7 @@ class CaptureState:
             if state.table.database == database
             and state.table not in behind
             and state.streams
-            and state.position < until  # type: ignore[operator]
+            and state.position < until  # type: ignore[operator]  # those that stream have one
         )
 
     def with_marks(self, changed: Mapping[str, Mark | None]) -> "CaptureState":

@@ -153,7 +153,7 @@ def bound_bytes(key: object) -> bytes:
     """A key as bytes in whose order files are named; at most the first `BOUND_BYTES`."""
     if isinstance(key, int):
         return (key + (1 << 63)).to_bytes(8, "big")
-    return bytes(key)[:BOUND_BYTES]  # type: ignore[call-overload, no-any-return]
+    return bytes(key)[:BOUND_BYTES]  # type: ignore[call-overload, no-any-return]  # no number: bytes
 
 
 BOUND_BYTES = 80

@@ -54,7 +54,7 @@ class EventLines:
         """What a line's object holds; an empty one if it is a bare value."""
         found: dict[str, Any] = {}
         end = _after(text, 0, "{")
-        if _TOKEN.match(text, end).group(1) == "}":  # type: ignore[union-attr]
+        if _TOKEN.match(text, end).group(1) == "}":  # type: ignore[union-attr]  # it matches nothing too
             raise BadRecordError("it is an empty object")
         while True:
             name, end = scanned(text, end)
@@ -71,10 +71,10 @@ class EventLines:
             else:
                 found[name], end = scanned(text, start)
             follows = _TOKEN.match(text, end)
-            end = follows.end()  # type: ignore[union-attr]
-            if follows.group(1) == "}":  # type: ignore[union-attr]
+            end = follows.end()  # type: ignore[union-attr]  # it matches nothing too
+            if follows.group(1) == "}":  # type: ignore[union-attr]  # it matches nothing too
                 break
-            if follows.group(1) != ",":  # type: ignore[union-attr]
+            if follows.group(1) != ",":  # type: ignore[union-attr]  # it matches nothing too
                 raise BadRecordError(f"it is no JSON: a comma or a brace is expected at character {end}")
         if end != len(text):
             raise BadRecordError(f"text follows the JSON at character {end}")

@@ -109,7 +109,7 @@ class JsonParts:
             BadRecordError: it is no JSON, or its schema is none.
         """
         part, end = self.at(text, 0)
-        if _SPACE.match(text, end).end() != len(text):  # type: ignore[union-attr]
+        if _SPACE.match(text, end).end() != len(text):  # type: ignore[union-attr]  # it matches nothing too
             raise BadRecordError(f"text follows the JSON at character {end}")
         return part
 
@@ -128,7 +128,7 @@ class JsonParts:
                         return _part(schema, text[start + len(before) : end], parsed), closed
             if found := self._first(text, start):
                 return found
-        start = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+        start = _SPACE.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing too
         parsed, end = scanned(text, start)
         if self._schemas is not False and isinstance(parsed, dict) and set(parsed) == {"schema", "payload"}:
             schema = parsed["schema"]
@@ -180,7 +180,7 @@ def scanned(text: str, start: int) -> tuple[Any, int]:
 
 def _closing(text: str, start: int) -> int:
     """Behind the brace that closes an object there; 0 if none does."""
-    place = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+    place = _SPACE.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing too
     return place + 1 if text.startswith("}", place) else 0
 
 

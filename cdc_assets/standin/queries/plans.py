@@ -42,7 +42,7 @@ def planned(session: QuerySession, frame: Frame, kind: str, text: str, compile_:
             if len(cache) >= _MOST:
                 cache.clear()
             cache[place] = found
-    return found  # type: ignore[return-value]
+    return found  # type: ignore[return-value]  # the plan of this key
 
 
 def _compiled(compile_: Callable[[], P]) -> P:
