@@ -246,6 +246,12 @@ def test_every_room_is_listed_and_there_is_no_circle() -> None:
     assert order.index("core") < order.index("lake") < order.index("capture") < order.index("run") < order.index("cli")
 
 
+def test_every_room_is_described() -> None:
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    described = {name for row in rows for name in re.findall(r"\w+", row)}
+    assert {room.split(".")[0] for room in ALLOWED} - {"resources"} <= described
+
+
 MADE_IN: dict[str, set[str]] = {
     "run/activities.py": {
         "BlockingSnapshots",
