@@ -1,19 +1,19 @@
 """From property texts to `CaptureConfig`: every name known, every value valid, every combination possible."""
 
-import difflib
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from cdc_assets.config.channels import notification_settings, signal_settings
 from cdc_assets.config.columns import column_rules
+from cdc_assets.config.connection import connection_settings, driver_options
+from cdc_assets.config.found import Found, of_pattern
 from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.masks import HIDDEN, PATTERN, Masks
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
 from cdc_assets.config.settings import (
     CaptureConfig,
-    ConnectionSettings,
     EventSettings,
     FilterSettings,
     HeartbeatSettings,
@@ -21,22 +21,16 @@ from cdc_assets.config.settings import (
     LakeSettings,
     MetricsSettings,
     MirrorSettings,
-    NotificationSettings,
-    SignalSettings,
-    SnapshotSettings,
     StreamingSettings,
     TextSettings,
 )
-from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JAVA_STORES, JDBC_ONLY, STORE_REASON
+from cdc_assets.config.snapshot import snapshot_settings, without_statement
+from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JAVA_STORES, JDBC_ONLY
 from cdc_assets.config.transforms import transform_chain
-from cdc_assets.core.identifiers import TableId, parts_of, unquoted
-from cdc_assets.errors import ConfigurationError, InvalidValueError, shortened
+from cdc_assets.errors import ConfigurationError, shortened
 
 Given = Mapping[str, str]
 """Property names as written and their texts."""
-Found = Sequence[tuple[str, Property, str]]
-"""Names as written, their rows in the property table, and their texts."""
-
 _TYPED_DRIVER_OPTIONS = {
     row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
 }
@@ -44,10 +38,6 @@ _REFUSED = tuple(row for row in PROPERTIES if row.status is Status.REFUSED)
 _PLUGIN_LISTS = ("converters", "post.processors")
 """Refused properties with names, whose options begin with these names or with the property's own."""
 _KAFKA = property_of("bootstrap.servers").group
-_CHANNELS = ("sink", "log")
-_ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|[^,])+""")
-"""One item of a comma list; commas in brackets or quotes are part of a name."""
-_SIGNAL_CHANNELS = ("source", "file", "kafka")
 
 
 def build_config(given: Given) -> CaptureConfig:
@@ -75,18 +65,18 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
     found = [(name, property_of(name), text) for name, text in canonical]
     _check_exclusive(found)
     values = _values(found)
-    signals = _signals(values, found)
+    signals = signal_settings(values, found)
     also = frozenset(str(table).lower() for table in signals.collections)
     events = EventSettings(**values["events"], column_rules=column_rules(found))
-    options, ignored_options = _driver_options(found)
+    options, ignored_options = driver_options(found)
     capture = {"name": events.topic_prefix} | values["capture"]
     return CaptureConfig(
         **capture,
-        connection=_connection(values["connection"], options),
+        connection=connection_settings(values["connection"], options),
         filters=FilterSettings(**values["filters"], also=also),
         events=events,
         text=TextSettings(**values["text"]),
-        snapshot=_snapshot(values["snapshot"], found),
+        snapshot=snapshot_settings(values["snapshot"], found),
         streaming=StreamingSettings(**values["streaming"]),
         lake=_lake(values["lake"], found, mirrored=values["mirror"].get("enabled", False)),
         mirror=MirrorSettings(**values["mirror"]),
@@ -94,12 +84,12 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
         kafka=kafka_settings(values["kafka"], dict(canonical), values["text"].get("format", "debezium")),
         history=HistorySettings(**values["history"]),
         heartbeat=HeartbeatSettings(**values["heartbeat"]),
-        notifications=_notifications(values["notifications"]),
+        notifications=notification_settings(values["notifications"]),
         signals=signals,
         ignored=(
             *_ignored(found),
             *_without_brokers(found),
-            *_without_statement(found),
+            *without_statement(found),
             *_without_secret(masks),
             *ignored_options,
         ),
@@ -227,149 +217,10 @@ def _without_brokers(found: Found) -> Iterator[tuple[str, str]]:
             yield name, "there is no bootstrap.servers, so nothing is written to Kafka"
 
 
-def _of_pattern(found: Found, pattern: str) -> Iterator[tuple[str, dict[str, str], str]]:
-    for name, row, text in found:
-        if row.name == pattern:
-            yield name, row.holes(name) or {}, text
-
-
-def _driver_options(found: Found) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """ODBC keywords with their values, and options that only the JDBC driver has."""
-    options: list[tuple[str, str]] = []
-    ignored: list[tuple[str, str]] = []
-    for name, holes, text in _of_pattern(found, "driver.<option>"):
-        option = holes["option"].lower()
-        if option in DRIVER_OPTIONS:
-            options.append((DRIVER_OPTIONS[option], text))
-        elif option.startswith(JAVA_STORES):
-            ignored.append((name, STORE_REASON))
-        elif option in JDBC_ONLY:
-            ignored.append((name, "only Microsoft's JDBC driver has it"))
-        else:
-            near = difflib.get_close_matches(option, [*DRIVER_OPTIONS, "encrypt", "trustservercertificate"], n=1)
-            hint = f"did you mean driver.{near[0]}" if near else "see `cdc-assets properties driver`"
-            raise ConfigurationError("driver option", name, "an option of the ODBC or JDBC driver", hint)
-    options += [("Authentication", text) for name, row, text in found if row.name == "driver.authentication"]
-    options += [("Driver", text) for name, row, text in found if row.name == "odbc.driver"]
-    return tuple(options), tuple(ignored)
-
-
-def _connection(values: dict[str, Any], options: tuple[tuple[str, str], ...]) -> ConnectionSettings:
-    keywords = {keyword for keyword, _ in options}
-    if not values.get("user") and not keywords & {"Authentication", "Trusted_Connection"}:
-        raise ConfigurationError(
-            "database.user", values.get("user"), "a login, unless driver.authentication says how to log in", "add it"
-        )
-    return ConnectionSettings(**{"user": "", "password": ""} | values, extra=options)
-
-
-def _snapshot(values: dict[str, Any], found: Found) -> SnapshotSettings:
-    parse = property_of("snapshot.max.threads.multiplier").parse
-    by_table = _by_table(found, "snapshot.max.threads.multiplier.<table>")
-    multipliers = tuple((table, cast(int, parse(text))) for table, text in by_table)
-    settings = SnapshotSettings(**values, overrides=_overrides(found), multipliers=multipliers)
-    if settings.mode == "configuration_based" and not (settings.data or settings.schema or settings.start_stream):
-        raise ConfigurationError(
-            "snapshot.mode",
-            settings.mode,
-            "at least one of snapshot.mode.configuration.based.snapshot.data, .snapshot.schema and .start.stream",
-            "set one of them to true",
-        )
-    return settings
-
-
-def _overrides(found: Found) -> tuple[tuple[str, str], ...]:
-    """Statements by table, in the order of the list; a listed table without one is read like any other (spec
-    debezium-sqlserver §2.4)."""
-    statements = dict(_by_table(found, "snapshot.select.statement.overrides.<table>"))
-    listed = _overridden(found)
-    for table in statements:
-        if table not in listed:
-            raise ConfigurationError(
-                f"snapshot.select.statement.overrides.{table}",
-                "(a statement)",
-                "a table that snapshot.select.statement.overrides lists",
-                f"add {table} to that list",
-            )
-    return tuple((table, statements[table]) for table in listed if table in statements)
-
-
-def _overridden(found: Found) -> list[str]:
-    text = next((text for _, row, text in found if row.name == "snapshot.select.statement.overrides"), "")
-    return [_bare(entry) for entry in _ENTRY.findall(text) if entry.strip()]
-
-
-def _without_statement(found: Found) -> Iterator[tuple[str, str]]:
-    """Warn of listed tables whose statement is missing, as Debezium does."""
-    given = dict(_by_table(found, "snapshot.select.statement.overrides.<table>"))
-    name = "snapshot.select.statement.overrides"
-    for table in _overridden(found):
-        if table not in given:
-            yield name, f"{table} is read like any other table, because {name}.{table} is missing"
-
-
 def _without_secret(masks: Masks) -> Iterator[tuple[str, str]]:
     if masks.misses():
         yield PATTERN, "it matches no property name; to replace characters of topic names use topic.sanitize.pattern"
 
 
-def _by_table(found: Found, pattern: str) -> Iterator[tuple[str, str]]:
-    return ((_bare(holes["table"]), text) for _, holes, text in _of_pattern(found, pattern))
-
-
-def _bare(table: str) -> str:
-    try:
-        return unquoted(table)
-    except InvalidValueError as error:
-        raise ConfigurationError(error.what, table, error.expected, error.hint) from None
-
-
 def _storage_options(found: Found) -> tuple[tuple[str, str], ...]:
-    return tuple((holes["option"], text) for _, holes, text in _of_pattern(found, "lake.storage.option.<option>"))
-
-
-def _signals(values: Mapping[str, Mapping[str, Any]], found: Found) -> SignalSettings:
-    given = dict(values["signals"])
-    databases = {name.lower() for name in values["connection"]["databases"]}
-    tables = tuple(_parse_signal_table(name, databases) for name in given.pop("collections", ()))
-    if len({table.database.lower() for table in tables}) < len(tables):
-        raise ConfigurationError(
-            "signal.data.collection", ", ".join(map(str, tables)), "one table per database at most", "remove the others"
-        )
-    for channel in given.get("channels", ()):
-        if channel not in _SIGNAL_CHANNELS:
-            raise ConfigurationError(
-                "signal.enabled.channels", channel, "one of " + ", ".join(_SIGNAL_CHANNELS), "remove it"
-            )
-    if "kafka" in given.get("channels", ()) and not given.get("kafka_servers"):
-        raise ConfigurationError(
-            "signal.kafka.bootstrap.servers", "", "host:port of a broker, since channel kafka is enabled", "add it"
-        )
-    consumer = tuple((holes["option"], text) for _, holes, text in _of_pattern(found, "signal.consumer.<option>"))
-    return SignalSettings(**given, collections=tables, kafka_consumer=consumer)
-
-
-def _parse_signal_table(name: str, databases: Set[str]) -> TableId:
-    try:
-        table = TableId(*parts_of(name))
-    except (TypeError, InvalidValueError):  # wrong number of parts, or not a name
-        table = None
-    if table is None or table.database.lower() not in databases:
-        raise ConfigurationError(
-            "signal.data.collection", name, "database.schema.table with a database of database.names", "correct it"
-        )
-    return table
-
-
-def _notifications(values: dict[str, Any]) -> NotificationSettings:
-    settings = NotificationSettings(**values)
-    for channel in settings.channels:
-        if channel not in _CHANNELS:
-            raise ConfigurationError(
-                "notification.enabled.channels", channel, "one of " + ", ".join(_CHANNELS), "remove the channel"
-            )
-    if "sink" in settings.channels and not settings.sink_topic:
-        raise ConfigurationError(
-            "notification.sink.topic.name", "", "a topic name, since the channel sink is enabled", "add it"
-        )
-    return settings
+    return tuple((holes["option"], text) for _, holes, text in of_pattern(found, "lake.storage.option.<option>"))

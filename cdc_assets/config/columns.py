@@ -1,9 +1,9 @@
 """Rules that mask, hash or truncate columns. Their property names contain an algorithm and a salt, or a length."""
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 from cdc_assets.config import kinds
+from cdc_assets.config.found import Found
 from cdc_assets.config.property import Property
 from cdc_assets.config.settings import ColumnRule
 from cdc_assets.config.table.events import COLUMN_RULES
@@ -14,11 +14,11 @@ _LONGEST_MASK = 10_000_000
 """Maximum length of a mask or of truncated text; values of one row must fit into memory."""
 
 
-def column_rules(found: Sequence[tuple[str, Property, str]]) -> tuple[ColumnRule, ...]:
+def column_rules(found: Found) -> tuple[ColumnRule, ...]:
     """Rules in the order of the file; the first that matches a column wins.
 
     Args:
-        found: names as written, their rows in the property table, and their texts.
+        found: all properties of the file.
 
     Raises:
         ConfigurationError: an algorithm or a length is not allowed.
