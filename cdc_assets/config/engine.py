@@ -20,7 +20,7 @@ from cdc_assets.errors import ConfigurationError
 SQL_SERVER: Final = "SqlServerConnector"
 _SECRET: Final = re.compile(r"password|passphrase|secret|token|private.?key", re.IGNORECASE)
 _HEAP: Final = re.compile(r"[1-9][0-9]*[kKmMgG]?")
-_OWN: Final = ("engine.", "lake.", "metrics.", "stream.")
+_OWN: Final = ("engine.", "lake.", "metrics.", "sensor.", "stream.")
 _OFFERED: Final[Mapping[str, tuple[str, int, int]]] = {
     "engine.heap": ("1g", 0, 0),
     "engine.batch.rows": ("200000", 1, 100_000_000),
@@ -33,6 +33,8 @@ _RETRIES: Final[Mapping[str, tuple[str, int, int]]] = {
     "errors.max.retries": ("-1", -1, 2**31 - 1),
 }
 """The connector's own properties, which are obeyed by the run: see `adapters.debezium.engine.handed`."""
+_POLL_S: Final = 0.5
+"""Debezium's default."""
 _KEPT_BY_US: Final = ("offset.", "schema.history.internal", "tasks.max")
 """Where Debezium would keep what is kept in the lake; but what of the history is stored may be said."""
 _HISTORY_FILTERS: Final = (
@@ -58,6 +60,7 @@ class EngineConfig:
         watchdog_s: an engine that does not answer for so long is killed; 0 never.
         idle_timeout_s: a run ends after so long without an event; 0 never.
         max_duration_s: a run ends after so long; 0 never.
+        sensor_wait_s: `sensor.wait.ms` in seconds: how long a tick of Dagster's sensor waits for a change.
         retry_wait_s: `retriable.restart.connector.wait.ms` in seconds.
         max_retries: `errors.max.retries`; -1 retries for ever.
         metrics: where metrics are exported.
@@ -75,6 +78,7 @@ class EngineConfig:
     watchdog_s: float = 300.0
     idle_timeout_s: float = 10.0
     max_duration_s: float = 600.0
+    sensor_wait_s: float = 4.0
     retry_wait_s: float = 10.0
     max_retries: int = -1
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
@@ -85,6 +89,12 @@ class EngineConfig:
         """The database by the connector's class: `mysql`, `mariadb`, `postgresql`, `oracle`, or another word."""
         name = self.properties.get("connector.class", "").rpartition(".")[2].removesuffix("Connector").lower()
         return {"postgres": "postgresql"}.get(name, name)
+
+    @property
+    def poll_interval_s(self) -> float:
+        """How often the connector asks its database (`poll.interval.ms`), in seconds; so often its sensor does, too."""
+        text = self.properties.get("poll.interval.ms", "").strip()
+        return int(text) / 1000 if text.isdecimal() else _POLL_S
 
     @property
     def heartbeat_topic(self) -> str:
@@ -216,7 +226,7 @@ def with_defaults(config: EngineConfig, defaults: Mapping[str, str]) -> EngineCo
 def _parsed(own: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Values of the properties that every capture has, by section and field."""
     known = {row.name for row in PROPERTIES if row.name.startswith(("lake.", "metrics."))}
-    known |= {"stream.idle.timeout.ms", "stream.max.duration.ms"}
+    known |= {"stream.idle.timeout.ms", "stream.max.duration.ms", "sensor.wait.ms"}
     found: dict[str, dict[str, Any]] = {"lake": {}, "streaming": {}, "metrics": {}}
     options: list[tuple[str, str]] = []
     for name, text in own.items():

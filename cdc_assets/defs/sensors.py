@@ -41,7 +41,8 @@ a loaded code location is a start. The cursor stores which start that was, behin
 of ticks shows cursors, but of a tick without a run not why.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -59,7 +60,7 @@ from cdc_assets.defs.live import IdlePage, Subject, subject_of
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
 from cdc_assets.defs.snapshot import SnapshotConfig
-from cdc_assets.defs.waiting import change_comes
+from cdc_assets.defs.waiting import Asks, change_comes
 from cdc_assets.errors import CdcError, describe_error
 
 AFTER_TERMINATION = timedelta(minutes=1)
@@ -128,8 +129,10 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         began = monotonic()
         try:
             answer = answer_of(context, resource)
-            if _is_idle(answer) and change_comes(context, resource, began):
-                answer = answer_of(context, resource)
+            if _is_idle(answer):
+                now = resource.config().streaming
+                if change_comes(context, began, now.sensor_wait_s, now.poll_interval_s, lambda: _work(resource)):
+                    answer = answer_of(context, resource)
         except CdcError as error:
             if not error.retryable:
                 raise
@@ -138,6 +141,12 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         return with_page(context, runs, answer, page, subject_of(catalog, resource))
 
     return sensor
+
+
+@contextmanager
+def _work(resource: CaptureResource) -> Iterator[Asks]:
+    with resource.overview() as overview:
+        yield overview.work.has_come
 
 
 def _is_idle(answer: dg.RunRequest | dg.SkipReason) -> bool:

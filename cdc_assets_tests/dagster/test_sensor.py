@@ -161,7 +161,7 @@ def test_idle_tick_asks_once_a_poll_and_ends_before_the_daemon_looks_again(
 
 def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.changes(instance)
-    with patch.object(Work, "comes", side_effect=AssertionError):
+    with patch.object(Work, "has_come", side_effect=AssertionError):
         assert tick(shop, instance).skip_message == "Nothing new."
         with patch.object(waiting, "_may_wait", return_value=True), waiting._TURN:
             assert tick(shop, instance).skip_message == "Nothing new."

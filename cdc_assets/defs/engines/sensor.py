@@ -3,6 +3,9 @@
 A tick is one connection with one small query, and one read of the ledger; no JVM. The cursor is not used for positions; it shows why
 a tick has started nothing, for the list of ticks.
 
+A tick that finds nothing waits for a change (`defs.waiting`), by asking for the end of the log, and, if that has moved, whether anything
+captured is behind the lake.
+
 *When something is new.* A run starts unless it is proved that the lake is complete to the end of the log (`is_complete`), or
 the last run was quiet at that same end not longer than `_UNPROVED` ago: it says so by its tag `cdc/read_to`. Changes of tables
 that are not captured move the log, too: a run then only moves the offset, by a heartbeat.
@@ -13,9 +16,11 @@ ended `_BLIND` ago.
 *Run keys, failures, terminations* as those of the LSN sensor (`defs.sensors`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import dagster as dg
@@ -27,6 +32,7 @@ from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.live import IdlePage
 from cdc_assets.defs.sensors import SIGNAL_TAG, note_reason, pause_ends, run_key, terminated_until, with_page
+from cdc_assets.defs.waiting import Asks, change_comes
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.requested import channels_of
 from cdc_assets.engine.source import LogPoint, is_complete
@@ -34,6 +40,8 @@ from cdc_assets.errors import CdcError, EngineError, describe_error
 
 POSITION_TAG = "cdc/position"
 """On a run that the sensor has started: where the log ended."""
+NOTHING_NEW = "Nothing new"
+"""How an answer begins if there is nothing to do."""
 _MOST_FAILURES = 10
 _BLIND = timedelta(minutes=1)
 _UNPROVED = timedelta(minutes=10)
@@ -44,7 +52,9 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
     """The sensor of one capture."""
     names, runs, page = catalog.names, catalog.runs(), IdlePage()
 
-    def answer_of(context: dg.SensorEvaluationContext, resource: ConnectorResource) -> dg.RunRequest | dg.SkipReason:
+    def answer_of(
+        context: dg.SensorEvaluationContext, resource: ConnectorResource, seen: list[LogPoint]
+    ) -> dg.RunRequest | dg.SkipReason:
         if active := runs.active(context.instance):
             return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
         records = runs.finished(context.instance, _MOST_FAILURES)
@@ -55,7 +65,7 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
         if (ends := pause_ends(records)) and ends > datetime.now(UTC):
             return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
         try:
-            return _request(catalog, resource, records)
+            return _request(catalog, resource, records, seen)
         except CdcError as error:
             if error.retryable:
                 return dg.SkipReason(describe_error(error))
@@ -71,7 +81,12 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        answer = answer_of(context, resource)
+        began, seen = monotonic(), list[LogPoint]()
+        answer = answer_of(context, resource, seen)
+        if isinstance(answer, dg.SkipReason) and str(answer.skip_message).startswith(NOTHING_NEW):
+            now = resource.settings()
+            if change_comes(context, began, now.sensor_wait_s, now.poll_interval_s, lambda: _moved(resource, seen[-1])):
+                answer = answer_of(context, resource, seen)
         note_reason(context, answer)
         return with_page(context, runs, answer, page, engine_subject(catalog, resource))
 
@@ -79,21 +94,40 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
 
 
 def _request(
-    catalog: ConnectorCatalog, resource: ConnectorResource, records: Sequence[dg.RunRecord]
+    catalog: ConnectorCatalog, resource: ConnectorResource, records: Sequence[dg.RunRecord], seen: list[LogPoint]
 ) -> dg.RunRequest | dg.SkipReason:
+    """What to do next for a capture without a running run.
+
+    Args:
+        seen: where the log ended is put here.
+    """
     overview = resource.overview()
     if _signals_wait(overview):
         return _run(catalog, records, "signals", {SIGNAL_TAG: "file"})
     try:
         with resource.probe() as probe:
-            end = probe.log_end()
+            seen.append(end := probe.log_end())
             if is_complete(overview.state, probe, end):
-                return dg.SkipReason("Nothing new.")
+                return dg.SkipReason(f"{NOTHING_NEW}.")
     except EngineError as error:
         return _blind(catalog, records, str(error))
     if overview.state.quiet and _has_just_read(records, end):
-        return dg.SkipReason(f"Nothing new: the last run has read the log to {end}, and found nothing more.")
+        return dg.SkipReason(f"{NOTHING_NEW}: the last run has read the log to {end}, and found nothing more.")
     return _run(catalog, records, str(end), {POSITION_TAG: str(end)})
+
+
+@contextmanager
+def _moved(resource: ConnectorResource, seen: LogPoint) -> Iterator[Asks]:
+    """Asks whether the log has grown behind a place by something that the lake may lack."""
+    state = resource.overview().state
+    with resource.probe() as probe:
+
+        def has_come() -> bool:
+            nonlocal seen
+            before, seen = seen, probe.log_end()
+            return seen != before and not is_complete(state, probe, seen)
+
+        yield has_come
 
 
 def _has_just_read(records: Sequence[dg.RunRecord], end: LogPoint) -> bool:

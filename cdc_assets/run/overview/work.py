@@ -6,7 +6,6 @@ One read of the manifest, one query per database and channel; which queries are 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from time import monotonic, sleep
 
 from cdc_assets.capture.forks import restore_problem
 from cdc_assets.capture.instances import by_table
@@ -129,22 +128,13 @@ class Work:
                 found.setdefault(database, watermark)
         return found
 
-    def comes(self, until: float) -> bool:
-        """Wait until a database has a transaction that was not read; returns whether one has come.
-
-        One query for each database every `poll_interval_s`.
-
-        Args:
-            until: when to stop waiting, on the monotonic clock.
+    def has_come(self) -> bool:
+        """Whether a database has a transaction that was not read; one query for each database.
 
         Raises:
             RetryableError: the server is away or busy.
         """
-        while monotonic() + self._streaming.poll_interval_s < until:
-            sleep(self._streaming.poll_interval_s)
-            if any(map(self._has_moved, self._databases())):
-                return True
-        return False
+        return any(map(self._has_moved, self._databases()))
 
     def _has_moved(self, database: str) -> bool:
         """Whether a database has a transaction after what was read of it; False if it cannot be asked."""
