@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from cdc_assets.lake import thrift
 from cdc_assets.lake.count_pages import Counts, count_chunk
-from cdc_assets.lake.encoding import encoding, has_statistics
+from cdc_assets.lake.encoding import encoding, has_statistics, ordered
 from cdc_assets.lake.run_pages import Chunk, Leaf, Path, Repetition, chunk_of
 from cdc_assets.lake.runs import repetitions, without
 from cdc_assets.lake.thrift import I16, I64, LIST, STRUCT
@@ -95,7 +95,7 @@ class _Written:
 
     def __init__(self, table: pa.Table) -> None:
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, table.schema, **encoding(table.schema)) as writer:
+        with pq.ParquetWriter(sink, table.schema, **encoding(table.schema, ordered(table))) as writer:
             writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._buffer = sink.getvalue()
         self._footer_bytes = _footer_of(self._buffer)
