@@ -17,16 +17,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
-    INDEX_SHARD_NAME,
-    SqliteEventLogStorage,
-)
-from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.pool import NullPool
+
+if TYPE_CHECKING:
+    from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+    from sqlalchemy import Connection
 
 T = TypeVar("T")
 
@@ -49,6 +46,8 @@ def record_in_portions(
 @contextmanager
 def recorded_together(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
     """Record the events of a run that this thread reports in the block together; also if the block fails."""
+    from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+
     storage = instance.event_log_storage
     if not isinstance(storage, SqliteEventLogStorage):
         yield
@@ -66,7 +65,11 @@ def recorded_together(instance: dg.DagsterInstance, run_id: str) -> Iterator[Non
 
 
 @contextmanager
-def _open(storage: SqliteEventLogStorage, shard: str) -> Iterator[Connection]:
+def _open(storage: "SqliteEventLogStorage", shard: str) -> Iterator["Connection"]:
+    from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
     engine = create_engine(
         storage.conn_string_for_shard(shard),
         poolclass=NullPool,
@@ -79,18 +82,20 @@ def _open(storage: SqliteEventLogStorage, shard: str) -> Iterator[Connection]:
 
 
 @contextmanager
-def _used(storage: SqliteEventLogStorage, run_id: str, of_run: Connection, of_index: Connection) -> Iterator[None]:
+def _used(
+    storage: "SqliteEventLogStorage", run_id: str, of_run: "Connection", of_index: "Connection"
+) -> Iterator[None]:
     """Let the storage use these connections in this thread."""
     own, run_connection, index_connection = threading.get_ident(), storage.run_connection, storage.index_connection
 
     @contextmanager
-    def lent(connection: Connection) -> Iterator[Connection]:
+    def lent(connection: "Connection") -> Iterator["Connection"]:
         yield connection
 
     def run(shard: str | None = None) -> Any:
         return lent(of_run) if threading.get_ident() == own and shard == run_id else run_connection(shard)
 
-    def index() -> AbstractContextManager[Connection]:
+    def index() -> "AbstractContextManager[Connection]":
         return lent(of_index) if threading.get_ident() == own else index_connection()
 
     vars(storage).update(run_connection=run, index_connection=index)
