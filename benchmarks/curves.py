@@ -10,7 +10,8 @@
 Each point has a process and a Spark session of its own, a pass to warm up, and prints the median of the passes after it
 with the load average. The driver, the tasks and the server share this machine. So that all of it ends within 25 minutes on a
 quiet one, a thousand tables are passed once after the warm-up, and transactions of one update are a tenth as many rows.
-`--write` puts the tables into benchmarks/README.md.
+`--short` is a fifth of that: fewer rows, one pass after the warm-up, and no transaction of 5,000,000. `--write` puts the tables into
+benchmarks/README.md.
 """
 
 import argparse
@@ -30,6 +31,8 @@ from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.capture import Capture
 
+SHORT = {"rows": 200_000, "updates": 100_000, "repeats": 1, "most": 1_000_000, "windows": 2_000}
+"""Sizes of a short pass."""
 CURVES = ("tasks", "tables", "transactions", "windows")
 TASKS, TABLES, TRANSACTIONS = (1, 2, 4), (1, 10, 100, 1_000), (2, 200, 20_000, 1_000_000, 5_000_000)
 
@@ -125,7 +128,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="measured passes of a point")
     parser.add_argument("--most", type=int, default=5_000_000, help="leave larger points out")
     parser.add_argument("--windows", type=int, default=10_000, help="windows of the last curve")
+    parser.add_argument("--short", action="store_true", help="a short pass; other options change its sizes")
     parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
+    if parser.parse_args().short:
+        parser.set_defaults(**SHORT)
     given = parser.parse_args()
     if unknown := set(given.curves) - set(CURVES):
         parser.error(f"no such curve: {', '.join(sorted(unknown))}; there are {', '.join(CURVES)}")

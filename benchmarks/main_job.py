@@ -6,8 +6,8 @@ the same way, read as Arrow and thrown away. A first pass warms the server, the 
 and job take turns, and medians are printed. The jobs of a phase all begin at the same lake: an empty one for the snapshot,
 a copy of a snapshotted one for a backlog.
 
-Memory is the greatest resident set of this process and its Python workers together, sampled ten times a second; the JVM is
-told apart. Rows of a backlog are change rows: an update is two of them and becomes one event.
+Memory is sampled ten times a second. That of this process and its Python workers together is the greatest proportional set
+(PSS), in which a page that forked workers share counts once; beside it stands that of the largest one of them, and the JVM's. Rows of a backlog are change rows: an update is two of them and becomes one event.
 """
 
 import argparse
@@ -66,6 +66,7 @@ class Result:
     seconds: float
     raw_seconds: float
     python_mb: float
+    largest_mb: float
     jvm_mb: float
 
     def line(self) -> str:
@@ -73,7 +74,7 @@ class Result:
         rate, raw = self.rows / self.seconds, self.rows / self.raw_seconds
         return (
             f"{self.name:<28}{self.rows:>12,}{rate:>12,.0f}{raw:>14,.0f}{rate / raw:>9.0%}"
-            f"{self.python_mb:>12,.0f}{self.jvm_mb:>9,.0f}"
+            f"{self.python_mb:>12,.0f}{self.largest_mb:>12,.0f}{self.jvm_mb:>9,.0f}"
         )
 
 
@@ -145,11 +146,11 @@ def server_process(tables: int = 1) -> Iterator[tuple[int, str, Callable[..., No
 
 
 class Memory:
-    """Greatest resident sets while a block runs, in MB."""
+    """Greatest memory of Python's processes together, of the largest of them, and of the JVM while a block runs, in MB."""
 
     def __init__(self, server: int) -> None:
         self._server, self._stop = server, threading.Event()
-        self.python = self.jvm = 0.0
+        self.python = self.largest = self.jvm = 0.0
 
     def __enter__(self) -> "Memory":
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -162,16 +163,25 @@ class Memory:
 
     def _watch(self) -> None:
         while not self._stop.wait(0.1):
-            python = jvm = 0.0
+            python, jvm = [0.0], 0.0
             for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-                try:
-                    size = process.memory_info().rss / 1e6
-                    java = process.name() == "java"
-                except psutil.NoSuchProcess:
+                if process.pid == self._server:
                     continue
-                if process.pid != self._server:
-                    jvm, python = jvm + size * java, python + size * (not java)
-            self.python, self.jvm = max(self.python, python), max(self.jvm, jvm)
+                try:
+                    if process.name() == "java":
+                        jvm += process.memory_info().rss / 1e6
+                    else:
+                        python.append(proportional(process) / 1e6)
+                except psutil.Error:
+                    continue
+            self.python, self.largest = max(self.python, sum(python)), max(self.largest, *python)
+            self.jvm = max(self.jvm, jvm)
+
+
+def proportional(process: psutil.Process) -> int:
+    """Bytes of a process, of which pages that it shares with others count in part; elsewhere than on Linux all of them."""
+    found = process.memory_full_info()
+    return int(getattr(found, "pss", found.rss))
 
 
 class Recorder:
@@ -254,7 +264,7 @@ class Bench:
         recorder = Recorder(self.runner)
         self.job(recorder, start, work)
         bulk = self.bulk(self.folder)
-        raw, seconds, python, jvm = [], [], [], []
+        raw, seconds, memories = [], [], []
         for _ in range(self.repeats):
             started = time.perf_counter()
             found = raw_read(self.runner, bulk, recorder.jobs)
@@ -262,9 +272,9 @@ class Bench:
             assert found == rows, f"{found} rows instead of {rows}"
             with Memory(self.server) as memory:
                 seconds.append(self.job(self.runner, start, work))
-            python.append(memory.python)
-            jvm.append(memory.jvm)
-        return Result(name, rows, median(seconds), median(raw), max(python), max(jvm))
+            memories.append(memory)
+        most = (max(getattr(memory, what) for memory in memories) for what in ("python", "largest", "jvm"))
+        return Result(name, rows, median(seconds), median(raw), *most)
 
     def job(self, runner: SparkTaskRunner | Recorder, start: Path | None, work: Work) -> float:
         """Seconds of one job on a lake of its own."""
@@ -315,7 +325,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="measured passes of each phase")
     given = parser.parse_args()
     print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"{'phase':<28}{'rows':>12}{'rows/s':>12}{'raw rows/s':>14}{'of raw':>9}{'Python MB':>12}{'JVM MB':>9}")
+    print(
+        f"{'phase':<28}{'rows':>12}{'rows/s':>12}{'raw rows/s':>14}{'of raw':>9}{'Python MB':>12}{'largest MB':>12}{'JVM MB':>9}"
+    )
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for result in run(given.rows, given.updates, given.per_transaction, given.repeats, Path(folder)):
             print(result.line(), flush=True)
