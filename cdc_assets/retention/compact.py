@@ -31,21 +31,19 @@ from dataclasses import dataclass, replace
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import require_files
-from cdc_assets.lake.retained import Retained, announce, remove, retained
+from cdc_assets.lake.retained import Retained, announce, remove
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.mirror.describe import Description
-from cdc_assets.mirror.events import EventFile, EventRange, TopicReader
-from cdc_assets.retention.files import TopicFile, listed, newest_in
+from cdc_assets.mirror.events import EventFile, TopicReader
+from cdc_assets.retention.files import listed
 from cdc_assets.retention.limits import Limit
+from cdc_assets.retention.plan import CompactionPlan, CompactionPlanner
 from cdc_assets.retention.tasks import (
     ChooseTask,
     MarkTask,
@@ -63,40 +61,6 @@ log = logging.getLogger(__name__)
 _RANGE_ROWS = 500_000
 """Events of a range of keys, which a task holds, and of the files that a task reads."""
 _SAMPLED_FILES = 32
-_NEVER = 2**62
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What is to be compacted.
-
-    Args:
-        files: that may hold events which go.
-        newest: files that may hold the newest event of their table, as directory and path.
-        until: commit LSN up to which events may go.
-        after: commit LSN up to which all of them go.
-        whole: whether what stays makes the table's rows.
-    """
-
-    topic: str
-    about: Description
-    former: Retained
-    files: Sequence[TopicFile]
-    newest: frozenset[tuple[str, str]]
-    until: str
-    after: str
-    window: int
-    whole: bool
-
-    @property
-    def may_go(self) -> EventRange:
-        """Events that go unless they are chosen to stay."""
-        return EventRange("", self.until, _NEVER, self.window)
-
-    @property
-    def telling(self) -> EventRange:
-        """Events of which some stay."""
-        return replace(self.may_go, after=self.after)
 
 
 @dataclass(frozen=True)
@@ -134,8 +98,8 @@ class Compaction:
     def __init__(
         self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock, runner: TaskRunner
     ) -> None:
-        self._tables, self._manifest, self._config = tables, manifest, config
-        self._clock, self._runner = clock, runner
+        self._tables, self._config, self._runner = tables, config, runner
+        self._planner = CompactionPlanner(tables, manifest, config, clock, runner)
 
     def write(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> Compacted | None:
         """Write what stays of a topic; None if it is not compacted now, or nothing goes.
@@ -146,7 +110,7 @@ class Compaction:
         Raises:
             LakeError: the lake cannot be read or written.
         """
-        plan = self._planned(table, topic, limit, oldest_ms)
+        plan = self._planner.plan(table, topic, limit, oldest_ms)
         if plan is None:
             return None
         staging = f"{topic}.__compacting"
@@ -186,70 +150,7 @@ class Compaction:
         log.info("%s holds every event after %s, and of those before the last ones of each row; %d are dropped.",
                  made.topic, until, gone)  # fmt: skip
 
-    # ---- what is to be done ------------------------------------------------------------------------------------------
-
-    def _planned(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> _Plan | None:
-        directories = self._tables.generations(topic)
-        parts = [listed(self._tables, directory) for directory in directories]
-        files = [file for part in parts for file in part or ()]
-        if not limit.below or None in parts:
-            log.debug("%s is not compacted: %s.", topic, limit.reason)
-            return None
-        former = retained(self._tables, topic)
-        until = self._until(files, former, limit, oldest_ms)
-        if not until or until < max(former.after, former.compacted):
-            return None
-        chosen = [file for file in files if file.least <= until]
-        new = sum(file.rows for file in chosen if file.until > former.compacted)
-        if not former.is_begun and (until == former.compacted or new < sum(file.rows for file in chosen) - new):
-            return None
-        about = self._description(table, topic)
-        if about is None:
-            return None
-        read = self._manifest.state.tables[table].snapshot_lsn
-        known = not former.after or bool(former.rows)
-        read_again = read is not None and former.after < str(read) <= until
-        after = max(_before(limit.since), "" if known or not read_again else former.after)
-        newest = frozenset((file.directory, file.path) for file in files if file.until == _end(files, file.directory))
-        window = _NEVER if limit.window is None else limit.window
-        return _Plan(topic, about, former, chosen, newest, until, after, window, known or read_again)
-
-    def _until(self, files: Sequence[TopicFile], former: Retained, limit: Limit, oldest_ms: int) -> str:
-        """Commit LSN up to which events may go; empty for none."""
-        until = ""
-        for file in sorted(files, key=lambda file: (file.until, file.directory, file.path)):
-            if not limit.allows(file.until):
-                break
-            if file.until > former.compacted:
-                about = newest_in(self._tables.location, file)
-                is_old = about.committed_ms < oldest_ms
-                if not is_old or (limit.window is not None and about.window > limit.window):
-                    break
-            until = file.until
-        return until
-
-    def _description(self, table: TableId, topic: str) -> Description | None:
-        """How events tell rows apart; None if they do not."""
-        found, troubles = CaptureMirrors(self._config, self._runner, self._clock).found([table])
-        if not found:
-            log.debug("%s is not compacted: %s.", topic, troubles.get(topic, "it has no rows"))
-            return None
-        about = found[0].description
-        shape = about.shape
-        if not shape.keyed:
-            log.debug("%s is not compacted: its table has no key.", topic)
-            return None
-        names = {part.name for part in shape.key} | set(shape.large)
-        shape = replace(shape, columns=tuple(column for column in shape.columns if column.name in names))
-        generations = [
-            replace(one, columns=tuple(column for column in one.columns if column.name in names))
-            for one in about.generations
-        ]
-        return Description(shape, tuple(generations))
-
-    # ---- the tasks ---------------------------------------------------------------------------------------------------
-
-    def _rewritten(self, plan: _Plan, staging: str) -> dict[str, list[Rewritten]]:
+    def _rewritten(self, plan: CompactionPlan, staging: str) -> dict[str, list[Rewritten]]:
         """Files from which events go, written again, by directory."""
         location = self._tables.location
         reader = TopicReader(location, plan.about.shape, plan.about.generations, self._config.events.unavailable_value)
@@ -311,13 +212,3 @@ def _shares(files: Sequence[Numbered]) -> list[tuple[Numbered, ...]]:
         else:
             shares.append([one])
     return [tuple(share) for share in shares]
-
-
-def _end(files: Sequence[TopicFile], directory: str) -> str:
-    """Commit LSN of a table's newest event."""
-    return max(file.until for file in files if file.directory == directory)
-
-
-def _before(lsn: str) -> str:
-    value = int(Lsn.parse(lsn)) if lsn else 0
-    return str(Lsn.from_int(value - 1)) if value else ""

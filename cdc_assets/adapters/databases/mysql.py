@@ -148,33 +148,33 @@ class MySqlProbe:
         if recorded is None or not logs:
             return Retention(facts=facts, kept_h=kept_h)
         facts["complete_to"] = str(recorded)
-        oldest = binlog_point(str(logs[0]["log_name"]), 0)
-        if recorded.order[0] < oldest.order[0]:
-            lost = (
-                f"The binlog was purged: the lake is complete to {recorded}, and the oldest file is {facts['oldest_file']}. "
+        first = str(logs[0]["log_name"])
+        if lost := self._lost(recorded, first, end):
+            return Retention(lost, facts=facts)
+        near = ""
+        if recorded.order[0] == binlog_point(first, 0).order[0] != end.order[0]:
+            near = f"The next purge would remove {first}, which is not read to its end."
+        return Retention(near=near, facts=facts, kept_h=kept_h)
+
+    def _lost(self, recorded: LogPoint, first: str, end: LogPoint) -> str:
+        """Why the binlog no longer has all that was not read; empty if it has."""
+        if recorded.order[0] < binlog_point(first, 0).order[0]:
+            return (
+                f"The binlog was purged: the lake is complete to {recorded}, and the oldest file is {first}. "
                 "Changes in between are lost. Next: capture into a new lake, or set snapshot.mode=when_needed, "
                 "and keep the binlog for longer (binlog_expire_logs_seconds)."
             )
-            return Retention(lost, facts=facts)
         if recorded > end:
-            lost = (
+            return (
                 f"The binlog ends at {end}, before {recorded}, which was read: it was reset, or this is another server. "
                 "Next: find out which; capture a new server into a new lake."
             )
-            return Retention(lost, facts=facts)
         if not self._is_border(recorded):
-            lost = (
+            return (
                 f"No event of the binlog begins at {recorded}, to which it was read: it was reset and has grown since, or this is "
                 "another server. Next: find out which; set snapshot.mode=when_needed, or capture into a new lake."
             )
-            return Retention(lost, facts=facts)
-        if recorded.order[0] == oldest.order[0] != end.order[0]:
-            return Retention(
-                near=f"The next purge would remove {facts['oldest_file']}, which is not read to its end.",
-                facts=facts,
-                kept_h=kept_h,
-            )
-        return Retention(facts=facts, kept_h=kept_h)
+        return ""
 
     def _is_border(self, recorded: LogPoint) -> bool:
         """Whether an event begins at a place of the log, or ended there, as it was when the place was recorded.

@@ -124,51 +124,49 @@ class PostgresProbe:
                 "server. Next: find out which; capture a new server into a new lake."
             )
             return Retention(lost, facts=facts)
-        slot = self._session.one(
+        slot = self._slot_row()
+        if not slot and recorded is None:
+            return Retention(facts=facts)
+        if lost := self._lost(slot, recorded):
+            return Retention(lost, facts=facts | _facts_of(slot))
+        room = None if slot["safe_wal_size"] is None else int(slot["safe_wal_size"])
+        near = ""
+        if slot["wal_status"] == "unreserved" or (room is not None and room < _NEAR_BYTES):
+            near = (
+                f"The replication slot {self._slot} may be lost soon ({slot['wal_status']}): run the capture, or raise "
+                "max_slot_wal_keep_size."
+            )
+        return Retention(near=near, facts=facts | _facts_of(slot), room_bytes=room)
+
+    def _slot_row(self) -> Mapping[str, Any]:
+        """What the server tells of the slot; nothing if there is none."""
+        return self._session.one(
             "SELECT active, wal_status, safe_wal_size, restart_lsn::text AS restart_lsn, "  # noqa: S608 - text of our own
             f"confirmed_flush_lsn::text AS confirmed, ({_END} - restart_lsn)::bigint AS retained, "
             "(confirmed_flush_lsn - '0/0'::pg_lsn)::numeric AS begin "
             "FROM pg_replication_slots WHERE slot_name = %s",
             self._slot,
         )
+
+    def _lost(self, slot: Mapping[str, Any], recorded: LogPoint | None) -> str:
+        """Why the slot no longer holds all that was not read; empty if it does."""
         if not slot:
-            if recorded is None:
-                return Retention(facts=facts)
-            return Retention(
+            return (
                 f"The replication slot {self._slot} is gone, and with it the changes behind {recorded}. "
-                "Next: set snapshot.mode=when_needed, which reads the tables anew, or capture into a new lake.",
-                facts=facts,
+                "Next: set snapshot.mode=when_needed, which reads the tables anew, or capture into a new lake."
             )
-        facts |= {
-            "slot_status": str(slot["wal_status"]),
-            "slot_active": str(bool(slot["active"])).lower(),
-            "confirmed": str(slot["confirmed"]),
-            "retained_bytes": int(slot["retained"] or 0),
-        }
-        room = None if slot["safe_wal_size"] is None else int(slot["safe_wal_size"])
-        if room is not None:
-            facts["room_bytes"] = room
         if slot["wal_status"] == "lost" or slot["restart_lsn"] is None:
-            return Retention(
+            return (
                 f"The replication slot {self._slot} is lost: its log exceeded max_slot_wal_keep_size and was removed. "
-                "Next: drop the slot, capture into a new lake, and raise max_slot_wal_keep_size.",
-                facts=facts,
+                "Next: drop the slot, capture into a new lake, and raise max_slot_wal_keep_size."
             )
         if recorded is not None and not self._moves_by_itself() and wal_point(int(slot["begin"] or 0)) > recorded:
-            return Retention(
+            return (
                 f"The replication slot {self._slot} begins at {slot['confirmed']}, behind {recorded}, to which the lake is "
                 "complete: it was made anew or moved, and changes in between are lost. Next: set "
-                "snapshot.mode=when_needed, which reads the tables anew, or capture into a new lake.",
-                facts=facts,
+                "snapshot.mode=when_needed, which reads the tables anew, or capture into a new lake."
             )
-        if slot["wal_status"] == "unreserved" or (room is not None and room < _NEAR_BYTES):
-            return Retention(
-                near=f"The replication slot {self._slot} may be lost soon ({slot['wal_status']}): run the capture, or raise "
-                "max_slot_wal_keep_size.",
-                facts=facts,
-                room_bytes=room,
-            )
-        return Retention(facts=facts, room_bytes=room)
+        return ""
 
     def _moves_by_itself(self) -> bool:
         """Whether the slot may be ahead of the lake although nothing is lost: by others, or by the driver in quiet."""
@@ -277,6 +275,19 @@ class PostgresProbe:
     def signal(self, id_: str, type_: str, data: str) -> None:
         """Put a row into the signal table."""
         self._signal_table.insert(id_, type_, data)
+
+
+def _facts_of(slot: Mapping[str, Any]) -> dict[str, str | int | float]:
+    """What is told of a slot; nothing if there is none."""
+    if not slot:
+        return {}
+    facts: dict[str, str | int | float] = {
+        "slot_status": str(slot["wal_status"]),
+        "slot_active": str(bool(slot["active"])).lower(),
+        "confirmed": str(slot["confirmed"]),
+        "retained_bytes": int(slot["retained"] or 0),
+    }
+    return facts if slot["safe_wal_size"] is None else facts | {"room_bytes": int(slot["safe_wal_size"])}
 
 
 def holds_no_changes(messages: Sequence[tuple[str, int]], read_to: int) -> bool:

@@ -1,0 +1,147 @@
+"""Which topics are compacted, up to which LSN, and what of them may go (`compact`)."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.lake.retained import Retained, retained
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.describe import Description
+from cdc_assets.mirror.events import EventRange
+from cdc_assets.retention.files import TopicFile, listed, newest_in
+from cdc_assets.retention.limits import Limit
+
+log = logging.getLogger(__name__)
+
+_NEVER = 2**62
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What is to be compacted.
+
+    Args:
+        files: that may hold events which go.
+        newest: files that may hold the newest event of their table, as directory and path.
+        until: commit LSN up to which events may go.
+        after: commit LSN up to which all of them go.
+        whole: whether what stays makes the table's rows.
+    """
+
+    topic: str
+    about: Description
+    former: Retained
+    files: Sequence[TopicFile]
+    newest: frozenset[tuple[str, str]]
+    until: str
+    after: str
+    window: int
+    whole: bool
+
+    @property
+    def may_go(self) -> EventRange:
+        """Events that go unless they are chosen to stay."""
+        return EventRange("", self.until, _NEVER, self.window)
+
+    @property
+    def telling(self) -> EventRange:
+        """Events of which some stay."""
+        return replace(self.may_go, after=self.after)
+
+
+class CompactionPlanner:
+    """Looks at topics, and says what is to be compacted.
+
+    Args:
+        tables: the lake's Delta tables.
+        manifest: claimed.
+    """
+
+    def __init__(
+        self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock, runner: TaskRunner
+    ) -> None:
+        self._tables, self._manifest, self._config = tables, manifest, config
+        self._clock, self._runner = clock, runner
+
+    def plan(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> CompactionPlan | None:
+        """What is to be compacted of a topic now; None for nothing.
+
+        Args:
+            oldest_ms: events of commits before it are old, in milliseconds since the epoch.
+
+        Raises:
+            LakeError: the lake cannot be read.
+        """
+        directories = self._tables.generations(topic)
+        parts = [listed(self._tables, directory) for directory in directories]
+        files = [file for part in parts for file in part or ()]
+        if not limit.below or None in parts:
+            log.debug("%s is not compacted: %s.", topic, limit.reason)
+            return None
+        former = retained(self._tables, topic)
+        until = self._until(files, former, limit, oldest_ms)
+        if not until or until < max(former.after, former.compacted):
+            return None
+        chosen = [file for file in files if file.least <= until]
+        new = sum(file.rows for file in chosen if file.until > former.compacted)
+        if not former.is_begun and (until == former.compacted or new < sum(file.rows for file in chosen) - new):
+            return None
+        about = self._description(table, topic)
+        if about is None:
+            return None
+        read = self._manifest.state.tables[table].snapshot_lsn
+        known = not former.after or bool(former.rows)
+        read_again = read is not None and former.after < str(read) <= until
+        after = max(_before(limit.since), "" if known or not read_again else former.after)
+        newest = frozenset((file.directory, file.path) for file in files if file.until == _end(files, file.directory))
+        window = _NEVER if limit.window is None else limit.window
+        return CompactionPlan(topic, about, former, chosen, newest, until, after, window, known or read_again)
+
+    def _until(self, files: Sequence[TopicFile], former: Retained, limit: Limit, oldest_ms: int) -> str:
+        """Commit LSN up to which events may go; empty for none."""
+        until = ""
+        for file in sorted(files, key=lambda file: (file.until, file.directory, file.path)):
+            if not limit.allows(file.until):
+                break
+            if file.until > former.compacted:
+                about = newest_in(self._tables.location, file)
+                is_old = about.committed_ms < oldest_ms
+                if not is_old or (limit.window is not None and about.window > limit.window):
+                    break
+            until = file.until
+        return until
+
+    def _description(self, table: TableId, topic: str) -> Description | None:
+        """How events tell rows apart; None if they do not."""
+        found, troubles = CaptureMirrors(self._config, self._runner, self._clock).found([table])
+        if not found:
+            log.debug("%s is not compacted: %s.", topic, troubles.get(topic, "it has no rows"))
+            return None
+        about = found[0].description
+        shape = about.shape
+        if not shape.keyed:
+            log.debug("%s is not compacted: its table has no key.", topic)
+            return None
+        names = {part.name for part in shape.key} | set(shape.large)
+        shape = replace(shape, columns=tuple(column for column in shape.columns if column.name in names))
+        generations = [
+            replace(one, columns=tuple(column for column in one.columns if column.name in names))
+            for one in about.generations
+        ]
+        return Description(shape, tuple(generations))
+
+
+def _end(files: Sequence[TopicFile], directory: str) -> str:
+    """Commit LSN of a table's newest event."""
+    return max(file.until for file in files if file.directory == directory)
+
+
+def _before(lsn: str) -> str:
+    value = int(Lsn.parse(lsn)) if lsn else 0
+    return str(Lsn.from_int(value - 1)) if value else ""
