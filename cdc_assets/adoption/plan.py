@@ -27,7 +27,7 @@ from cdc_assets.capture.statements import rows_of_commit
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.ledger.state import Start, TableRead, TableState
 from cdc_assets.streaming.gaps import with_gap
@@ -132,12 +132,7 @@ class AdoptionPlanner:
     def _of_database(
         self, database: str, tables: Sequence[TableId], offset: ConnectorOffset, time: datetime | None
     ) -> tuple[list[AdoptedTable], list[str]]:
-        newest_lsn = self._server.source.max_captured_lsn(database)
-        if newest_lsn is None or offset.commit > newest_lsn:
-            raise InvalidValueError(
-                "position", str(offset.commit), f"an LSN of database {database}, whose log was captured up to {newest_lsn}",
-                "check that it is the same server and that the database was not restored",
-            )  # fmt: skip
+        self._check_captured(database, offset.commit)
         instances = self._server.instances(database)
         schemas = self._server.source.table_schemas(tables)
         notes = [
@@ -158,23 +153,32 @@ class AdoptionPlanner:
                     f"{database}: no captured table has the row of the offset; everything up to its change LSN is taken "
                     "as delivered."
                 )
-        found = []
-        for table in tables:
-            if table in chosen:
-                found.append(AdoptedTable(table, None, chosen[table]))
-                continue
-            [first, *_] = reads_of(table, instances[table], position, position.next())
-            instance = next(one for one in instances[table] if one.name == first.instance)
-            state = TableState(
-                table,
-                schemas[table].object_id,
-                position,
-                instance.name,
-                made=instance.created,
-                begins=starts.get(table),
-            )
-            found.append(self._checked(state, instances[table], instance))
+        found = [
+            AdoptedTable(table, None, chosen[table])
+            if table in chosen
+            else self._adopted(schemas[table], instances[table], position, starts.get(table))
+            for table in tables
+        ]
         return found, notes
+
+    def _check_captured(self, database: str, commit: Lsn) -> None:
+        newest = self._server.source.max_captured_lsn(database)
+        if newest is None or commit > newest:
+            raise InvalidValueError(
+                "position", str(commit), f"an LSN of database {database}, whose log was captured up to {newest}",
+                "check that it is the same server and that the database was not restored",
+            )  # fmt: skip
+
+    def _adopted(
+        self, schema: TableSchema, instances: Sequence[CaptureInstance], position: Lsn, begins: Start | None
+    ) -> AdoptedTable:
+        """A table that goes on behind a position, with the instance that is read there."""
+        [first, *_] = reads_of(schema.table, instances, position, position.next())
+        instance = next(one for one in instances if one.name == first.instance)
+        state = TableState(
+            schema.table, schema.object_id, position, instance.name, made=instance.created, begins=begins
+        )
+        return self._checked(state, instances, instance)
 
     def _reason_to_leave(self, table: TableId, instances: Sequence[CaptureInstance], time: datetime | None) -> str:
         """Why a table is not adopted; empty if it is."""

@@ -139,13 +139,7 @@ def subject_of(
     found, troubles = mirrors.found([table])
     if troubles or not found:
         raise troubles.get(topic) or LakeError(f"{table} has no mirror. Next: cdc-assets mirror {table}.")
-    about = found[0].description
-    history = SchemaHistory(topics, events, config.history, ConnectorIdentity())
-    history.read()
-    entry = history.of_instance(table, state.instance) or history.latest(table)
-    if entry is None:
-        raise LakeError(f"The schema history does not know {table}. Next: restore it from a copy.")
-    plan = plan_events(entry.schema, entry.captured, events, connector=ConnectorIdentity())
+    about, plan = found[0].description, _plan_of(config, topics, state)
     directory = topics.directory_for(topic, plan.topic_schema)
     generation = next((made for made in about.generations if made.directory == directory), about.generations[-1])
     shape = about.shape
@@ -167,6 +161,16 @@ def subject_of(
     )
     reader = TopicReader(location, shape, about.generations, events.unavailable_value)
     return Subject(topic, schema, plan, compared, reader, generation, texts, _cut_by(compared, state), lsn)
+
+
+def _plan_of(config: CaptureConfig, topics: TopicTables, state: TableState) -> EventPlan:
+    """How events of a table are made of its rows, as the schema history knows them."""
+    history = SchemaHistory(topics, config.events, config.history, ConnectorIdentity())
+    history.read()
+    entry = history.of_instance(state.table, state.instance) or history.latest(state.table)
+    if entry is None:
+        raise LakeError(f"The schema history does not know {state.table}. Next: restore it from a copy.")
+    return plan_events(entry.schema, entry.captured, config.events, connector=ConnectorIdentity())
 
 
 def _cut_by(compared: Compared, state: TableState) -> str | None:
