@@ -12,20 +12,7 @@ every such run writes: the number of records does not grow with the tables of th
 A snapshot run of the sensor reads all tables that need it, too, so it selects `_MOST_SELECTED` of them at most: a selected
 table costs four records, another one only its materialization.
 
-*Run keys.* `capture:epoch:LSN`, where the epoch is the id of the previous run. A
-repeated tick requests the same key and so starts nothing; a run that died
-or stopped for another one changes the epoch, so the same LSN can be requested again.
-
-*After a failure.* A run whose process was killed is restarted at once. A
-run that failed for another reason would fail again: the pause doubles with each
-failure in a row, up to `LONGEST_PAUSE`. A run that
-committed everything but failed one table's check, or could not read one table,
-does not delay the next run: the other tables must not wait for it. Tables that
-could not be read are retried after such a pause of their own, while the others are streamed;
-so are tables of the loaded code location that are not on the server now.
-
-*After a termination.* A terminated run should not be followed by the next one at once: the sensor waits for
-`AFTER_TERMINATION`, and says so.
+*Run keys, failures, terminations:* `pauses`.
 
 *Mirrors* follow in the runs that write topics. If some are behind while nothing else is to do, because they
 are new or their last step failed, a run for them alone is started.
@@ -43,30 +30,33 @@ of ticks shows cursors, but of a tick without a run not why.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 import dagster as dg
-from dagster import DagsterRunStatus
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.kafka import publishing
 from cdc_assets.defs.live import IdlePage, Subject, subject_of
 from cdc_assets.defs.partitions import all_ranges
-from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
+from cdc_assets.defs.pauses import (
+    MOST_FAILURES,
+    failures_in_a_row,
+    pause_ends,
+    pause_of,
+    retry_time,
+    run_key,
+    streaming_starts,
+)
+from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.defs.waiting import Asks, change_comes
 from cdc_assets.errors import CdcError, describe_error
 
-AFTER_TERMINATION = timedelta(minutes=1)
-"""Time for whoever terminated a run to stop the sensor before the next run starts."""
-FIRST_PAUSE = timedelta(seconds=15)
-LONGEST_PAUSE = timedelta(minutes=15)
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels, or the databases with unfinished requests."""
 NEW_TABLES_TAG = "cdc/tables"
@@ -78,14 +68,11 @@ KAFKA_TAG = "cdc/kafka"
 _BROKER_AWAY_S = 30.0
 """Seconds after which a broker that does not answer is asked again, since a tick waits for it."""
 NOTHING_NEW = "Nothing new."
-_MOST_FAILURES = 10
-"""Maximum number of failures in a row that are counted."""
 _MOST_SELECTED = 20
 """Tables that a snapshot run of the sensor selects."""
 _START = uuid4().hex[:12]
 """Identifies this load of the code location."""
 _BEHIND_REASON = " · start "
-_OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
@@ -93,17 +80,10 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
     names, runs, page, published = catalog.names, catalog.runs(), IdlePage(), KafkaRuns(catalog)
 
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
-        if active := runs.active(context.instance):
-            return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
-        records = runs.finished(context.instance, _MOST_FAILURES)
-        if (again := terminated_until(records)) and again > datetime.now(UTC):
-            return dg.SkipReason(
-                f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped."
-            )
-        ends = pause_ends(records)
-        if ends and ends > datetime.now(UTC):
-            return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
-        snapshots = runs.finished_of(context.instance, names.snapshot, _MOST_FAILURES)
+        records, pause = pause_of(runs, context.instance)
+        if pause:
+            return dg.SkipReason(pause)
+        snapshots = runs.finished_of(context.instance, names.snapshot, MOST_FAILURES)
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
@@ -265,7 +245,7 @@ class KafkaRuns:
         names, runs = self._catalog.names, self._catalog.runs()
         if publishing(self._catalog, instance):
             return None
-        records = runs.finished_of(instance, names.publish, _MOST_FAILURES)
+        records = runs.finished_of(instance, names.publish, MOST_FAILURES)
         ends = pause_ends(records, of_any_kind=True)
         if ends and ends > datetime.now(UTC):
             return dg.SkipReason(f"Publishing to Kafka failed; the next attempt starts after {ends:%H:%M:%S} UTC.")
@@ -290,19 +270,10 @@ def _adding(
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that adds the first tables; after a pause if the last such run could not."""
     what = ", ".join(map(str, tables))
-    if again := _retry_time(records, NEW_TABLES_TAG, what):
+    if again := retry_time(records, NEW_TABLES_TAG, what):
         return dg.SkipReason(f"{what} could not be added; the next attempt starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "tables")
     return _streaming(catalog, key, {NEW_TABLES_TAG: what})
-
-
-def _retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
-    """Time from which a run may start for the same reason as the last one; None if now."""
-    last = records[0] if records else None
-    if last is None or not last.end_time or last.dagster_run.tags.get(tag) != what:
-        return None
-    again = datetime.fromtimestamp(last.end_time, UTC) + FIRST_PAUSE
-    return again if again > datetime.now(UTC) else None
 
 
 def _signalled(
@@ -310,67 +281,7 @@ def _signalled(
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that handles signals; after a pause if the last run was for the same ones."""
     what = ", ".join(sorted(asked))
-    if again := _retry_time(records, SIGNAL_TAG, what):
+    if again := retry_time(records, SIGNAL_TAG, what):
         return dg.SkipReason(f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "signals")
     return _streaming(catalog, key, {SIGNAL_TAG: what})
-
-
-def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:
-    """Time from which the next run may start after failures; None if now.
-
-    Args:
-        records: records of ended runs, newest first.
-        of_any_kind: whether to count runs too that failed only for some of their tables, or that could read none.
-    """
-    failures = failures_in_a_row(records, of_any_kind=of_any_kind)
-    ended = records[0].end_time if failures else None
-    if ended is None:
-        return None
-    pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
-    return datetime.fromtimestamp(ended, UTC) + pause
-
-
-def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
-    """Time from which the next run may start if the last one was terminated; None if it was not.
-
-    Args:
-        records: records of ended runs, newest first.
-    """
-    last = records[0] if records else None
-    if last is None or last.end_time is None or last.dagster_run.status is not DagsterRunStatus.CANCELED:
-        return None
-    return datetime.fromtimestamp(last.end_time, UTC) + AFTER_TERMINATION
-
-
-def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: float) -> datetime | None:
-    """Time at which the delay after a snapshot run ends; None if it is over, or another run ended since.
-
-    Args:
-        records: records of ended runs, newest first.
-        snapshot: name of the snapshot job.
-        delay_s: `streaming.delay.ms` in seconds.
-    """
-    ended = records[0].end_time if records and records[0].dagster_run.job_name == snapshot else None
-    starts = datetime.fromtimestamp(ended + delay_s, UTC) if ended and delay_s else None
-    return starts if starts and starts > datetime.now(UTC) else None
-
-
-def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> int:
-    """Number of the newest runs in a row that failed for a reason of their own."""
-    count = 0
-    for record in records:
-        run = record.dagster_run
-        if run.status is DagsterRunStatus.FAILURE and (COMMITTED_TAG not in run.tags or of_any_kind):
-            count += run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
-        elif run.status is DagsterRunStatus.SUCCESS and run.tags.get(COMMITTED_TAG) == "0" and of_any_kind:
-            count += 1
-        else:
-            break
-    return count
-
-
-def run_key(capture: str, records: Sequence[dg.RunRecord], what: Lsn | str) -> str:
-    """Key of a run; see the module's head."""
-    epoch = records[0].dagster_run.run_id[:8] if records else "first"
-    return f"{capture}:{epoch}:{what}"

@@ -16,17 +16,11 @@ from dagster import DagsterRunStatus
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.processes import is_gone, own_process
-from cdc_assets.defs import runs, sensors, waiting
+from cdc_assets.defs import pauses, runs, waiting
+from cdc_assets.defs.pauses import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends, streaming_starts
 from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.sensors import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    NEW_TABLES_TAG,
-    failures_in_a_row,
-    pause_ends,
-    streaming_starts,
-)
+from cdc_assets.defs.sensors import NEW_TABLES_TAG
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -102,7 +96,7 @@ def test_run_that_somebody_terminated_is_not_followed_at_once(shop: Shop, instan
     try:
         instance.report_run_canceled(run)
         assert "was terminated" in tick(shop, instance).skip_message
-        with patch.object(sensors, "AFTER_TERMINATION", timedelta(0)):
+        with patch.object(pauses, "AFTER_TERMINATION", timedelta(0)):
             assert tick(shop, instance).job_name == "shop_snapshot"
     finally:
         instance.delete_run(run.run_id)

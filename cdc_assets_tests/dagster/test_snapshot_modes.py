@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from cdc_assets.defs import sensors
+from cdc_assets.defs import pauses
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
@@ -34,7 +34,7 @@ def tick(
 
 
 def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sensors, "FIRST_PAUSE", timedelta(0))
+    monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
     with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
         shop.write({"snapshot.mode": "initial_only"})
         request, cursor = tick(shop, instance)
@@ -75,7 +75,7 @@ def test_unreadable_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.Mon
         assert tick(shop, instance, cursor)[0].job_name == "shop_changes", "the others are streamed meanwhile"
         assert shop.changes(instance).success
 
-        monkeypatch.setattr(sensors, "FIRST_PAUSE", timedelta(0))
+        monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
         request, _ = tick(shop, instance, cursor)
         assert (request.job_name, request.asset_selection) == ("shop_snapshot", [key("products", "snapshot")])
         shop.write({})
@@ -102,5 +102,5 @@ def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, m
         assert "the next attempt starts after" in tick(shop, instance, cursor, loaded)[0].skip_message
         shop.add_customers(1)
         assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_changes", "the others are streamed"
-        monkeypatch.setattr(sensors, "FIRST_PAUSE", timedelta(0))
+        monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
         assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_snapshot"

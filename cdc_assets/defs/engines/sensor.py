@@ -13,7 +13,7 @@ that are not captured move the log, too: a run then only moves the offset, by a 
 *Without a driver*, or for databases of which nothing is known, the sensor cannot ask. It then starts a run when the last one
 ended `_BLIND` ago.
 
-*Run keys, failures, terminations* as those of the LSN sensor (`defs.sensors`).
+*Run keys, failures, terminations:* `defs.pauses`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,8 @@ from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.live import IdlePage
-from cdc_assets.defs.sensors import SIGNAL_TAG, note_reason, pause_ends, run_key, terminated_until, with_page
+from cdc_assets.defs.pauses import pause_of, run_key
+from cdc_assets.defs.sensors import SIGNAL_TAG, note_reason, with_page
 from cdc_assets.defs.waiting import Asks, change_comes
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.requested import channels_of
@@ -42,7 +43,6 @@ POSITION_TAG = "cdc/position"
 """On a run that the sensor has started: where the log ended."""
 NOTHING_NEW = "Nothing new"
 """How an answer begins if there is nothing to do."""
-_MOST_FAILURES = 10
 _BLIND = timedelta(minutes=1)
 _UNPROVED = timedelta(minutes=10)
 """How long a run's quietness counts, if nothing proves that it has read everything."""
@@ -55,15 +55,9 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
     def answer_of(
         context: dg.SensorEvaluationContext, resource: ConnectorResource, seen: list[LogPoint]
     ) -> dg.RunRequest | dg.SkipReason:
-        if active := runs.active(context.instance):
-            return dg.SkipReason(f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running.")
-        records = runs.finished(context.instance, _MOST_FAILURES)
-        if (again := terminated_until(records)) and again > datetime.now(UTC):
-            return dg.SkipReason(
-                f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped."
-            )
-        if (ends := pause_ends(records)) and ends > datetime.now(UTC):
-            return dg.SkipReason(f"The last run failed; the next starts after {ends:%H:%M:%S} UTC.")
+        records, pause = pause_of(runs, context.instance)
+        if pause:
+            return dg.SkipReason(pause)
         try:
             return _request(catalog, resource, records, seen)
         except CdcError as error:

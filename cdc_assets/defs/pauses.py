@@ -1,0 +1,118 @@
+"""When a sensor may start the next run, by the runs that have ended.
+
+*Run keys.* `capture:epoch:LSN`, where the epoch is the id of the previous run. A
+repeated tick requests the same key and so starts nothing; a run that died
+or stopped for another one changes the epoch, so the same LSN can be requested again.
+
+*After a failure.* A run whose process was killed is restarted at once. A
+run that failed for another reason would fail again: the pause doubles with each
+failure in a row, up to `LONGEST_PAUSE`. A run that
+committed everything but failed one table's check, or could not read one table,
+does not delay the next run: the other tables must not wait for it. Tables that
+could not be read are retried after such a pause of their own, while the others are streamed;
+so are tables of the loaded code location that are not on the server now.
+
+*After a termination.* A terminated run should not be followed by the next one at once: the sensor waits for
+`AFTER_TERMINATION`, and says so.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+from dagster import DagsterRunStatus
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
+
+AFTER_TERMINATION = timedelta(minutes=1)
+"""Time for whoever terminated a run to stop the sensor before the next run starts."""
+FIRST_PAUSE = timedelta(seconds=15)
+LONGEST_PAUSE = timedelta(minutes=15)
+MOST_FAILURES = 10
+"""Maximum number of failures in a row that are counted."""
+_OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
+
+
+def pause_of(runs: CaptureRuns, instance: dg.DagsterInstance) -> tuple[Sequence[dg.RunRecord], str]:
+    """The newest ended runs of a capture, and why no run may start now; empty if one may."""
+    if active := runs.active(instance):
+        return (), f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running."
+    records, now = runs.finished(instance, MOST_FAILURES), datetime.now(UTC)
+    if (again := terminated_until(records)) and again > now:
+        return (
+            records,
+            f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped.",
+        )
+    if (ends := pause_ends(records)) and ends > now:
+        return records, f"The last run failed; the next starts after {ends:%H:%M:%S} UTC."
+    return records, ""
+
+
+def retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
+    """Time from which a run may start for the same reason as the last one; None if now."""
+    last = records[0] if records else None
+    if last is None or not last.end_time or last.dagster_run.tags.get(tag) != what:
+        return None
+    again = datetime.fromtimestamp(last.end_time, UTC) + FIRST_PAUSE
+    return again if again > datetime.now(UTC) else None
+
+
+def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:
+    """Time from which the next run may start after failures; None if now.
+
+    Args:
+        records: records of ended runs, newest first.
+        of_any_kind: whether to count runs too that failed only for some of their tables, or that could read none.
+    """
+    failures = failures_in_a_row(records, of_any_kind=of_any_kind)
+    ended = records[0].end_time if failures else None
+    if ended is None:
+        return None
+    pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
+    return datetime.fromtimestamp(ended, UTC) + pause
+
+
+def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
+    """Time from which the next run may start if the last one was terminated; None if it was not.
+
+    Args:
+        records: records of ended runs, newest first.
+    """
+    last = records[0] if records else None
+    if last is None or last.end_time is None or last.dagster_run.status is not DagsterRunStatus.CANCELED:
+        return None
+    return datetime.fromtimestamp(last.end_time, UTC) + AFTER_TERMINATION
+
+
+def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: float) -> datetime | None:
+    """Time at which the delay after a snapshot run ends; None if it is over, or another run ended since.
+
+    Args:
+        records: records of ended runs, newest first.
+        snapshot: name of the snapshot job.
+        delay_s: `streaming.delay.ms` in seconds.
+    """
+    ended = records[0].end_time if records and records[0].dagster_run.job_name == snapshot else None
+    starts = datetime.fromtimestamp(ended + delay_s, UTC) if ended and delay_s else None
+    return starts if starts and starts > datetime.now(UTC) else None
+
+
+def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> int:
+    """Number of the newest runs in a row that failed for a reason of their own."""
+    count = 0
+    for record in records:
+        run = record.dagster_run
+        if run.status is DagsterRunStatus.FAILURE and (COMMITTED_TAG not in run.tags or of_any_kind):
+            count += run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
+        elif run.status is DagsterRunStatus.SUCCESS and run.tags.get(COMMITTED_TAG) == "0" and of_any_kind:
+            count += 1
+        else:
+            break
+    return count
+
+
+def run_key(capture: str, records: Sequence[dg.RunRecord], what: Lsn | str) -> str:
+    """Key of a run; see the module's head."""
+    epoch = records[0].dagster_run.run_id[:8] if records else "first"
+    return f"{capture}:{epoch}:{what}"
