@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.folder import Folder
@@ -39,7 +39,6 @@ from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.retained import Retained, announce, remove
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.events import EventFile, TopicReader
 from cdc_assets.retention.files import listed
 from cdc_assets.retention.limits import Limit
@@ -92,14 +91,13 @@ class Compaction:
 
     Args:
         tables: the lake's Delta tables.
-        manifest: claimed.
+        planner: says what is to be done.
     """
 
     def __init__(
-        self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock, runner: TaskRunner
+        self, tables: TopicTables, planner: CompactionPlanner, config: CaptureConfig, runner: TaskRunner
     ) -> None:
-        self._tables, self._config, self._runner = tables, config, runner
-        self._planner = CompactionPlanner(tables, manifest, config, clock, runner)
+        self._tables, self._planner, self._config, self._runner = tables, planner, config, runner
 
     def write(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> Compacted | None:
         """Write what stays of a topic; None if it is not compacted now, or nothing goes.

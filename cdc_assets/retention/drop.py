@@ -43,6 +43,7 @@ from cdc_assets.publish.recorded import RecordedPlace
 from cdc_assets.retention.compact import Compaction
 from cdc_assets.retention.files import TopicFile, latest, listed, newest_in
 from cdc_assets.retention.limits import Limit, Readers
+from cdc_assets.retention.plan import CompactionPlanner
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,8 @@ class Retention:
         self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock, runner: TaskRunner
     ) -> None:
         self._tables, self._manifest, self._config, self._clock = tables, manifest, config, clock
-        self._compaction = Compaction(tables, manifest, config, clock, runner)
+        planner = CompactionPlanner(tables, manifest, config, clock, runner)
+        self._compaction = Compaction(tables, planner, config, runner)
         self._age = timedelta(hours=config.lake.topic_hours)
 
     def run_when_due(self) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.standin import sample
+from cdc_assets_tests.beside import beside
 from cdc_assets_tests.shop import ROOT, TABLES, Shop, open_shop
 
 HERE = Path(__file__).parent
@@ -236,20 +237,14 @@ def dagster_dev(shop: Shop, spark: str = "") -> Iterator[Daemon]:
 @contextmanager
 def busy(daemon: Daemon, statement: str) -> Iterator[None]:
     """Two transactions a second, so that a run that follows the log does not end by itself."""
-    stop = threading.Event()
 
-    def work() -> None:
+    def work(over: threading.Event) -> None:
         with daemon.shop.server.connect(sample.DATABASE) as connection:
-            while not stop.wait(0.5):
+            while not over.wait(0.5):
                 connection.execute(statement)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with beside(work):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @contextmanager

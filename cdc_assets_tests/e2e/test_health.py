@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets_tests.beside import beside
 from cdc_assets_tests.e2e.browser import CHROMIUM, browse
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
@@ -53,21 +54,15 @@ def _snapshotted(shop: Shop) -> bool:
 @contextmanager
 def changing(shop: Shop) -> Iterator[None]:
     """A change of each table twice a second; captured also while the Agent is stopped, as `sp_cdc_scan` by hand does."""
-    stop = threading.Event()
 
-    def work() -> None:
-        while not stop.wait(0.5):
+    def work(over: threading.Event) -> None:
+        while not over.wait(0.5):
             shop.add_customers(1)
             shop.execute("UPDATE dbo.products SET stock = stock + 1")
             shop.execute("UPDATE dbo.orders SET discount = COALESCE(discount, 0) + 1")
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with beside(work):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 class Reader:

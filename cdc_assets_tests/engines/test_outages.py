@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cdc_assets_tests.beside import beside
 from cdc_assets_tests.contract.source.proxy import Proxy, proxy
 from cdc_assets_tests.engines.captures import log_of, ours, properties_of, topics
 from cdc_assets_tests.engines.servers import MariaDb, Postgres, Server
@@ -46,23 +47,17 @@ def silent(server: Server, link: Proxy, meanwhile: Callable[[], None]) -> None:
 @contextmanager
 def writing(server: Server) -> Iterator[None]:
     """Transactions of several rows, as many as the server takes."""
-    over, begun = threading.Event(), 1
 
-    def write() -> None:
-        number = begun
+    def write(over: threading.Event) -> None:
+        number = 1
         while not over.is_set():
             rows = ", ".join(f"({number + more}, 'n')" for more in range(7))
             if server.try_execute(f"insert into items values {rows}").returncode:
                 time.sleep(0.2)
             number += 7
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with beside(write):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def keys_of(folder: Path) -> list[int]:
