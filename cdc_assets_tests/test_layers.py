@@ -89,9 +89,7 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.sqlserver": {"config", "core", "errors", "history"},
     "adapters.threads": set(),
     "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake"},
-    "metrics": {"capture", "core", "run"},
-    "telemetry": {"metrics", "run"},
-    "exports": {"capture", "config", "errors", "metrics", "run", "telemetry"},
+    "metrics": {"capture", "config", "core", "errors", "run"},
     "assembly": {
         "adapters.clock",
         "adapters.databases",
@@ -112,7 +110,7 @@ ALLOWED: dict[str, set[str]] = {
         "run",
     },
     "defs": {
-        "exports",
+        "metrics",
         "adapters.databases",
         "adapters.kafka",
         "adapters.spark",
@@ -136,7 +134,7 @@ ALLOWED: dict[str, set[str]] = {
         "snapshot",
     },
     "cli": {
-        "exports",
+        "metrics",
         "adapters.databases",
         "adapters.spark",
         "adapters.sqlserver",
@@ -180,8 +178,8 @@ ONLY_IN: dict[str, set[str]] = {
     "sqlglot": {"standin"},
     "typer": {"cli", "standin"},
     "rich": {"cli", "standin"},
-    "prometheus_client": {"metrics", "telemetry"},
-    "opentelemetry": {"telemetry"},
+    "prometheus_client": {"metrics"},
+    "opentelemetry": {"metrics"},
 }
 """Outside package → the rooms that may import it."""
 

@@ -11,7 +11,7 @@ from cdc_assets.cli.console import err
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.settings import CaptureConfig, MetricsSettings
 from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.exports import OnCommit, exported_metrics
+from cdc_assets.metrics.exports import OnCommit, exported_metrics
 from cdc_assets.run.overview import CaptureReport, look_at
 from cdc_assets.run.overview.engine import look_at_engine
 

@@ -36,8 +36,8 @@ from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.kafka import PUBLISHED, published_result
 from cdc_assets.defs.page import page_of
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.exports import OnCommit, exported_metrics
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.metrics.exports import OnCommit, exported_metrics
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of, without_server
 from cdc_assets.run.overview.report import Trouble
 

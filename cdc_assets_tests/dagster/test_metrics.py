@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 
-from cdc_assets import telemetry
+from cdc_assets.metrics import otlp
 from cdc_assets_tests.shop import Shop
 
 PUSHED: dict[str, int] = {}
@@ -33,7 +33,7 @@ class Kept(MetricExporter):
 def test_runs_write_a_file_and_push(
     shop: Shop, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telemetry, "OTLPMetricExporter", Kept)
+    monkeypatch.setattr(otlp, "OTLPMetricExporter", Kept)
     file = tmp_path / "shop.prom"
     shop.write({"metrics.textfile": str(file), "metrics.otlp": "true"})
     assert shop.snapshot(instance).success

@@ -23,10 +23,11 @@ from cdc_assets.cli.capture import CaptureRun
 from cdc_assets.cli.exported import exported
 from cdc_assets.core.counts import note_retry, retries
 from cdc_assets.errors import ConfigurationError, ServerBusyError
-from cdc_assets.metrics import CaptureMetrics, MetricsServer
+from cdc_assets.metrics.counted import CaptureMetrics
+from cdc_assets.metrics.otlp import Telemetry
+from cdc_assets.metrics.prometheus import MetricsServer
 from cdc_assets.run.overview import look_at
 from cdc_assets.standin.control import StandIn
-from cdc_assets.telemetry import Telemetry
 from cdc_assets_tests.unit.snapshot.world import World
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -21,9 +21,9 @@ from cdc_assets.engine.counted import counted
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset
 from cdc_assets.errors import CdcError
-from cdc_assets.exports import OnCommit
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.metrics.exports import OnCommit
 
 
 @dataclass(slots=True)

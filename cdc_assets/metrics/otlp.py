@@ -22,7 +22,8 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.metrics_core import Metric
 
-from cdc_assets.metrics import CaptureMetrics, LookAt, ReportGauges
+from cdc_assets.metrics.counted import CaptureMetrics
+from cdc_assets.metrics.gauges import LookAt, ReportGauges
 from cdc_assets.run.overview.report import CaptureReport
 
 _FRESH_S: Final = 1.0

@@ -42,7 +42,8 @@ def exported_metrics(
     if settings.otlp:
         _require("opentelemetry.exporter.otlp.proto.http", "metrics.otlp", "otel")
     _require("prometheus_client", "metrics.port or metrics.textfile", "metrics")
-    from cdc_assets.metrics import CaptureMetrics, MetricsServer, Textfile
+    from cdc_assets.metrics.counted import CaptureMetrics
+    from cdc_assets.metrics.prometheus import MetricsServer, Textfile
 
     metrics = CaptureMetrics(prefix, look_at if serve is not None else None)
     with ExitStack() as open_:
@@ -56,7 +57,7 @@ def exported_metrics(
                 ) from error
             serve(server.port)
         if settings.otlp:
-            from cdc_assets.telemetry import Telemetry
+            from cdc_assets.metrics.otlp import Telemetry
 
             open_.enter_context(Telemetry(metrics, None if serve is not None else look_at))
         file = open_.enter_context(Textfile(metrics, Path(settings.textfile))) if settings.textfile else None

@@ -1,0 +1,1 @@
+"""Metrics of one capture, and the ways in which they are exported."""

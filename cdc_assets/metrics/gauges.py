@@ -1,0 +1,134 @@
+"""Gauges of a capture's report (`CaptureReport`), the same that `cdc-assets status` prints.
+
+The report is made when somebody scrapes, at most once in a few seconds.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from threading import Lock
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from cdc_assets.run.overview.report import CaptureReport
+
+CONDITIONS: Final = (
+    "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded",
+)  # fmt: skip
+HEALTHS: Final = ("healthy", "working", "in trouble")
+REPORT_EVERY_S: Final = 5.0
+"""Least number of seconds between two reports, however often somebody scrapes."""
+
+LookAt = Callable[[], CaptureReport | None]
+"""Makes a report, or tells that there is none yet."""
+
+
+class ReportGauges(Collector):
+    """Gauges of the capture's report.
+
+    Args:
+        look_at: makes the report.
+    """
+
+    def __init__(self, look_at: LookAt) -> None:
+        self._look_at = look_at
+        self._lock = Lock()
+        self._made: tuple[float, CaptureReport | None] | None = None
+
+    def describe(self) -> list[Metric]:
+        """Nothing: a report must not be made when the collector is registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All gauges."""
+        with self._lock:
+            if self._made is None or time.monotonic() - self._made[0] >= REPORT_EVERY_S:
+                self._made = (time.monotonic(), self._look_at())
+            report = self._made[1]
+        if report is not None:
+            yield from _of_capture(report)
+            yield from _of_databases(report)
+            yield from _of_tables(report)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"cdc_assets_{name}", text, labels=["capture", *labels])
+
+
+def _of_capture(report: CaptureReport) -> Iterator[Metric]:
+    health = _gauge("health", "1 for the health that the capture has, 0 for the others.", "health")
+    for name in HEALTHS:
+        health.add_metric([report.capture, name], float(report.health == name))
+    yield health
+    troubles = _gauge("troubles", "Things that somebody has to look at.")
+    troubles.add_metric([report.capture], len(report.troubles))
+    yield troubles
+    conditions = _gauge("captured_tables", "Tables by condition.", "condition")
+    for name in CONDITIONS:
+        conditions.add_metric([report.capture, name], report.counts().get(name, 0))
+    yield conditions
+    queue = _gauge("incremental_snapshot_tables", "Tables in the queue of incremental snapshots.")
+    queue.add_metric([report.capture], len(report.queue))
+    yield queue
+    yield from _of_kafka(report)
+
+
+def _of_kafka(report: CaptureReport) -> Iterator[Metric]:
+    """Without values if nothing is written to Kafka, or if that could not be asked."""
+    found = report.published if report.published is not None and not report.published.problem else None
+    for name, text, value in (
+        (
+            "kafka_waiting_windows",
+            "Windows and rounds that are not published to Kafka.",
+            found.waiting if found else None,
+        ),
+        ("kafka_behind_seconds", "Age of the oldest of them.", found.behind_s if found else None),
+        (
+            "kafka_events_per_second",
+            "Events published to Kafka in the last minute.",
+            found.per_second if found else None,
+        ),
+        ("kafka_stopped_topics", "Topics that are not published further.", len(found.stopped) if found else None),
+    ):
+        gauge = _gauge(name, text)
+        if value is not None:
+            gauge.add_metric([report.capture], value)
+        yield gauge
+
+
+def _of_databases(report: CaptureReport) -> Iterator[Metric]:
+    connected = _gauge("connected", "Whether the server answered.", "database")
+    behind = _gauge("seconds_behind_source", "Age of the newest complete commit by the server's clock.", "database")
+    lag = _gauge("lag_seconds", "Lag by cause.", "database", "cause")
+    room = _gauge("retention_room_bytes", "Bytes that the log may grow before unread changes are removed.", "database")
+    for database in report.databases:
+        names = [report.capture, database.database]
+        if database.room_bytes is not None:
+            room.add_metric(names, database.room_bytes)
+        connected.add_metric(names, float(database.server_time is not None))
+        if database.age_s is not None:
+            behind.add_metric(names, database.age_s)
+        for cause, seconds in (
+            ("capture job", database.lag.capture_job_s),
+            ("poll", database.lag.poll_s),
+            ("windows", database.lag.windows_s),
+        ):
+            if seconds is not None:
+                lag.add_metric([*names, cause], seconds)
+    yield from (connected, behind, lag, room)
+
+
+def _of_tables(report: CaptureReport) -> Iterator[Metric]:
+    streams = _gauge("table_streaming", "1 if the table streams, 0 otherwise.", "database", "table")
+    headroom = _gauge("retention_headroom_seconds", "Time until unread changes are cleaned up.", "database", "table")
+    snapshot = _gauge("snapshot_ratio", "Part of the rows of a snapshot that is read.", "database", "table")
+    for table in report.tables:
+        names = [report.capture, table.table.database, table.table.within_database]
+        streams.add_metric(names, float(table.condition == "streaming"))
+        if table.headroom_h is not None:
+            headroom.add_metric(names, table.headroom_h * 3600)
+        if table.percent is not None:
+            snapshot.add_metric(names, table.percent / 100)
+    yield from (streams, headroom, snapshot)
