@@ -222,8 +222,8 @@ def _parts(
     shown, key = structs
     row = layout.row
     commands = numbers(pc.fill_null(as_type(rows.column(COMMAND_ID), pa.int64()), 0), np.int64)  # old rows have no key
-    operations = _operations(rows)
-    texts = printed(commit[row], commands[row], change[row], operations[row], layout.tombstone)
+    operations, places = _operations(rows), spaced(row)
+    texts = printed(commit[places], commands[places], change[places], operations[places], layout.tombstone)
     return Parts(
         position=texts.position(),
         key=None if key is None else picked(key, row),
@@ -250,7 +250,17 @@ def picked(array: pa.Array, rows: Numbers) -> pa.Array:
     return array.take(pa.array(rows, mask=none if bool(none.any()) else None))
 
 
+def spaced(rows: Numbers) -> Numbers | slice:
+    """Row numbers at equal distances, as those of updates alone, as a slice, which copies nothing; others as they are."""
+    steps = np.diff(rows)
+    if not steps.size or steps[0] < 1 or bool((steps != steps[0]).any()):
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1, int(steps[0]))
+
+
 def _letters(codes: Numbers) -> pa.Array:
+    if codes.size and bool((codes == codes[0]).all()):
+        return constant(chr(codes[0]), len(codes))
     offsets = np.arange(len(codes) + 1, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), len(codes), [None, pa.py_buffer(offsets), pa.py_buffer(codes)])
 

@@ -76,8 +76,12 @@ def read_microseconds(array: pa.Array) -> pa.Array:
 
 def read_datetime2(array: pa.Array) -> pa.Array:
     """Ticks from the binary form of datetime2(7)."""
-    raw = fixed_bytes(array, 9)
-    return with_nulls(_ticks(raw), null_mask(array), pa.int64())
+    nulls = null_mask(array)
+    if nulls is None:
+        return pa.array(_ticks(fixed_bytes(array, 9)))
+    ticks = np.zeros(len(array), np.int64)
+    ticks[~nulls] = _ticks(fixed_bytes(array.drop_null(), 9))
+    return with_nulls(ticks, nulls, pa.int64())
 
 
 def read_datetimeoffset(array: pa.Array) -> pa.Array:

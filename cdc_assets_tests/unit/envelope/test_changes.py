@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.envelope.amend import data_events, with_transactions
-from cdc_assets.envelope.changes import change_select_list
+from cdc_assets.envelope.changes import change_select_list, spaced
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import InvalidValueError, InvariantError
 from cdc_assets_tests.unit.envelope.building import change, change_batch, changed, column, plan_of
@@ -288,3 +289,13 @@ def test_select_list_quotes_and_casts() -> None:
     )
     assert "[ct].[__$command_id] AS" in text
     assert "CAST(0 AS int) AS [__$command_id]" in change_select_list(plan, "ct", "NULL", command_id=False)
+
+
+@pytest.mark.parametrize("rows", [[], [4], [3, 2, 1], [1, 3, 5], [0, 1, 2], [1, 3, 6], [5, 5, 5]])
+def test_rows_at_equal_distances_are_picked_as_a_slice(rows: list[int]) -> None:
+    numbers = np.array(rows, np.int64)
+    assert np.arange(10)[spaced(numbers)].tolist() == rows
+
+
+def test_updates_are_picked_without_a_copy() -> None:
+    assert spaced(np.array([1, 3, 5])) == slice(1, 6, 2)
