@@ -1,7 +1,7 @@
 """The schema history of a connector: which tables it knew at its offset, with which columns.
 
-A file of `FileSchemaHistory` or the values of its topic, one JSON record each (spec debezium-sqlserver §6.1). A record
-counts if its position is not behind the offset. Structures themselves are not taken over: the change tables know the
+A file of `FileSchemaHistory`, one JSON record in each line, or the values of its topic, one JSON record over many lines each
+(spec debezium-sqlserver §6.1; `KafkaSchemaHistory` indents them). A record counts if its position is not behind the offset. Structures themselves are not taken over: the change tables know the
 types in which their rows arrive, for rows of any age (`history.structure`).
 """
 
@@ -22,7 +22,7 @@ def read_history(path: Path, offsets: Mapping[str, ConnectorOffset]) -> dict[Tab
     """Tables of a connector's schema history with their columns, as of its offsets.
 
     Args:
-        path: a file with one record per line; keys before a record are passed over.
+        path: a file of records, in a line or over many; keys before a record are passed over.
         offsets: by database.
 
     Raises:
@@ -30,11 +30,11 @@ def read_history(path: Path, offsets: Mapping[str, ConnectorOffset]) -> dict[Tab
         InvalidValueError: it holds something else.
     """
     try:
-        lines = path.read_text().splitlines()
+        text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError("schema history", str(path), "a text file of JSON records", str(error)) from error
     known: dict[TableId, Columns] = {}
-    for record in filter(None, map(_record, lines)):
+    for record in _records(text):
         database = str(record["source"].get("database") or record.get("databaseName") or "")
         offset = offsets.get(database) or offsets.get("")
         if offset is None or _is_behind(record.get("position") or {}, offset):
@@ -47,17 +47,21 @@ def read_history(path: Path, offsets: Mapping[str, ConnectorOffset]) -> dict[Tab
     return known
 
 
-def _record(line: str) -> Mapping[str, Any] | None:
-    start = line.find('{"source"')
-    if start < 0 and not line.strip():
-        return None
-    try:
-        value = json.loads(line[max(start, 0) :])
-    except json.JSONDecodeError as error:
-        raise InvalidValueError(
-            "schema history", line[:80], "one JSON record of Debezium's schema history in each line", "give its file"
-        ) from error
-    return value if isinstance(value, Mapping) and "source" in value else None
+def _records(text: str) -> Iterator[Mapping[str, Any]]:
+    decoder, at = json.JSONDecoder(), 0
+    while (start := text.find("{", at)) >= 0:
+        try:
+            value, at = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            raise _other(text[start:]) from error
+        if "source" in value:
+            yield value
+    if not at and text.strip():
+        raise _other(text.strip())
+
+
+def _other(text: str) -> InvalidValueError:
+    return InvalidValueError("schema history", text[:80], "JSON records of Debezium's schema history", "give its file")
 
 
 def _is_behind(position: Mapping[str, Any], offset: ConnectorOffset) -> bool:

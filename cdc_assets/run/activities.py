@@ -11,6 +11,7 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.server import Server
+from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.notification import Outbox
 from cdc_assets.core.ports import TaskRunner
@@ -71,7 +72,7 @@ class Activities:
 
     def _snapshotter(self, outbox: Outbox) -> Snapshotter:
         server, lake, ledger, settings = self._server, self._lake, self._ledger, self._config.snapshot
-        notices = Notices(ledger, outbox)
+        notices = Notices(ledger, outbox, Names("table.include.list", self._config.filters.table_include))
         planner = SnapshotPlanner(server, lake, ledger, self._runner, settings)
         only_captured = self._config.history.only_captured_tables
         structures = Structures(server, lake, ledger, planner, only_captured=only_captured)

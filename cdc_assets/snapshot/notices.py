@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cdc_assets.capture.ledger import Ledger
+from cdc_assets.config.filters import Names
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification, Outbox
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
@@ -19,10 +20,11 @@ class Notices:
 
     Args:
         outbox: sends notifications that are not recorded.
+        listed: the include list of tables. A signal table that it leaves out is captured, but not among `data_collections`.
     """
 
-    def __init__(self, ledger: Ledger, outbox: Outbox) -> None:
-        self._ledger, self._outbox = ledger, outbox
+    def __init__(self, ledger: Ledger, outbox: Outbox, listed: Names) -> None:
+        self._ledger, self._outbox, self._listed = ledger, outbox, listed
 
     def send(self, notifications: Iterable[Notification]) -> None:
         """Send notifications that no row of the manifest records."""
@@ -55,7 +57,7 @@ class Notices:
         for entry in slices:
             table, chunk = str(entry.table), chunks[entry.number]
             if chunk.index == 0:
-                names = _names(other for other in run.tables if other.ranges)
+                names = self._names(other for other in run.tables if other.ranges)
                 yield self._of(run, "IN_PROGRESS", current_collection_in_progress=table, data_collections=names)
             if chunk.count > 1:
                 data = {"current_collection_in_progress": table, "total_rows_scanned": "0"}
@@ -75,7 +77,7 @@ class Notices:
             if entry.table in failed:
                 continue
             if chunk.count > 1:
-                data = {"scanned_collection": str(entry.table), "data_collections": _names(after.tables)}
+                data = {"scanned_collection": str(entry.table), "data_collections": self._names(after.tables)}
                 yield self._of(after, "TABLE_CHUNK_COMPLETED", **data, status="SUCCEEDED", **chunk.data())
             if chunk.index == chunk.count - 1:
                 yield self._scanned(after, entry.table, scanned.get(entry.table, 0), "SUCCEEDED")
@@ -87,10 +89,15 @@ class Notices:
             run,
             "TABLE_SCAN_COMPLETED",
             scanned_collection=str(table),
-            data_collections=_names(run.tables),
+            data_collections=self._names(run.tables),
             total_rows_scanned=str(rows),
             status=status,
         )
+
+    def _names(self, tables: Iterable[SnapshotTable]) -> str:
+        listed = self._listed
+        chosen = (entry.table for entry in tables if not listed or listed.match(entry.table.within_database))
+        return ",".join(map(str, chosen))
 
     def _of(self, run: SnapshotRun, kind: str, **data: str) -> Notification:
         return self._ledger.notice("Initial Snapshot", kind, run.signal, **data)
@@ -116,7 +123,3 @@ def _chunks(run: SnapshotRun) -> list[_Chunk]:
         chunks.append(_Chunk(seen[entry.table], counts[entry.table]))
         seen[entry.table] += 1
     return chunks
-
-
-def _names(tables: Iterable[SnapshotTable]) -> str:
-    return ",".join(str(entry.table) for entry in tables)

@@ -18,6 +18,11 @@ VERSION = "4.3.0"
 SINK_VERSION = "3.6.0.Final"
 JDBC_SINK = "io.debezium.connector.jdbc.JdbcSinkConnector"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
+_IN_THE_BROKER = {"group.id": "workers", "offset.storage.partitions": "1"} | {
+    f"{what}.storage.{option}": text
+    for what in ("config", "offset", "status")
+    for option, text in (("topic", f"connect-{what}"), ("replication.factor", "1"))
+}
 
 
 def sink_plugin() -> Path:
@@ -41,6 +46,7 @@ class Worker:
         connectors: properties by name.
         heap: memory of its Java machine.
         options: of the worker.
+        distributed: whether it keeps offsets, connectors and their states in the broker, as one of several workers does.
     """
 
     def __init__(
@@ -51,19 +57,21 @@ class Worker:
         *,
         heap: str = "1g",
         options: Mapping[str, str] | None = None,
+        distributed: bool = False,
     ) -> None:
         self.folder, self._connectors, self._heap = folder, connectors, heap
-        self._port = free_port()
+        self._port, self._distributed = free_port(), distributed
+        self.address = f"http://127.0.0.1:{self._port}"
         self._options = {
             "bootstrap.servers": servers,
-            "offset.storage.file.filename": str(folder / "offsets.dat"),
             "offset.flush.interval.ms": "500",
             "key.converter": _JSON,
             "value.converter": _JSON,
-            "listeners": f"http://127.0.0.1:{self._port}",
+            "listeners": self.address,
             "plugin.path": str(folder / "plugins"),
             "plugin.discovery": "only_scan",  # converters of others than Kafka declare no services
             "connector.client.config.override.policy": "All",
+            **(_IN_THE_BROKER if distributed else {"offset.storage.file.filename": str(folder / "offsets.dat")}),
             **(options or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,11 +86,17 @@ class Worker:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._install()
         files = [self._file("worker", self._options)]
-        files += [self._file(name, {"name": name, **given}) for name, given in self._connectors.items()]
+        if not self._distributed:
+            files += [self._file(name, {"name": name, **given}) for name, given in self._connectors.items()]
         command = ["java", f"-Xmx{self._heap}", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", worker_classes()]
-        command += ["org.apache.kafka.connect.cli.ConnectStandalone", *files]
+        kind = "Distributed" if self._distributed else "Standalone"
+        command += [f"org.apache.kafka.connect.cli.Connect{kind}", *files]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        if self._distributed:
+            wait_until(lambda: self._asked("connectors") == [], self, "the worker")
+            for name, given in self._connectors.items():
+                self.add(name, given)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,9 +1,12 @@
 """The recipe of docs/kafka.md: the topics of a connector in a real Connect worker are continued by ours."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
@@ -67,6 +70,97 @@ def test_topics_of_a_connector_are_continued(server: StandIn, tmp_path: Path, br
     assert notes[2] == ["b", "theirs", "between", "gone", "gone"]
     assert notes[3] == ["c", "theirs", "between"]
     assert len(schemas) == 2, "one schema, and none of the tombstone"
+
+
+def test_each_step_of_the_recipe_with_a_distributed_worker(server: StandIn, tmp_path: Path, broker: Broker) -> None:
+    """Offsets and schema history in Kafka; a consumer that reads throughout; and the way back."""
+    topic = TOPIC.replace("moved", "recipe")
+    execute(server, "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, note nvarchar(40))")
+    execute(server, "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
+    execute(server, "INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b'), (3, N'c')")
+    properties = source(
+        tmp_path,
+        **{
+            "database.hostname": server.host,
+            "database.port": str(server.port),
+            "database.user": server.user,
+            "database.password": server.password,
+            "database.names": DATABASE,
+            "topic.prefix": "recipe",
+            "table.include.list": r"dbo\.t",
+            "key.converter": JSON,
+            "value.converter": JSON,
+            "topic.creation.default.partitions": "3",
+            "topic.creation.default.replication.factor": "1",
+            "schema.history.internal": "io.debezium.storage.kafka.history.KafkaSchemaHistory",
+            "schema.history.internal.kafka.topic": "recipe-history",
+            "schema.history.internal.kafka.bootstrap.servers": broker.servers,
+        },
+    )
+    file, offsets, history = (tmp_path / name for name in ("recipe.json", "offsets.json", "history.txt"))
+    options = {"bootstrap.servers": broker.servers, "group.id": "reader", "auto.offset.reset": "earliest"}
+    consumer = Consumer(options | {"isolation.level": "read_committed", "log_level": 0})
+    with Worker(tmp_path / "connect", broker.servers, {"recipe": properties}, distributed=True) as worker:
+        wait_until(lambda: count(broker, topic) == 3, worker, "the snapshot")
+        consumer.subscribe([topic])
+        execute(server, "UPDATE dbo.t SET note = N'theirs'")
+        assert read(consumer, 6) == {1: ["a", "theirs"], 2: ["b", "theirs"], 3: ["c", "theirs"]}
+        connector = f"{worker.address}/connectors/recipe"
+        curl("-X", "PUT", f"{connector}/stop")
+        wait_until(lambda: '"STOPPED"' in curl(f"{connector}/status"), worker, "the connector's end")
+        execute(server, "UPDATE dbo.t SET note = N'ours' WHERE id < 3")
+        execute(server, "DELETE FROM dbo.t WHERE id = 2")
+        offsets.write_text(curl(f"{connector}/offsets"))
+        changes = read_committed(broker, "recipe-history")
+        history.write_text("".join(f"{one.value.decode()}\n" for one in changes))
+        own = {"lake.path": str(tmp_path / "lake"), "bootstrap.servers": broker.servers, "stream.idle.timeout.ms": "1"}
+        file.write_text(json.dumps(properties | own))
+        given = ("--offsets", str(offsets), "--history", str(history))
+        assert "continues" in command("adopt", file, *given)
+        assert not (tmp_path / "lake").exists()
+        command("adopt", file, *given, "--yes")
+        command("capture", file, "--local")
+        publisher = subprocess.Popen([*CDC, "publish", "--config", str(file), "--follow"])
+        try:
+            assert read(consumer, 4) == {1: ["ours"], 2: ["ours", "gone", "gone"]}
+        finally:
+            publisher.terminate()
+            assert publisher.wait(60) == 130
+        assert "published" in command("status", file).lower()
+        curl("-X", "PUT", f"{connector}/resume")
+        assert read(consumer, 4) == {1: ["ours"], 2: ["ours", "gone", "gone"]}, "the way back repeats"
+        curl("-X", "PUT", f"{connector}/stop")
+        curl("-X", "DELETE", connector)
+    consumer.close()
+
+
+CDC = (sys.executable, "-m", "cdc_assets.cli.main")
+
+
+def command(name: str, file: Path, *arguments: str) -> str:
+    """What a command prints."""
+    done = subprocess.run(
+        [*CDC, name, "--config", str(file), *arguments], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def curl(*arguments: str) -> str:
+    """What a worker answers."""
+    return subprocess.run(["curl", "-sf", *arguments], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def read(consumer: Consumer, number: int) -> dict[int, list[str]]:
+    """Notes of the next records by id."""
+    found: dict[int, list[str]] = {}
+    for _ in range(number):
+        record = consumer.poll(120)
+        assert record is not None, f"no more than {found}"
+        assert record.error() is None
+        after = json.loads(record.value())["payload"]["after"] if record.value() is not None else None
+        found.setdefault(json.loads(record.key())["payload"]["id"], []).append(after["note"] if after else "gone")
+    return found
 
 
 def execute(server: StandIn, statement: str) -> None:
