@@ -17,6 +17,14 @@ from cdc_assets_tests.kafka.maven import Need, fetched
 VERSION = "4.3.0"
 SINK_VERSION = "3.6.0.Final"
 JDBC_SINK = "io.debezium.connector.jdbc.JdbcSinkConnector"
+THEIRS = "theirs-"
+"""Begins the names of a connector's topics that stand beside ours."""
+ROUTE = {
+    "transforms": "route",
+    "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+    "transforms.route.regex": "(.*)",
+    "transforms.route.replacement": f"{THEIRS}$1",
+}
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _IN_THE_BROKER = {"group.id": "workers", "offset.storage.partitions": "1"} | {
     f"{what}.storage.{option}": text

@@ -166,3 +166,18 @@ def count(broker: Broker, topic: str) -> int:
         return 0
     finally:
         consumer.close()
+
+
+def murmur2(data: bytes) -> int:
+    """Java's `Utils.murmur2`, as unsigned."""
+    length, m, mask = len(data), 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ length
+    for at in range(0, length - length % 4, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = (h * m & mask) ^ k
+    tail = data[length - length % 4 :]
+    if tail:
+        h = (h ^ int.from_bytes(tail, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15

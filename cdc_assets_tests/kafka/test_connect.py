@@ -20,14 +20,13 @@ from cdc_assets_tests.conformance.workload import Workload
 from cdc_assets_tests.kafka.alike import Alike, AvroMask, masked
 from cdc_assets_tests.kafka.apicurio import Apicurio
 from cdc_assets_tests.kafka.broker import Broker
-from cdc_assets_tests.kafka.connect import Worker, source, wait_until
+from cdc_assets_tests.kafka.connect import ROUTE, THEIRS, Worker, source, wait_until
 from cdc_assets_tests.kafka.publishing import Sent, count, publish_all, read_committed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 SEED = int(os.environ.get("CDC_KAFKA_SEED", "1"))
 TRANSACTIONS = int(os.environ.get("CDC_KAFKA_TRANSACTIONS", "300"))
-THEIRS = "theirs-"
 TOPICS = ("", ".transaction", *(f".TestDB.dbo.{name}" for name in ("all_types", "two_keys", "keyless")))
 """Without their prefix."""
 CREATION = {
@@ -40,12 +39,6 @@ CREATION = {
     "topic.creation.single.include": r".*keyless",
     "topic.creation.single.partitions": "1",
     "topic.creation.single.retention.ms": "-1",
-}
-ROUTE = {
-    "transforms": "route",
-    "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
-    "transforms.route.regex": "(.*)",
-    "transforms.route.replacement": f"{THEIRS}$1",
 }
 CASES = {
     "schemas": {},

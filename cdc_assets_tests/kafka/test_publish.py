@@ -20,7 +20,7 @@ from cdc_assets.reader.avro import AvroParts
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.chains import PUBLISH
 from cdc_assets_tests.kafka.broker import Broker
-from cdc_assets_tests.kafka.publishing import Publishing
+from cdc_assets_tests.kafka.publishing import Publishing, murmur2
 from cdc_assets_tests.unit.publish.registry import Registry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -207,21 +207,6 @@ def _wait_for(condition: Callable[[], bool]) -> None:
                 return
         assert time.monotonic() < deadline
         time.sleep(0.3)
-
-
-def murmur2(data: bytes) -> int:
-    """Java's `Utils.murmur2`, as unsigned."""
-    length, m, mask = len(data), 0x5BD1E995, 0xFFFFFFFF
-    h = 0x9747B28C ^ length
-    for at in range(0, length - length % 4, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * m & mask
-        k = (k ^ k >> 24) * m & mask
-        h = (h * m & mask) ^ k
-    tail = data[length - length % 4 :]
-    if tail:
-        h = (h ^ int.from_bytes(tail, "little")) * m & mask
-    h = (h ^ h >> 13) * m & mask
-    return h ^ h >> 15
 
 
 def test_avro_read_back_from_topics_is_what_the_lake_holds(server: StandIn, tmp_path: Path, broker: Broker) -> None:

@@ -12,10 +12,8 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.ours import Ours
 from cdc_assets_tests.kafka.alike import headers
 from cdc_assets_tests.kafka.broker import Broker
-from cdc_assets_tests.kafka.connect import Worker, source, wait_until
-from cdc_assets_tests.kafka.publishing import Sent, count, publish_all, read_committed
-from cdc_assets_tests.kafka.test_connect import ROUTE, THEIRS
-from cdc_assets_tests.kafka.test_publish import murmur2
+from cdc_assets_tests.kafka.connect import ROUTE, THEIRS, Worker, source, wait_until
+from cdc_assets_tests.kafka.publishing import Sent, count, murmur2, publish_all, read_committed
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
