@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adoption.history import read_history
+from cdc_assets.adoption.offsets import read_offsets
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import InvalidValueError
-from cdc_assets_tests.unit.adoption.test_offsets import OFFSET, PARTITION, offsets
 
+PARTITION = {"server": "shop", "database": "TestDB"}
+OFFSET = {"event_serial_no": 1, "commit_lsn": "0000002c:000000b0:0004", "change_lsn": "0000002c:000000b0:0002"}
 TABLES = ("orders", "lines")
 RECORDS = [
     {
@@ -33,8 +35,9 @@ FORMS = {
 def known(folder: Path, text: str) -> dict[TableId, tuple[str, ...]]:
     file = folder / "history.txt"
     file.write_text(text)
-    found = offsets(folder, json.dumps([[PARTITION, OFFSET]]).encode())
-    return read_history(file, found)
+    place = folder / "offsets.json"
+    place.write_text(json.dumps([[PARTITION, OFFSET]]))
+    return read_history(file, read_offsets(place, "shop", ""))
 
 
 @pytest.mark.parametrize("form", FORMS)
