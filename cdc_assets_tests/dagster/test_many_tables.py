@@ -13,9 +13,13 @@ import yaml
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.live import look
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.defs.translator import CdcTranslator
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.shop import ROOT, TABLES, Shop, key, open_shop, tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
@@ -135,6 +139,23 @@ def test_tick_of_idle_tables_asks_few_questions(shop: Shop, instance: dg.Dagster
     assert looks == 1, "the page of the capture, once in eight seconds"
     assert found["max_transaction"] == 1 + looks
     assert found.total() <= 6 + LOOK * looks, "one more of the recovery fork"
+
+
+def test_a_look_opens_no_log_of_a_topic(shop: Shop) -> None:
+    opened: list[str] = []
+    inside = TopicTables.open
+
+    def counted(self: TopicTables, directory: str) -> Any:
+        opened.append(directory)
+        return inside(self, directory)
+
+    server = SqlServerCdcResource(config_file=str(shop.file))
+    with shop.in_environment(), patch.object(TopicTables, "open", counted):
+        resource = CaptureResource(server=server, spark=SparkResource())
+        catalog = CaptureCatalog(server.settings(), server.tables(), CdcTranslator())
+        seen = look(catalog, resource)
+    assert len(seen.report.tables) == ALL
+    assert [name for name in opened if ".dbo." in name] == []
 
 
 def test_poll_of_idle_tables_asks_one_question(shop: Shop, instance: dg.DagsterInstance) -> None:
