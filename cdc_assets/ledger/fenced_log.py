@@ -9,7 +9,7 @@ retried with the same handle.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -52,14 +52,17 @@ class FencedLog:
             raise InvariantError("The manifest must be claimed before it is written. Next: report this.")
         return self._sequence + 1
 
-    def read(self) -> Sequence[Row]:
-        """All current rows in order.
+    def read(self, known: Mapping[str, Sequence[Row]] | None = None) -> dict[str, Sequence[Row]]:
+        """All current rows by file.
+
+        Args:
+            known: what was read before: rows of files, which never change, or those of them that are still wanted.
 
         Raises:
             LakeError: the table exists but cannot be read.
         """
         handle = self._tables.separate().open(self.directory)
-        return [] if handle is None else self._rows(handle)
+        return {} if handle is None else self._files(handle, known or {})
 
     def claim(self) -> Sequence[Row]:
         """Prepare to append to the existing rows; the first to append becomes the single writer.
@@ -75,7 +78,7 @@ class FencedLog:
             LakeError, LakeFullError
         ):  # of a table made by an earlier release, unless another process does it at this moment
             self._tables.modernize(self.directory)
-        rows = self._rows(self._tables.ensure(self.directory, self._schema))
+        rows = self.in_order(self._files(self._tables.ensure(self.directory, self._schema), {}))
         self._sequence = rows[-1]["sequence"] if rows else 0
         return rows
 
@@ -99,7 +102,7 @@ class FencedLog:
             FencedError: another writer has taken over.
             LakeError: it cannot be written.
         """
-        rows = self._rows(self._tables.kept(self.directory))
+        rows = self.in_order(self._files(self._tables.kept(self.directory), {}))
         self._write([*rows[-keep:], row], "overwrite")
 
     def _write(self, rows: list[Row], mode: str) -> None:
@@ -163,17 +166,29 @@ class FencedLog:
             size = stream.tell()
         return DataFile(path, size, table.num_rows, "", "", sequence)
 
-    def _rows(self, handle: DeltaTable) -> list[Row]:
+    def _files(self, handle: DeltaTable, known: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
         files = self._tables.location.filesystem(self.directory)
         paths = pa.table(handle.get_add_actions())["path"].to_pylist()
         try:
-            tables = [pq.read_table(path, filesystem=files, schema=self._schema) for path in paths]
+            return {
+                path: known[path]
+                if path in known
+                else pq.read_table(path, filesystem=files, schema=self._schema).to_pylist()
+                for path in paths
+            }
         except (OSError, pa.ArrowException) as error:
             raise LakeError(
                 f"The manifest {self.directory} cannot be read: {error}. Next: restore the missing file, "
                 "or the whole directory, from a copy; positions cannot be reconstructed otherwise."
             ) from error
-        rows = sorted((row for table in tables for row in table.to_pylist()), key=lambda row: row["sequence"])
+
+    def in_order(self, files: Mapping[str, Sequence[Row]]) -> list[Row]:
+        """Rows of files in their order.
+
+        Raises:
+            LakeError: some are missing between two others.
+        """
+        rows = sorted(chain.from_iterable(files.values()), key=lambda row: int(row["sequence"]))
         self._check_sequence(rows)
         return rows
 

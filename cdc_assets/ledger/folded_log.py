@@ -67,6 +67,8 @@ class FoldedLog(Generic[S]):
         self._columns: list[str] = schema.names
         self._folding, self._every, self._keep = folding, every, keep
         self._since_fold = 0
+        self._known: dict[str, Sequence[Row]] = {}
+        """Rows that were read, by file."""
         self.folded = False
         """Whether this writer has replaced rows, so that there is something to vacuum."""
         self.state = folding.start
@@ -74,10 +76,17 @@ class FoldedLog(Generic[S]):
     def read(self) -> S:
         """The newest state, without claiming it; for status and sensors.
 
+        Files that this object has read before are not read again; of their rows those before the newest fold are forgotten.
+
         Raises:
             LakeError: the table exists but cannot be read.
         """
-        return self._folding.state(self.rows())
+        files = self._log.read(self._known)
+        rows = self._log.in_order(files)
+        rows = rows[max(newest_fold(rows), 0) :]
+        first = rows[0]["sequence"] if rows else 0
+        self._known = {path: [row for row in own if row["sequence"] >= first] for path, own in files.items()}
+        return self._folding.state(rows)
 
     def rows(self) -> Sequence[Row]:
         """The rows that are kept, in order; their fold is the state.
@@ -85,7 +94,7 @@ class FoldedLog(Generic[S]):
         Raises:
             LakeError: the table exists but cannot be read.
         """
-        return self._log.read()
+        return self._log.in_order(self._log.read())
 
     def _take_over(self) -> None:
         """Continue after the existing rows; the first to append becomes the single writer."""

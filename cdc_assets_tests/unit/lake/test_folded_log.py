@@ -3,8 +3,10 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cdc_assets.errors import LakeFullError
@@ -66,3 +68,23 @@ def test_a_full_disk_leaves_the_rows_for_a_later_fold(tmp_path: Path, monkeypatc
     assert (total.folded, Sum(tmp_path).read()) == (False, 6)
     total.add(4)
     assert (total.folded, Sum(tmp_path).read()) == (True, 10)
+
+
+def test_a_reader_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    read_table = pq.read_table
+
+    def counted(path: str, **options: Any) -> pa.Table:
+        opened.append(path)
+        return read_table(path, **options)
+
+    total, reader = Sum(tmp_path).claim(), Sum(tmp_path)
+    for number in range(1, 20):
+        total.add(number)
+        opened.clear()
+        with monkeypatch.context() as counting:
+            counting.setattr(pq, "read_table", counted)
+            assert reader.read() == total.state == sum(range(number + 1))
+        assert len(opened) == 1
+        assert len(reader.rows()) == len(Sum(tmp_path).rows())
+    assert reader.read() == Sum(tmp_path).read()
