@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import monotonic
+from typing import Final
 
-from cdc_assets.adapters.kafka.marker import KafkaMarker
+from cdc_assets.adapters.kafka.marker import QUICK_S, KafkaMarker
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.follow import publish
@@ -14,6 +16,11 @@ from cdc_assets.publish.publisher import Commit, Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.span import Replay
 from cdc_assets.publish.view import AskMarker
+
+_TICK_S: Final = 2.0
+"""Time limit of an answer to a tick."""
+_AWAY_S: Final = 5.0
+"""Seconds after which a tick asks again a broker that has not answered."""
 
 
 def forget_publisher(config: CaptureConfig) -> None:
@@ -86,8 +93,42 @@ def _check_free(config: CaptureConfig, replay: Replay) -> None:
         raise ConfigurationError("--prefix", replay.prefix, expected, "choose another one")
 
 
-def ask_marker(config: CaptureConfig) -> AskMarker | None:
-    """What asks for the newest marker of the topics in Kafka; None if nothing is written to Kafka."""
+def ask_marker(config: CaptureConfig, limit_s: float = QUICK_S) -> AskMarker | None:
+    """What asks for the newest marker of the topics in Kafka; None if nothing is written to Kafka.
+
+    Args:
+        limit_s: seconds to wait for each answer.
+    """
     if not config.kafka.servers:
         return None
-    return lambda: KafkaMarker(config.kafka, config.events.topic_prefix).newest()
+    return lambda: KafkaMarker(config.kafka, config.events.topic_prefix, limit_s).newest()
+
+
+class TickMarker:
+    """Asks for the newest marker within a tick: briefly, and not again if a broker has just not answered.
+
+    Several parts of a tick want to know, and none of them may hold it up. Nothing but a failure is remembered.
+    """
+
+    def __init__(self) -> None:
+        self._away: dict[tuple[str, str], tuple[float, str]] = {}
+
+    def ask(self, config: CaptureConfig) -> AskMarker | None:
+        """See `ask_marker`."""
+        asked, place = ask_marker(config, _TICK_S), (config.kafka.servers, config.events.topic_prefix)
+
+        def remembered() -> str | None:
+            until, reason = self._away.get(place, (0.0, ""))
+            if monotonic() < until:
+                raise ConnectionLostError(reason)
+            try:
+                return asked() if asked else None
+            except ConnectionLostError as error:
+                self._away[place] = monotonic() + _AWAY_S, str(error)
+                raise
+
+        return remembered if asked else None
+
+
+TICK_MARKER: Final = TickMarker()
+"""For the ticks of this process."""

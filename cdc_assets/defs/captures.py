@@ -11,7 +11,7 @@ import dagster as dg
 from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.assembly.capture import open_capture
 from cdc_assets.assembly.mirrors import open_mirrors
-from cdc_assets.assembly.publishing import ask_marker, publish_topics
+from cdc_assets.assembly.publishing import TICK_MARKER, publish_topics
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -128,7 +128,7 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the 
             CdcError: the lake cannot be read.
         """
         config = self.config()
-        return published_of(CaptureOverview(config), datetime.now(UTC), ask_marker(config))
+        return published_of(CaptureOverview(config), datetime.now(UTC), TICK_MARKER.ask(config))
 
     def reconciler(self) -> AbstractContextManager[tuple[CaptureMirrors, "Reconciler"]]:
         """The mirrors and what compares them with the server, closed at the end of the block.

@@ -21,7 +21,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.assembly.publishing import ask_marker
+from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.core.identifiers import TableId
@@ -106,10 +106,10 @@ def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
     at = datetime.now(UTC)
     try:
         with resource.overview(audit_s=0.0) as overview:
-            report = report_of(overview, at, marker=ask_marker(catalog.config))
+            report = report_of(overview, at, marker=TICK_MARKER.ask(catalog.config))
             return Seen(report, (*_results(catalog, overview), *_of_kafka(catalog, report)))
     except CdcError as error:
-        report = without_server(catalog.config, error, at, audit_s=0.0, marker=ask_marker(catalog.config))
+        report = without_server(catalog.config, error, at, audit_s=0.0, marker=TICK_MARKER.ask(catalog.config))
         return Seen(report, (*_unknown(catalog, describe_error(error)), *_of_kafka(catalog, report)))
 
 

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.envelope.json_text import (
     Pieces,
-    constant_text,
     joined,
     sparse,
     struct_pieces,
@@ -88,16 +87,14 @@ def same_headers(headers: pa.Array) -> bool:
     """Whether there are rows, and all of them have the same headers."""
     offsets, names, values = _parts(headers)
     width = int(offsets[1]) if len(headers) else 0
-    return bool(len(headers)) and _repeats(names, width, len(headers)) and _repeats(values, width, len(headers))
-
-
-def _repeats(array: pa.Array, width: int, rows: int) -> bool:
-    """Whether `rows` groups of `width` strings are all the same."""
-    if len(array) != width * rows:
+    if not len(headers) or not bool((np.diff(offsets) == width).all()):
         return False
-    return all(
-        constant_text(array.take(pa.array(np.arange(index, len(array), width)))) is not None for index in range(width)
-    )
+    return _repeats(names, width) and _repeats(values, width)
+
+
+def _repeats(array: pa.Array, width: int) -> bool:
+    """Whether groups of `width` strings are all the same: each string is that of the group before it."""
+    return bool(array.slice(width).equals(array.slice(0, len(array) - width)))
 
 
 def _objects(key: pa.Field, names: pa.Array, values: pa.Array, offsets: Numbers, schemas: bool) -> pa.Array:

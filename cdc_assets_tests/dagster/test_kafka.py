@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.load import load_config
 from cdc_assets.defs.kafka import PUBLISHED
 from cdc_assets.errors import ConfigurationError
@@ -29,7 +30,29 @@ def verdict(instance: dg.DagsterInstance) -> tuple[bool, str]:
     return record.evaluation.passed, record.evaluation.description or ""
 
 
-def test_a_broker_that_is_away_fails_the_check_and_never_the_run(shop: Shop) -> None:
+def test_a_tick_asks_a_broker_that_is_away_once_and_briefly(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    newest = KafkaMarker.newest
+
+    def counted(self: KafkaMarker, *, exists: bool = False) -> str | None:
+        asked.append(self._limit_s)
+        return newest(self, exists=exists)
+
+    monkeypatch.setattr(KafkaMarker, "newest", counted)
+    monkeypatch.setattr("cdc_assets.assembly.publishing._TICK_S", 0.2)
+    monkeypatch.setattr("cdc_assets.assembly.publishing._AWAY_S", 600.0)
+    monkeypatch.setattr("cdc_assets.assembly.publishing.TICK_MARKER._away", {})
+    monkeypatch.setattr("cdc_assets.defs.kafka._SILENT_S", 0.5)
+    shop.write(NOBODY)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        tick(shop, instance)
+        tick(shop, instance)
+        assert asked == [0.2]
+
+
+def test_a_broker_that_is_away_fails_the_check_and_never_the_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_assets.defs.kafka._SILENT_S", 0.5)
     shop.write(NOBODY)
     with dg.DagsterInstance.ephemeral() as instance:
         assert shop.snapshot(instance).success

@@ -13,7 +13,7 @@ from cdc_assets.errors import ConfigurationError, ConnectionLostError
 
 _LOOK_BACK: Final = 1000
 """Offsets from the end among which the newest marker is looked for first."""
-_QUICK_S: Final = 5.0
+QUICK_S: Final = 5.0
 """Time limit for those who only want to know."""
 _OF_CONNECTIONS: Final = (
     "security.",
@@ -51,7 +51,7 @@ class KafkaMarker:
         ConfigurationError: the extra `kafka` is not installed.
     """
 
-    def __init__(self, settings: KafkaSettings, prefix: str, limit_s: float = _QUICK_S, replay: str = "") -> None:
+    def __init__(self, settings: KafkaSettings, prefix: str, limit_s: float = QUICK_S, replay: str = "") -> None:
         self._settings, self._prefix, self._limit_s = settings, prefix, limit_s
         self._kafka = client_library("bootstrap.servers", "(given)")
         self.topic = replay_topic(prefix) if replay else marker_topic(prefix)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.config.settings import EventSettings
-from cdc_assets.envelope.json import to_json
+from cdc_assets.envelope.json import same_headers, to_json
 from cdc_assets.envelope.json_schema import schema_of
 from cdc_assets.envelope.json_text import joined, value_pieces
 from cdc_assets.typemap.connect import ConnectType, array, struct
@@ -130,3 +130,19 @@ def test_no_events(schemas: bool) -> None:
     plan = plan_of("t", [column("id", "int", nullable=False)])
     batch = pa.RecordBatch.from_pylist([], schema=plan.topic_schema)
     assert [len(array) for array in to_json(batch.schema, batch, schemas=schemas)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "same"),
+    [
+        ([[("a", "1"), ("b", "2")]] * 3, True),
+        ([[("a", None)]] * 2, True),
+        ([[], []], True),
+        ([], False),
+        ([[("a", "1"), ("b", "2")], [("a", "1"), ("b", "3")]], False),
+        ([[("a", "1"), ("b", "2")], [("a", "1")], [("b", "2"), ("a", "1"), ("b", "2")]], False),
+    ],
+)
+def test_headers_that_all_rows_share(rows: list[list[tuple[str, str | None]]], same: bool) -> None:
+    headers = pa.array([[("z", "0")], *rows, [("y", "9")]], pa.map_(pa.string(), pa.string()))
+    assert same_headers(headers.slice(1, len(rows))) is same
