@@ -3,6 +3,7 @@
 A server or lake that does not answer makes the report shorter, and itself one of its troubles. So a report can always be made.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,8 @@ from cdc_assets.run.overview.tables import DatabaseOverview, TableOverview
 
 OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
 
+Progress = tuple[float, float | None]
+"""Percent of a table that a snapshot has read, and seconds until it has read all of it, if that is known."""
 NOT_ASKED = "The server cannot be reached,"
 _UNKNOWN = "changes that it still keeps and table structures are not checked"
 KAFKA = "Kafka"
@@ -109,7 +112,8 @@ def report_of(
     rates = rates_of(overview.rows(), at, PERIOD)
     reads = rates.by_operation.get("r", 0.0)
     published = published_of(overview, at, marker)
-    tables = tuple(_table(table, overview, drifts.get(table.table), reads) for table in overview.tables)
+    read = {table: found for run in overview.state.snapshots.values() for table, found in _progress(run, reads).items()}
+    tables = tuple(_table(table, overview, drifts.get(table.table), read.get(table.table)) for table in overview.tables)
     return CaptureReport(
         capture=overview.name,
         at=at,
@@ -225,12 +229,12 @@ def lag_of(reached: Lsn | None, planned: Lsn | None, facts: DatabaseFacts, job: 
     return Lag(unread, seconds_behind(facts.times.get(newest), end), seconds_behind(end, begun))
 
 
-def _table(table: TableOverview, overview: CaptureOverview, drift: Drift | None, reads_per_s: float) -> TableReport:
-    condition, reason = _condition(table, overview, drift)
-    percent, eta_s = None, None
+def _table(
+    table: TableOverview, overview: CaptureOverview, drift: Drift | None, progress: Progress | None
+) -> TableReport:
+    condition, reason = _condition(table, overview, drift, reads=progress is not None)
     dropped = overview.state.retained.get(table.topic)
-    if condition == "snapshotting":
-        percent, eta_s = _progress(overview.state.snapshots[table.table.database], table.table, reads_per_s)
+    percent, eta_s = progress if progress is not None and condition == "snapshotting" else (None, None)
     return TableReport(
         table=table.table,
         topic=table.topic,
@@ -245,14 +249,15 @@ def _table(table: TableOverview, overview: CaptureOverview, drift: Drift | None,
     )
 
 
-def _condition(table: TableOverview, overview: CaptureOverview, drift: Drift | None) -> tuple[TableCondition, str]:
+def _condition(
+    table: TableOverview, overview: CaptureOverview, drift: Drift | None, *, reads: bool
+) -> tuple[TableCondition, str]:
     """The worst that is true of a table; a snapshot in flight repairs a gap, but has not yet."""
     if table.status in ("gap", "failed"):
         return table.status, table.reason
     if table.status == "excluded":
         return "excluded", table.reason
-    run = overview.state.snapshots.get(table.table.database)
-    if run and any(entry.table == table.table for entry in run.tables):
+    if reads:
         return "snapshotting", table.reason
     if table.status == "waiting":
         return "waiting", table.reason
@@ -269,15 +274,24 @@ def _condition(table: TableOverview, overview: CaptureOverview, drift: Drift | N
     return "streaming", ""
 
 
-def _progress(run: SnapshotRun, table: TableId, reads_per_s: float) -> tuple[float, float | None]:
-    """Percent of a table's rows that are read, and seconds until the rest is, with all slices before its last one."""
-    own = [place for place, part in enumerate(run.slices) if part.table == table]
-    rows = [max(part.rows, 1) for part in run.slices]
-    total = sum(rows[place] for place in own)
-    done = sum(rows[place] for place in own if place < run.done)
-    remaining = sum(rows[run.done : own[-1] + 1]) if own else 0
-    percent = 100.0 * done / total if total else 0.0
-    return percent, remaining / reads_per_s if reads_per_s > 0 else None
+def _progress(run: SnapshotRun, reads_per_s: float) -> Mapping[TableId, Progress]:
+    """Of each table percent of its rows that are read, and seconds until the rest is, with all slices before its last one."""
+    total, done, remaining, ahead = Counter[TableId](), Counter[TableId](), dict[TableId, int](), 0
+    for place, part in enumerate(run.slices):
+        rows = max(part.rows, 1)
+        total[part.table] += rows
+        if place < run.done:
+            done[part.table] += rows
+        else:
+            ahead += rows
+        remaining[part.table] = ahead
+    return {
+        entry.table: (
+            100.0 * done[entry.table] / (total[entry.table] or 1),
+            remaining.get(entry.table, 0) / reads_per_s if reads_per_s > 0 else None,
+        )
+        for entry in run.tables
+    }
 
 
 def _queue(state: CaptureState, overview: CaptureOverview) -> Iterator[QueuedSnapshot]:

@@ -230,9 +230,9 @@ def test_table_that_is_read_shows_percent_and_the_time_that_is_left() -> None:
               SnapshotSlice(ORDERS, 2, (0, 0), every, 200)]  # fmt: skip
     tables = tuple(SnapshotTable(table, 1, "x", lsn(1), (every,), whole=True) for table in (LINES, ORDERS))
     run = SnapshotRun(1, DATABASE, tables, tuple(slices), done=1)
-    assert look._progress(run, LINES, 10.0) == (50.0, 10.0)
-    assert look._progress(run, ORDERS, 10.0) == (0.0, 30.0)
-    assert look._progress(run, ORDERS, 0.0) == (0.0, None)
+    assert look._progress(run, 10.0)[LINES] == (50.0, 10.0)
+    assert look._progress(run, 10.0)[ORDERS] == (0.0, 30.0)
+    assert look._progress(run, 0.0)[ORDERS] == (0.0, None)
 
 
 def test_masked_key_of_the_queue_is_not_shown(tmp_path: Path) -> None:
