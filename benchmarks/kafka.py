@@ -1,11 +1,11 @@
 """From a server to topics in Kafka, ours and the real connector's: `python -m benchmarks kafka [--rows N] [--updates N] [--write]`.
 
 Both write the same events of the same server to the same broker (one process, one partition a table, JSON without schemas unless
-`--schemas`), one after the other. Ours is `cdc-assets capture --local`, then `cdc-assets publish`; theirs is a standalone Kafka Connect
-worker with the connector and a large queue. *Cold* is from the launch of a process to its last record in the topic; *warm* is
-the same work, into other topics, in a process that has done it before. A backlog is captured into a lake, and by a connector with
-offsets, that have a snapshot of one row. Processor seconds are those of the contender's
-process, without the server's and the broker's. A pass of ours comes first, in which the server encodes the rows.
+`--schemas`, no compression unless `--compression`), one after the other. Ours is `cdc-assets capture --local`, then
+`cdc-assets publish`; theirs is a standalone Kafka Connect worker with the connector and a large queue. *Cold* is from the launch
+of a process to its last record in the topic; *warm* is the same work, into other topics, in a process that has done it before. A
+backlog is captured into a lake, and by a connector with offsets, that have a snapshot of one row. Processor seconds are those of
+the contender's process, without the server's and the broker's. A pass of ours comes first, in which the server encodes the rows.
 
 *Latency* is from the return of an INSERT to the record at a consumer of committed records, one row at a time, with
 `poll.interval.ms` 100 for both.
@@ -262,6 +262,7 @@ def contest_lines(given: argparse.Namespace, folder: Path) -> Iterator[str]:
             "database.names": DATABASE,
             "driver.encrypt": "false",
             "table.include.list": f"dbo\\.{TABLE}",
+            "producer.override.compression.type": given.compression,
             "topic.creation.default.partitions": "1",
             "topic.creation.default.replication.factor": "1",
             **{f"{side}.converter": _JSON for side in ("key", "value")},
@@ -293,10 +294,15 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=200_000, help="updates of the backlog")
     parser.add_argument("--repeats", type=int, default=3, help="warm passes")
     parser.add_argument("--latencies", type=int, default=200, help="rows whose latency is measured")
+    parser.add_argument("--compression", default="none", help="of both contenders' producers")
     parser.add_argument("--schemas", action="store_true", help="JSON with schemas")
     parser.add_argument("--write", nargs="?", type=Path, const=FIGURES, help="put the table into benchmarks/README.md")
     given = parser.parse_args()
-    told = [f"{given.rows:,} rows, {given.updates:,} updates; load average at the start {load_average()}.", "", *HEAD]
+    told = [
+        f"{given.rows:,} rows, {given.updates:,} updates, compression {given.compression}; load average at the start {load_average()}.",
+        "",
+        *HEAD,
+    ]
     print(*told, sep="\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for line in contest_lines(given, Path(folder)):

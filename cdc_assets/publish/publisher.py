@@ -50,7 +50,7 @@ from cdc_assets.publish.stream import Ahead, Stream, runs_behind
 log = logging.getLogger(__name__)
 
 _TELL_EVERY_S = 60.0
-_AT_ONCE = 1000
+_AT_ONCE = 4000
 """Records that are handed over together."""
 
 

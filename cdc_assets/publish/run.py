@@ -127,23 +127,22 @@ class Run:
 
     def sizes(self) -> Numbers:
         """Bytes of each: key, value, headers and what frames them."""
-        keys, values = (pc.binary_length(side).fill_null(0) for side in (self.keys, self.values))
-        found: Numbers = pc.add(keys, values).to_numpy(zero_copy_only=False)
-        return found if self.headers is None else found + _sizes_of(self.headers)
+        found = self._sizes()
+        return found if self.headers is None else found + np.fromiter(map(_size, self.headers), np.int64)
 
     def greatest(self) -> int:
-        """Bytes of the largest."""
-        return int(self.sizes().max(initial=0))
+        """What the largest has at most; neighbours mostly share their headers, so that no record is looked at by itself."""
+        distinct = {id(own): own for own in self.headers or ()}
+        return int(self._sizes().max(initial=0)) + max(map(_size, distinct.values()), default=0)
+
+    def _sizes(self) -> Numbers:
+        keys, values = (pc.binary_length(side).fill_null(0) for side in (self.keys, self.values))
+        found: Numbers = pc.add(keys, values).to_numpy(zero_copy_only=False)
+        return found
 
 
-def _sizes_of(headers: Sequence[Headers]) -> Numbers:
-    """Bytes of headers; neighbours mostly share them."""
-    found, known, size = np.empty(len(headers), np.int64), None, 0
-    for number, own in enumerate(headers):
-        if own is not known:
-            known, size = own, sum(_HEADER + len(name) + len(value or b"") for name, value in own)
-        found[number] = size
-    return found
+def _size(headers: Headers) -> int:
+    return sum(_HEADER + len(name) + len(value or b"") for name, value in headers)
 
 
 def binary(texts: pa.Array) -> pa.Array:
