@@ -6,15 +6,11 @@ was not done is done after a later batch.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
-
-_REPLACED_HOURS = 1
-"""Age in hours at which files of the ledger are removed after a fold has replaced them."""
 
 
 class BatchUpkeep:
@@ -42,10 +38,8 @@ class BatchUpkeep:
 
     def tidy(self, ledger: BatchLedger) -> None:
         """Compact and vacuum what was written since the last time; what fails is done after a later batch."""
-        Upkeep(self._tables, self._settings).tidy(sorted(self._written))
-        if ledger.folded:
-            short = replace(self._settings, retention_hours=min(self._settings.retention_hours, _REPLACED_HOURS))
-            Upkeep(self._tables, short).try_vacuum(ledger.directory)
-            ledger.folded = False
+        upkeep = Upkeep(self._tables, self._settings)
+        upkeep.tidy(sorted(self._written))
+        ledger.vacuum_if_folded(upkeep)
         self._written.clear()
         self._batches = 0

@@ -21,6 +21,7 @@ are younger than the retention.
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -40,6 +41,10 @@ _LEVELS = 4
 """Number of these sizes; the last is the target size."""
 _VACUUM_SHARE = 0.1
 """Time between two vacuums of a loop, as a share of the retention."""
+
+
+_RECORD_HOURS = 1
+"""Age in hours at which files of a record are removed after a fold has replaced them."""
 
 
 class Upkeep:
@@ -75,6 +80,11 @@ class Upkeep:
         with suppress(LakeError, LakeFullError):
             self.vacuum(directory)
             self._tables.vacuumed[directory] = now
+
+    def try_vacuum_record(self, directory: str) -> None:
+        """As `try_vacuum`, for a record whose readers have read it whole at once: what was replaced stays a short time."""
+        short = replace(self._settings, retention_hours=min(self._settings.retention_hours, _RECORD_HOURS))
+        Upkeep(self._tables, short).try_vacuum(directory)
 
     def _due(self, directory: str) -> bool:
         handle = self._tables.open(directory)

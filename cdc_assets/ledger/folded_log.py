@@ -22,6 +22,7 @@ import pyarrow as pa
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeFullError
 from cdc_assets.lake.tables import DeltaTables
+from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,12 @@ class FoldedLog(Generic[S]):
             LakeError: the table exists but cannot be read.
         """
         return self._log.in_order(self._log.read())
+
+    def vacuum_if_folded(self, upkeep: Upkeep) -> None:
+        """Remove from disk what this writer's folds have replaced; after a failure, behind a later fold."""
+        if self.folded:
+            upkeep.try_vacuum_record(self.directory)
+            self.folded = False
 
     def _take_over(self) -> None:
         """Continue after the existing rows; the first to append becomes the single writer."""

@@ -16,6 +16,7 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.mirror.absent import MOST_ABSENT, Absence
@@ -115,6 +116,7 @@ class CaptureMirrors:
         found, troubles = self.found(wanted)
         troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
         tidy(self.tables, self._config.lake, sorted(self._moved))
+        self._ledger.vacuum_if_folded(Upkeep(self.tables.tables, self._config.lake))
         self._moved.clear()
         return troubles
 

@@ -5,7 +5,6 @@ in a loop that never ends, every `lake.compact.after.files` windows, always betw
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.config.settings import CaptureConfig
@@ -17,9 +16,6 @@ from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.retention.drop import Retention
 from cdc_assets.run.account import Account
-
-_REPLACED_HOURS = 1
-"""Age in hours at which files of the manifest are removed after a fold has replaced them."""
 
 
 class Housekeeper:
@@ -78,7 +74,5 @@ def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written
     topics += [topic for name, topic in system_topics(config).items() if name in GROWING]
     upkeep = Upkeep(tables, config.lake)
     upkeep.tidy(directory for topic in topics for directory in tables.generations(topic))
-    if manifest.folded:
-        short = replace(config.lake, retention_hours=min(config.lake.retention_hours, _REPLACED_HOURS))
-        Upkeep(tables, short).try_vacuum(manifest.directory)
+    manifest.vacuum_if_folded(upkeep)
     return True

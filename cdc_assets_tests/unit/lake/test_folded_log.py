@@ -1,6 +1,7 @@
 """A state that is the fold of rows, with a number as the state."""
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeFullError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
 
@@ -29,7 +32,8 @@ def after(state: int, row: Row) -> int:
 class Sum(FoldedLog[int]):
     def __init__(self, path: Path) -> None:
         folding = Folding(0, after, lambda state: {"number": state})
-        super().__init__(TopicTables(Location(str(path)), "sum"), "sum", SCHEMA, folding, every=3, keep=10)
+        self.tables = TopicTables(Location(str(path)), "sum")
+        super().__init__(self.tables, "sum", SCHEMA, folding, every=3, keep=10)
 
     def claim(self) -> "Sum":
         self._take_over()
@@ -54,6 +58,19 @@ def test_rows_kept_for_people_are_not_folded_at_every_claim(tmp_path: Path) -> N
         total = Sum(tmp_path).claim()
         total.add(number)
         assert total.folded == (number % 3 == 0)
+
+
+def test_what_a_fold_replaced_is_removed_from_disk(tmp_path: Path) -> None:
+    total = Sum(tmp_path).claim()
+    for number in range(1, 4):
+        total.add(number)
+    files = set((tmp_path / "sum").glob("*.parquet"))
+    for file in files:
+        os.utime(file, (0, 0))
+    total.vacuum_if_folded(Upkeep(total.tables, LakeSettings(str(tmp_path), retention_hours=0)))
+    left = set((tmp_path / "sum").glob("*.parquet"))
+    assert left < files
+    assert (total.folded, Sum(tmp_path).read()) == (False, 6)
 
 
 def test_a_full_disk_leaves_the_rows_for_a_later_fold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
