@@ -7,7 +7,6 @@ of their own, which grow with time.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,18 +113,16 @@ class Feed:
         ]
         return state.complete_window, sorted(found, key=lambda topic: (topic.rank, topic.name))
 
-    def glance(self) -> int | None:
+    def commit_stamp(self) -> int | None:
         """A number that changes with each commit of the manifest, at the cost of a system call; None where there is none."""
         location = self._tables.location
         if not location.is_local:
             return None
-        with suppress(OSError):
-            return (
-                (Path(location.root) / manifest_directory(self._config.events.topic_prefix) / "_delta_log")
-                .stat()
-                .st_mtime_ns
-            )
-        return None
+        commits = Path(location.root) / manifest_directory(self._config.events.topic_prefix) / "_delta_log"
+        try:
+            return commits.stat().st_mtime_ns
+        except OSError:
+            return None
 
     def recorded(self) -> RecordedPlace:
         """Where the lake is told how far topics are published."""

@@ -12,7 +12,7 @@ from cdc_assets.publish.publisher import Publisher
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.25
-_GLANCE_EVERY_S = 0.02
+_STAMP_EVERY_S = 0.02
 _AFTER_FENCE_S = 2.0
 """Time that another publisher has to write its first marker, before the marker is asked who has fenced this one."""
 
@@ -64,19 +64,19 @@ def publish(
 def _turn(publisher: Publisher, feed: Feed, *, follow: bool, ends: Callable[[], bool]) -> bool:
     """Publish until nothing is new; whether to look again, in a moment. Returns once anything was published or waited for."""
     check()
-    last, glance = not follow or ends(), feed.glance()
+    last, stamp = not follow or ends(), feed.commit_stamp()
     if publisher.turn():
         return True
     if not last:
-        _await_news(feed, glance)
+        _await_news(feed, stamp)
     return not last
 
 
-def _await_news(feed: Feed, glance: int | None) -> None:
-    """Wait for a commit of the manifest since a glance at it; at most until the next look is due, which sees all that is new."""
+def _await_news(feed: Feed, stamp: int | None) -> None:
+    """Wait for a commit of the manifest since it had this stamp; at most until the next look is due, which sees all that is new."""
     until = time.monotonic() + _LOOK_EVERY_S
-    while (left := until - time.monotonic()) > 0 and feed.glance() == glance:
-        sleep(min(left, _LOOK_EVERY_S if glance is None else _GLANCE_EVERY_S))
+    while (left := until - time.monotonic()) > 0 and feed.commit_stamp() == stamp:
+        sleep(min(left, _LOOK_EVERY_S if stamp is None else _STAMP_EVERY_S))
 
 
 def _pause(seconds: float, ends: Callable[[], bool]) -> None:

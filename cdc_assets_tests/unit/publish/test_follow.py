@@ -42,19 +42,19 @@ def test_a_commit_in_the_lake_is_seen_without_waiting_for_the_next_look(
         assert not thread.is_alive()
 
 
-def test_a_store_that_is_not_local_is_not_glanced_at(tmp_path: Path) -> None:
+def test_a_store_that_is_not_local_has_no_stamp(tmp_path: Path) -> None:
     with StandIn(databases=(DATABASE,)) as server:
         world = World(server, tmp_path / "lake")
         world.execute("INSERT INTO dbo.t VALUES (1, N'a')")
         local = Feed(world.config, TopicTables.of(world.config))
-        assert local.glance() is None
+        assert local.commit_stamp() is None
         world.capture("snapshot")
-        before = local.glance()
-        assert before == local.glance() is not None
+        before = local.commit_stamp()
+        assert before == local.commit_stamp() is not None
         world.capture()
-        assert local.glance() != before
+        assert local.commit_stamp() != before
         elsewhere = replace(world.config, lake=replace(world.config.lake, path=f"file://{tmp_path}/lake"))
-        assert Feed(elsewhere, TopicTables.of(elsewhere)).glance() is None
+        assert Feed(elsewhere, TopicTables.of(elsewhere)).commit_stamp() is None
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
