@@ -149,6 +149,10 @@ def listening(stuck: Callable[[], None] = lambda: None) -> Iterator[None]:
     try:
         yield
         check()
+    except Exception as error:
+        if _request.asked.is_set():  # a failure that comes at the same moment must not be repeated in its place
+            raise Interrupted from error
+        raise
     finally:
         signal.set_wakeup_fd(wakes)
         for number, handler in handlers.items():

@@ -58,6 +58,20 @@ def test_nothing_is_raised_between_safe_points() -> None:
     assert done == ["committed"]
 
 
+def test_a_failure_at_the_same_moment_does_not_hide_the_request() -> None:
+    @listening()
+    def fail(*, asked: bool) -> None:
+        if asked:
+            os.kill(os.getpid(), signal.SIGINT)
+        raise ConnectionError("lost")
+
+    with pytest.raises(Interrupted) as ended_by:
+        fail(asked=True)
+    assert isinstance(ended_by.value.__cause__, ConnectionError)
+    with pytest.raises(ConnectionError):
+        fail(asked=False)
+
+
 def test_second_signal_raises_at_once() -> None:
     with ended():
         os.kill(os.getpid(), signal.SIGINT)
