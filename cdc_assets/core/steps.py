@@ -51,6 +51,8 @@ STEPS: Final[dict[str, str]] = {
     "publish-begun": "the first event of a transaction was handed to the producer",
     "publish-sent": "all events of a transaction are with the producer; neither they nor the marker are committed",
     "publish-complete": "a transaction with its marker is committed at the broker",
+    "events-recorded": "events of a run are with SQLite; none of them is committed",
+    "run-events-committed": "events are in the run's file; Dagster's index of all runs does not have them",
     "checkpoint-written": "the manifest was folded into one row of state",
 }
 """Every step by name, with the state that holds when it is reached."""

@@ -6,8 +6,15 @@ processor. A run that reports a thousand tables needs half a minute for that, wh
 an event five times cheaper. Other storages store each event as they do without it.
 
 *Why it is right.* The statements are Dagster's own, in its order; only when they are committed is another. The run's file is
-committed first, as by Dagster: events of one portion appear together. *Crash:* what a portion has not committed is not
-recorded, as events are that come after a crash: at most `PORTION` of them.
+committed first, as by Dagster: events of one portion appear together.
+
+*Crash between any two steps.* Before the first commit nothing of the portion is recorded, as nothing is that comes after a
+crash. Between the two commits its events are on the run's page alone, as a single event is if a process of Dagster dies
+between its two commits. No lock is left: the system takes it back with the process.
+
+*Failures.* If the block fails, what it has recorded before stays. If a statement fails, as on a full disk, nothing of the
+portion is recorded: SQLite may have taken back what one of the two files had, and the other must not keep it. If the first
+commit fails, nothing is recorded; if the second one does, it is as after a crash between them. The run is told each time.
 
 *Others wait* for the write lock of the file as long as a portion takes, a few tenths of a second. Within a block, this thread takes no
 lock of the storage: whoever holds that may be waiting for the file.
@@ -21,9 +28,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
 
+from cdc_assets.core.steps import step
+
 if TYPE_CHECKING:
     from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
     from sqlalchemy import Connection
+    from sqlalchemy.exc import DBAPIError
 
 T = TypeVar("T")
 
@@ -55,13 +65,18 @@ def recorded_together(instance: dg.DagsterInstance, run_id: str) -> Iterator[Non
     with _ONE_AT_A_TIME, ExitStack() as stack:
         with storage.run_connection(run_id):
             pass  # the file exists from here on
-        kept = [stack.enter_context(_open(storage, shard)) for shard in (run_id, INDEX_SHARD_NAME)]
-        stack.enter_context(_used(storage, run_id, *kept))
+        of_run, of_index = (stack.enter_context(_open(storage, shard)) for shard in (run_id, INDEX_SHARD_NAME))
+        failures = stack.enter_context(_used(storage, run_id, of_run, of_index))
         try:
             yield
         finally:
-            for connection in kept:
-                connection.commit()
+            if not failures:
+                step("events-recorded")
+                of_run.commit()
+                step("run-events-committed")
+                of_index.commit()
+        if failures:  # of a message, which Dagster passes over
+            raise failures[0]
 
 
 @contextmanager
@@ -84,13 +99,20 @@ def _open(storage: "SqliteEventLogStorage", shard: str) -> Iterator["Connection"
 @contextmanager
 def _used(
     storage: "SqliteEventLogStorage", run_id: str, of_run: "Connection", of_index: "Connection"
-) -> Iterator[None]:
-    """Let the storage use these connections in this thread."""
+) -> Iterator["list[DBAPIError]"]:
+    """Let the storage use these connections in this thread; gives the failures of their statements."""
+    from sqlalchemy.exc import DBAPIError
+
+    failures: list[DBAPIError] = []
     own, run_connection, index_connection = threading.get_ident(), storage.run_connection, storage.index_connection
 
     @contextmanager
     def lent(connection: "Connection") -> Iterator["Connection"]:
-        yield connection
+        try:
+            yield connection
+        except DBAPIError as error:
+            failures.append(error)
+            raise
 
     def run(shard: str | None = None) -> Any:
         return lent(of_run) if threading.get_ident() == own and shard == run_id else run_connection(shard)
@@ -100,7 +122,7 @@ def _used(
 
     vars(storage).update(run_connection=run, index_connection=index)
     try:
-        yield
+        yield failures
     finally:
         for name in ("run_connection", "index_connection"):
             del vars(storage)[name]
