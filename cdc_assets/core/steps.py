@@ -53,7 +53,9 @@ STEPS: Final[dict[str, str]] = {
     "publish-complete": "a transaction with its marker is committed at the broker",
     "events-recorded": "events of a run are with SQLite; none of them is committed",
     "run-events-committed": "events are in the run's file; Dagster's index of all runs does not have them",
-    "checkpoint-written": "the manifest was folded into one row of state",
+    "checkpoint-begun": "so many rows of a record are committed that their fold is due; nothing of it is written",
+    "checkpoint-prepared": "the fold of a record's rows is in a file that no commit names",
+    "checkpoint-written": "a record's rows were replaced by one row of state",
 }
 """Every step by name, with the state that holds when it is reached."""
 

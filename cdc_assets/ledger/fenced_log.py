@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from cdc_assets.core.steps import step
 from cdc_assets.errors import FencedError, InvariantError, LakeError, LakeFullError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
@@ -109,7 +110,10 @@ class FencedLog:
         sequence = self.next_sequence
         path = f"m{sequence:010d}-{uuid4().hex}.parquet"
         try:
-            landed = self._commit(self._written(path, rows, sequence), sequence, mode)
+            file = self._written(path, rows, sequence)
+            if mode == "overwrite":
+                step("checkpoint-prepared")
+            landed = self._commit(file, sequence, mode)
         except LakeFullError:
             self._remove(path)
             raise

@@ -5,8 +5,9 @@ same function, so that they agree. Now and then the rows are replaced by one of 
 newest of them stay before it for people, and are never folded again.
 
 *Crash between any two steps.* Before the commit of a row nothing has happened; after it every reader folds the row. The
-replacement is one atomic commit, whose state is that of the rows it replaces; on a full disk it is left for later,
-because the rows themselves are recorded.
+replacement is one atomic commit, whose state is that of the rows it replaces: before it readers fold the rows, after it
+they take the state. The next writer counts the rows behind the newest fold, so a replacement that was due is made up for
+behind its first rows. On a full disk it is left for later, because the rows themselves are recorded.
 """
 
 import json
@@ -98,7 +99,11 @@ class FoldedLog(Generic[S]):
         return self._log.in_order(self._log.read())
 
     def vacuum_if_folded(self, upkeep: Upkeep) -> None:
-        """Remove from disk what this writer's folds have replaced; after a failure, behind a later fold."""
+        """Remove from disk what folds have replaced, if this writer has folded.
+
+        If that fails, was done a short time ago, or the writer dies before it, the files wait for the vacuum behind a later
+        fold, which removes them too. Until then they take some room, a few kilobytes each, and nobody reads them.
+        """
         if self.folded:
             upkeep.try_vacuum_record(self.directory)
             self.folded = False
@@ -121,6 +126,7 @@ class FoldedLog(Generic[S]):
         """Replace the rows by their fold, if there are many."""
         if self._since_fold < self._every:
             return
+        step("checkpoint-begun")
         try:
             self._log.replace(self._row(now, "state", self._folding.encode(self.state), {}), self._keep)
         except LakeFullError as error:

@@ -42,7 +42,10 @@ GAP = ["tables-marked"]
 RETIREMENT = ["window-planned", "history-recorded", "history-written", "window-complete"]
 """Capture is turned off for a table, which the schema history tells."""
 
-SINGLE = ["table-committed:3", "checkpoint-written"]
+CHECKPOINT = ["checkpoint-begun", "checkpoint-prepared", "checkpoint-written"]
+"""Rows of a record are replaced by their fold."""
+
+SINGLE = ["table-committed:3", *CHECKPOINT]
 """Killed on their own: in the middle of a commit of several tables; when the manifest is folded."""
 
 EVENTS = ["events-recorded", "run-events-committed"]

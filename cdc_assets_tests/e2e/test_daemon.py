@@ -60,7 +60,7 @@ def test_runs_killed_at_every_step_of_a_window_lose_and_double_nothing(daemon: D
 def test_run_killed_once_loses_and_doubles_nothing(daemon: Daemon, killer: Killer, step: str) -> None:
     killer.light(step)
     write_rows(daemon, f"Killed at {step}")
-    if step == "checkpoint-written":  # folded every hundred rows; each transaction is a window here, of two rows
+    if step in chains.CHECKPOINT:  # folded every hundred rows; each transaction is a window here, of two rows
         daemon.shop.add_customers(50)
     killer.kill_at([step])
     daemon.wait_until(lambda: f"Killed at {step}" in names(daemon), "the next run finishes")

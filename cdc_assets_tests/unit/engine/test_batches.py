@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_assets.config.engine import EngineConfig, engine_config
+from cdc_assets.engine import ledger
 from cdc_assets.engine.feed import Chunk
 from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.engine.run import EngineRun, EngineSummary
@@ -20,6 +21,7 @@ from cdc_assets.errors import EngineError, LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.e2e.chains import CHECKPOINT
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
 
 TOPICS = ("shop.t0", "shop.t1", "shop.t2")
@@ -102,6 +104,18 @@ def test_a_run_goes_on_behind_the_last_batch_with_the_history_that_it_needs(tmp_
 @pytest.mark.parametrize("times", [1, 4])
 def test_a_run_may_die_at_any_step(tmp_path: Path, step: str, times: int) -> None:
     with suppress(PowerCutError), cut_at(step, times):
+        run(tmp_path, ListFeed(EVENTS, range(4, 61, 4)))
+    run(tmp_path, ListFeed(EVENTS, range(5, 61, 5)))
+    assert_each_once(tmp_path)
+
+
+@pytest.mark.parametrize("step", CHECKPOINT)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_run_may_die_when_its_record_is_folded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, times: int
+) -> None:
+    monkeypatch.setattr(ledger, "_CHECKPOINT_EVERY", 3)
+    with pytest.raises(PowerCutError), cut_at(step, times):
         run(tmp_path, ListFeed(EVENTS, range(4, 61, 4)))
     run(tmp_path, ListFeed(EVENTS, range(5, 61, 5)))
     assert_each_once(tmp_path)

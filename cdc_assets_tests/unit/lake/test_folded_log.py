@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeFullError
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import FencedError, LakeFullError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.e2e.chains import CHECKPOINT
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -58,6 +62,38 @@ def test_rows_kept_for_people_are_not_folded_at_every_claim(tmp_path: Path) -> N
         total = Sum(tmp_path).claim()
         total.add(number)
         assert total.folded == (number % 3 == 0)
+
+
+@pytest.mark.parametrize("step", CHECKPOINT)
+def test_a_writer_may_die_when_it_folds(tmp_path: Path, step: str) -> None:
+    total = 0
+    for number in range(1, 20):
+        writer = Sum(tmp_path).claim()
+        assert writer.state == total
+        with cut_at(step), suppress(PowerCutError):
+            writer.add(number)
+        total += number
+        assert Sum(tmp_path).read() == total
+    folds = [row["event"] for row in Sum(tmp_path).rows()].count("state")
+    assert (folds > 0) == (step == "checkpoint-written"), "nobody lived to fold them"
+    Sum(tmp_path).claim().add(20)
+    assert Sum(tmp_path).read() == Sum(tmp_path).claim().state == 210
+    assert Sum(tmp_path).rows()[-1]["event"] == "state" or step == "checkpoint-written"
+
+
+@pytest.mark.parametrize("step", ["checkpoint-begun", "checkpoint-prepared"])
+def test_a_writer_that_was_believed_dead_does_not_replace_rows_of_the_next_one(tmp_path: Path, step: str) -> None:
+    late = Sum(tmp_path).claim()
+    late.add(1)
+    late.add(2)
+
+    def overtake(name: str) -> None:
+        if name == step and Sum(tmp_path).read() == 6:
+            Sum(tmp_path).claim().add(4)
+
+    with listening(overtake), pytest.raises(FencedError):
+        late.add(3)
+    assert Sum(tmp_path).read() == 10
 
 
 def test_what_a_fold_replaced_is_removed_from_disk(tmp_path: Path) -> None:

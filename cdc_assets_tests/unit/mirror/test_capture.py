@@ -32,7 +32,7 @@ from cdc_assets.mirror.work import StepReport
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.descriptions import call
-from cdc_assets_tests.e2e.chains import MIRROR
+from cdc_assets_tests.e2e.chains import CHECKPOINT, MIRROR
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
@@ -105,12 +105,18 @@ def content(lake: Path) -> tuple[list[str], list[str]]:
     return ordered(found[0]), ordered(versions)
 
 
-@pytest.mark.parametrize("step", MIRROR)
-def test_a_killed_step_is_repeated_with_the_same_result(world: World, tmp_path: Path, step: str) -> None:
+FOLDS = [f"{step}:{times}" for step in CHECKPOINT for times in (1, 2)]
+"""A row of a step's plan is folded; one of its end is."""
+
+
+@pytest.mark.parametrize(("step", "fold_every"), [*((step, 50) for step in MIRROR), *((step, 1) for step in FOLDS)])
+def test_a_killed_step_is_repeated_with_the_same_result(
+    world: World, tmp_path: Path, step: str, fold_every: int
+) -> None:
     undisturbed = tmp_path / "undisturbed"
     shutil.copytree(world.lake, undisturbed)
     mirrors_of(str(undisturbed)).catch_up()
-    command = [sys.executable, "-m", "cdc_assets_tests.unit.mirror.child", str(world.lake)]
+    command = [sys.executable, "-m", "cdc_assets_tests.unit.mirror.child", str(world.lake), str(fold_every)]
     done = subprocess.run(command, env=os.environ | {VARIABLE: step}, capture_output=True, timeout=120)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     world.mirror()

@@ -1,11 +1,14 @@
 """Random workloads, crashes, clean-ups and hand-overs against the law."""
 
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from cdc_assets.ledger import manifest
+from cdc_assets_tests.e2e.chains import CHECKPOINT
 from cdc_assets_tests.unit.streaming.histories import CLEAN_UP, HAND_OVER, STREAM, WORK, World, play, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import check, state_of
@@ -64,3 +67,18 @@ def test_each_step_of_a_snapshot_may_be_the_last(cut: int, tmp_path_factory: pyt
     assert markers[4] == "first_in_data_collection"
     assert markers[-1] == "last"
     assert markers.count("true") == 7
+
+
+def test_each_step_of_a_stream_may_be_the_last_also_of_folding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "_CHECKPOINT_EVERY", 2)
+    world, reached = World(str(tmp_path)), set[str]()
+    run(world.server, world.config, None, "snapshot")
+    for cut in range(1, 60):
+        for picks in ([1, 2, 3], [4, 5]):
+            world.work(picks)
+        died = run(world.server, world.config, cut, "stream")
+        reached.add(died)
+        if not died:
+            break
+    assert {*CHECKPOINT, ""} <= reached
+    check(world.server, world.config, world.made)
