@@ -48,25 +48,39 @@ class Server(ABC):
         self.start()
         return self
 
+    @property
+    def _log(self) -> Path:
+        """What it says of itself, of all its starts."""
+        return self.folder.with_suffix(".log")
+
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, **self._as_user())
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, **self._as_user() | {"stdout": log, "stderr": log})
         deadline = time.monotonic() + 90
         while self.try_execute("select 1").returncode:
-            assert time.monotonic() < deadline, f"{self.name} does not start (exit status {self._process.poll()})"
+            status = self._process.poll()
+            assert status is None, f"{self.name} does not start (exit status {status}): {self._log.read_text()[-4000:]}"
+            assert time.monotonic() < deadline, f"{self.name} does not answer: {self._log.read_text()[-4000:]}"
             time.sleep(0.3)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it by a signal and wait until it is gone; PostgreSQL's SIGINT ends its sessions first."""
+        """End it by a signal and wait until it is gone; PostgreSQL's SIGINT ends its sessions first.
+
+        It is not killed if it takes long: a MariaDB that is killed while it ends may close its binlog and leave a
+        transaction prepared, and then refuses to start for ever.
+        """
         assert self._process is not None
         self._process.send_signal(number)
+        self._process.wait(300)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.terminate()
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _as_user(self) -> dict[str, Any]:
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
