@@ -10,9 +10,12 @@ that another run reports meanwhile (checks started by hand) hides the run's own 
 has failed, the run's own result is reported once more without a run, which adds a record, and again after the next
 materialization.
 
+*One board in a run.* Whoever has results of a run shows them here, from any thread, so that none is told twice.
+
 *Crash:* nothing is kept; the next run reports the results of its own.
 """
 
+import threading
 from collections.abc import Collection, Iterable, Mapping
 
 import dagster as dg
@@ -36,16 +39,30 @@ class CheckBoard:
 
     def __init__(self, instance: dg.DagsterInstance, run_id: str, job_name: str) -> None:
         self._instance, self._run_id, self._job_name = instance, run_id, job_name
-        self._own: dict[dg.AssetCheckKey, Verdict] = {}
+        self._own: dict[dg.AssetCheckKey, dg.AssetCheckEvaluation] = {}
+        self._lock = threading.Lock()
 
-    def show(self, results: Iterable[dg.AssetCheckEvaluation], materialized: Collection[dg.AssetKey]) -> None:
+    def show(
+        self, results: Iterable[dg.AssetCheckEvaluation], materialized: Collection[dg.AssetKey], *, last: bool = False
+    ) -> None:
         """Report results that the pages do not show yet, or will not show any more.
 
         Args:
             materialized: assets that this run has materialized, or will.
+            last: whether these assets' results are reported anew also if only their facts are others.
         """
-        found = {result.asset_check_key: result for result in results}
-        changed = [key for key, result in found.items() if self._own.get(key) != _verdict(result)]
+        with self._lock:
+            self._show({result.asset_check_key: result for result in results}, materialized, last)
+
+    def _show(
+        self,
+        found: Mapping[dg.AssetCheckKey, dg.AssetCheckEvaluation],
+        materialized: Collection[dg.AssetKey],
+        last: bool,
+    ) -> None:
+        changed = [
+            key for key, result in found.items() if not self._is_told(result, last and key.asset_key in materialized)
+        ]
         watched = [key for key, result in found.items() if not result.passed]
         shown = self._shown({*changed, *watched})
         new = [key for key in changed if key.asset_key in materialized or not self._is_settled(found[key], shown)]
@@ -54,11 +71,18 @@ class CheckBoard:
             record = shown.get(key)
             if record is not None and key in self._own and record.run_id != self._run_id:
                 self._report_beside(found[key])
-            self._own[key] = _verdict(found[key])
+            self._own[key] = found[key]
         for key in set(watched) - set(changed):
             record = shown.get(key)
             if record is not None and record.run_id != self._run_id and self._hides(record, found[key]):
                 self._report_beside(found[key])
+
+    def _is_told(self, result: dg.AssetCheckEvaluation, with_facts: bool) -> bool:
+        """Whether this run has reported the same."""
+        told = self._own.get(result.asset_check_key)
+        if told is None or _verdict(told) != _verdict(result):
+            return False
+        return not with_facts or told.metadata == result.metadata
 
     def _is_settled(
         self, result: dg.AssetCheckEvaluation, shown: Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]
@@ -116,3 +140,18 @@ def recorded_verdict(record: AssetCheckExecutionRecord) -> Verdict | None:
     """What a record says; None if it was planned and not evaluated."""
     evaluation = record.evaluation
     return _verdict(evaluation) if evaluation is not None and record.status.value in ("SUCCEEDED", "FAILED") else None
+
+
+def evaluated(
+    result: dg.AssetCheckResult, key: dg.AssetKey, name: str, *, blocking: bool = False
+) -> dg.AssetCheckEvaluation:
+    """A check's result as the event of it."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=name,
+        passed=result.passed,
+        metadata=result.metadata,
+        severity=result.severity,
+        description=result.description,
+        blocking=blocking,
+    )

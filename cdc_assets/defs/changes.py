@@ -61,8 +61,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         sink = sink_of(catalog, context)
         system = SystemReport(catalog, context, sink)
         session = Session(catalog, "changes", context, sink, config.report_every_s)
-        continuity = ContinuityReport(catalog, context)
         page = LivePage(subject_of(catalog, resource), context, sink)
+        continuity = ContinuityReport(catalog, context, page.board)
         mirrors = MirrorFollower(catalog, context, resource)
         listed = {schema.table for schema in catalog.tables}
         enable_info_logs()

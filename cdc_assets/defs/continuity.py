@@ -12,21 +12,19 @@ A planned check that fails fails its run. In a run without planned checks, a tab
 run, after everything is reported, so that alerts on failed runs report it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import dagster as dg
 
 from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs.batches import record_in_portions
+from cdc_assets.defs.board import CheckBoard, evaluated
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.state import CaptureState, TableState
 
 CONTINUITY = "lsn_continuity"
-Verdict = tuple[bool, str | None]
-"""Whether a check passed, and its description."""
 
 
 def continuity_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
@@ -62,17 +60,28 @@ def continuity_result(key: dg.AssetKey, state: TableState, holds: Retained | Non
     )
 
 
-class ContinuityReport:
-    """Reports `lsn_continuity` of a run's tables with its first window, and again at its end."""
+def continuity_evaluation(
+    key: dg.AssetKey, state: TableState, holds: Retained | None = None
+) -> dg.AssetCheckEvaluation:
+    """The result as an event."""
+    return evaluated(continuity_result(key, state, holds), key, CONTINUITY, blocking=True)
 
-    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
-        self._context, self._catalog = context, catalog
+
+class ContinuityReport:
+    """Reports `lsn_continuity` of a run's tables with its first window, and at its end what is not told yet.
+
+    Args:
+        board: where the run shows results.
+    """
+
+    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, board: CheckBoard) -> None:
+        self._board, self._catalog = board, catalog
         keys = {table: key for key, table in catalog.keys("changes").items()}
         chosen = {check.asset_key for check in context.selected_asset_check_keys}
         self._planned = {table: key for table, key in sorted(keys.items()) if key in chosen}
         self._others = {table: key for table, key in sorted(keys.items()) if key not in chosen}
         self._changed: set[TableId] = set()
-        self._reported: dict[dg.AssetKey, Verdict] | None = None
+        self._has_begun = False
 
     def on_progress(self, progress: Progress, read: Callable[[], CaptureState]) -> None:
         """Report planned and new results with the first committed window.
@@ -81,15 +90,10 @@ class ContinuityReport:
             read: returns the capture's state.
         """
         self._changed.update(progress.tables)
-        if self._reported is not None:
+        if self._has_begun:
             return
-        state = read()
-        states = state.tables
-        self._report(self._result(table, key, state) for table, key in self._planned.items() if table in states)
-        self._report_new(state)
-
-    def _result(self, table: TableId, key: dg.AssetKey, state: CaptureState) -> dg.AssetCheckResult:
-        return continuity_result(key, state.tables[table], state.retained.get(self._catalog.topic(table)))
+        self._has_begun = True
+        self._show(self._planned | self._others, read(), self._planned.values())
 
     def results(self, state: CaptureState) -> Iterator[dg.AssetCheckResult]:
         """Results at the end of the run: all planned ones, and others that changed or are new.
@@ -100,8 +104,9 @@ class ContinuityReport:
         states = state.tables
         for table, key in self._planned.items():
             if table in states:
-                yield self._result(table, key, state)
-        self._report_new(state, self._changed)
+                yield continuity_result(key, states[table], self._holds(table, state))
+        changed = [key for table, key in self._others.items() if table in self._changed]
+        self._show(self._others, state, changed, last=True)
         broken = [states[table] for table in self._others if table in states and states[table].status != "healthy"]
         if broken and not self._planned:
             raise dg.Failure(
@@ -110,46 +115,21 @@ class ContinuityReport:
                 allow_retries=False,
             )
 
-    def _report_new(self, state: CaptureState, always: Iterable[TableId] = ()) -> None:
-        """Report results of tables that are not planned, if Dagster shows another result or the table is in `always`."""
-        if self._reported is None:
-            self._reported = self._shown()
-        chosen, new = set(always), []
-        for table, key in self._others.items():
-            if table not in state.tables:
-                continue
-            result = self._result(table, key, state)
-            if table in chosen or self._reported.get(key) != (result.passed, result.description):
-                new.append(result)
-                self._reported[key] = (result.passed, result.description)
-        self._report(new)
-
-    def _shown(self) -> dict[dg.AssetKey, Verdict]:
-        """Last results, from one query; a check that was planned and never reported has none."""
-        keys = [dg.AssetCheckKey(key, CONTINUITY) for key in self._others.values()]
-        records = self._context.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-        events = [record.event.dagster_event for record in records.values() if record.event]
-        reported = [event.event_specific_data for event in events if event]
-        return {
-            found.asset_key: (found.passed, found.description)
-            for found in reported
-            if isinstance(found, dg.AssetCheckEvaluation)
-        }
-
-    def _report(self, results: Iterable[dg.AssetCheckResult]) -> None:
-        record_in_portions(self._context.instance, self._context.run.run_id, results, self._report_one)
-
-    def _report_one(self, result: dg.AssetCheckResult) -> None:
-        assert result.asset_key is not None  # noqa: S101 - `continuity_result` sets it
-        evaluation = dg.AssetCheckEvaluation(
-            asset_key=result.asset_key,
-            check_name=CONTINUITY,
-            passed=result.passed,
-            metadata=result.metadata,
-            description=result.description,
-            blocking=True,
+    def _show(
+        self,
+        keys: Mapping[TableId, dg.AssetKey],
+        state: CaptureState,
+        materialized: Collection[dg.AssetKey],
+        *,
+        last: bool = False,
+    ) -> None:
+        states = state.tables
+        results = (
+            continuity_evaluation(key, states[table], self._holds(table, state))
+            for table, key in keys.items()
+            if table in states
         )
-        event = dg.DagsterEvent(
-            dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, self._context.job_name, event_specific_data=evaluation
-        )
-        self._context.instance.report_dagster_event(event, self._context.run.run_id)
+        self._board.show(results, materialized, last=last)
+
+    def _holds(self, table: TableId, state: CaptureState) -> Retained | None:
+        return state.retained.get(self._catalog.topic(table))

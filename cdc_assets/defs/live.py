@@ -26,12 +26,12 @@ from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import Interrupted
-from cdc_assets.defs.board import CheckBoard
+from cdc_assets.defs.board import CheckBoard, evaluated
 from cdc_assets.defs.capture_job import CAPTURE_JOB, evaluation
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import DRIFT, HEADROOM, drift_result, headroom_result
-from cdc_assets.defs.continuity import CONTINUITY, continuity_result
+from cdc_assets.defs.continuity import continuity_evaluation
 from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.kafka import PUBLISHED, published_result
 from cdc_assets.defs.page import page_of
@@ -129,7 +129,7 @@ def _results(catalog: CaptureCatalog, overview: CaptureOverview) -> Iterator[dg.
     for table, state in overview.known.items():
         if key := keys.get(table):
             holds = overview.state.retained.get(catalog.topic(table))
-            yield evaluated(continuity_result(key, state, holds), key, CONTINUITY, blocking=True)
+            yield continuity_evaluation(key, state, holds)
 
 
 def _unknown(catalog: CaptureCatalog, reason: str) -> Iterator[dg.AssetCheckEvaluation]:
@@ -137,21 +137,6 @@ def _unknown(catalog: CaptureCatalog, reason: str) -> Iterator[dg.AssetCheckEval
     result = dg.AssetCheckResult(passed=False, description=f"Not known: {reason}")
     yield evaluated(result, catalog.windows_key, CAPTURE_JOB)
     yield evaluated(result, catalog.windows_key, HEADROOM, blocking=True)
-
-
-def evaluated(
-    result: dg.AssetCheckResult, key: dg.AssetKey, name: str, *, blocking: bool = False
-) -> dg.AssetCheckEvaluation:
-    """A check's result as the event of it."""
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=name,
-        passed=result.passed,
-        metadata=result.metadata,
-        severity=result.severity,
-        description=result.description,
-        blocking=blocking,
-    )
 
 
 class LivePage:
@@ -163,7 +148,7 @@ class LivePage:
 
     def __init__(self, subject: Subject, context: dg.AssetExecutionContext, sink: TopicTables) -> None:
         self._subject, self._context, self._sink = subject, context, sink
-        self._board = CheckBoard(context.instance, context.run.run_id, context.job_name)
+        self.board = CheckBoard(context.instance, context.run.run_id, context.job_name)
         self._materialized = {subject.key, *subject.others}
         self._end = threading.Event()
         self._reported: tuple[float, CaptureReport] | None = None
@@ -219,7 +204,7 @@ class LivePage:
             if self._end.is_set() and not last:
                 return
             self._seen = seen
-            self._board.show(self._seen.checks, frozenset(self._materialized))
+            self.board.show(self._seen.checks, frozenset(self._materialized))
             self._tell(self._seen.report)
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._subject.capture)

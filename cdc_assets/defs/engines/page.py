@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from cdc_assets.adapters.databases.probe import is_asked
+from cdc_assets.defs.board import evaluated
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.checks import COMPLETE, HEADROOM, complete_result, headroom_result
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.live import Seen, Subject, evaluated
+from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import CdcError, describe_error
