@@ -1,9 +1,15 @@
 """Divides what is queried into portions that one statement can take: SQL Server allows 2100 parameters."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from cdc_assets.adapters.sqlserver.errors import INVALID_OBJECT
+from cdc_assets.errors import QueryError
+
 T = TypeVar("T")
+
+PROBES_PER_QUERY = 200
+"""Number of SELECTs, of two parameters each, in a statement over many capture instances."""
 
 
 def portions(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -17,3 +23,23 @@ def by_database(items: Iterable[tuple[str, T]], size: int) -> Iterator[tuple[str
     for database, item in items:
         found.setdefault(database, []).append(item)
     return ((database, portion) for database, own in found.items() for portion in portions(own, size))
+
+
+def of_those_there(
+    names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
+) -> list[T]:
+    """Query all capture instances at once; if a change table was dropped, query each one.
+
+    Args:
+        names: names of the instances, at least one.
+        ask: function that queries some of them.
+        of_gone: result for an instance whose change table was dropped.
+    """
+    try:
+        return ask(names)
+    except QueryError as error:
+        if error.number != INVALID_OBJECT:
+            raise
+    if len(names) == 1:
+        return of_gone(names[0])
+    return [found for name in names for found in of_those_there([name], ask, of_gone)]

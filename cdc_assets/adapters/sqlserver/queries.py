@@ -228,6 +228,12 @@ NTH_TRANSACTION = query(
 )
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
 
+TRANSACTIONS = query(
+    "transactions",
+    "SELECT COUNT_BIG(*) FROM {db}.cdc.lsn_time_mapping WHERE start_lsn > ? AND start_lsn <= ? AND tran_id <> 0x00",
+)
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
+
 AGENT = query(
     "agent",
     """SELECT CASE WHEN status = 4 THEN 1 ELSE 0 END FROM sys.dm_server_services

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import commit_counts
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings, EventSettings
 from cdc_assets.core.identifiers import TableId
@@ -252,7 +253,12 @@ def test_an_instance_that_vanished_counts_as_active(shop: Server, source: SqlSer
     assert source.active_instances(DATABASE, bounds, until) == {"gone", "dbo_b"}
 
 
-def test_rows_are_counted_by_commit(shop: Server, source: SqlServerSource) -> None:
+@pytest.mark.parametrize("many", [1, 2, 6, 1000])
+def test_rows_are_counted_by_commit(
+    shop: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    """One connection counts few transactions, and two count many."""
+    monkeypatch.setattr(commit_counts, "_TRANSACTIONS", many)
     start = source.max_transaction_lsn(DATABASE, None, 0)
     assert start is not None
     commits: list[Lsn] = []
@@ -266,6 +272,18 @@ def test_rows_are_counted_by_commit(shop: Server, source: SqlServerSource) -> No
     assert source.rows_per_commit(DATABASE, bounds | {"gone": start}, commits[-1]) == expected
     assert source.rows_per_commit(DATABASE, {"gone": start}, commits[-1]) == []
     assert source.rows_per_commit(DATABASE, {"dbo_a": commits[-1]}, commits[-1]) == []
+    assert source.rows_per_commit(DATABASE, {}, commits[-1]) == []
+
+
+def test_an_error_of_the_second_connection_ends_the_count(
+    shop: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until = source.max_transaction_lsn(DATABASE, None, 0)
+    assert until is not None
+    monkeypatch.setattr(commit_counts, "_TRANSACTIONS", 2)
+    busy = ServerBusyError("given up.")
+    with patch.object(source._beside, "rows", side_effect=busy), pytest.raises(ServerBusyError, match="given up"):
+        source.rows_per_commit(DATABASE, {"dbo_a": ZERO_LSN}, until)
 
 
 @pytest.mark.parametrize("step", range(1, 14))
