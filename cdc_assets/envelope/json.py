@@ -56,7 +56,7 @@ def event_text(field: pa.Field, array: pa.Array, *, schema: bool, defaults: bool
 
     def pieces(present: pa.Array) -> Pieces:
         if pa.types.is_struct(field.type):
-            payload = struct_pieces(list(field.type), present, defaults=defaults)
+            payload = struct_pieces(list(field.type), present, defaults=defaults, known={})
         else:  # others than connectors may write plain keys and values
             payload = value_pieces(field, present, defaults=defaults)
         return ['{"schema":', schema_text(field), ',"payload":', *payload, "}"] if schema else payload

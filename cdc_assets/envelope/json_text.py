@@ -2,7 +2,9 @@
 
 A value becomes *pieces*: a sequence of literals and string arrays. A struct without nulls only adds its own pieces to
 its parent's, so that a whole envelope is joined in one pass, in C++. A piece that is null in a row means JSON's null
-there. Arrays that hold the same value in every row, as most of the source block does, become literals.
+there. Arrays that hold the same value in every row, as most of the source block does, become literals; strings that
+were read as numbers of a dictionary are escaped once for each distinct one. A column that no update of a batch changes
+is rendered once, for both images.
 
 Strings are escaped as Jackson does: quote, backslash and everything below 0x20, the rest as it is. Bytes are scanned
 first, so that a batch without such characters costs one scan. Numbers that JSON does not have (NaN, infinities) become
@@ -23,13 +25,11 @@ from cdc_assets.typemap.kernels import as_type, numbers, numbers_of_offsets
 from cdc_assets.typemap.textforms import base64
 
 Pieces = list[str | pa.Array]
+Known = dict[tuple[str, ConnectType], tuple[pa.Array, Pieces]]
+"""Values that were rendered before, by their field's name and type."""
 
 _LEAST_NEAR, _LEAST_FAR = 1e-3, 1e7
 """Java prints numbers from the one up to the other without an exponent."""
-
-_SPECIAL = np.zeros(256, dtype=bool)
-_SPECIAL[:0x20] = True
-_SPECIAL[[0x22, 0x5C]] = True
 
 _SHORT = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
 _ORDER = [0x5C, 0x22, *range(0x20)]
@@ -62,25 +62,36 @@ def _merged(pieces: Sequence[str | pa.Array]) -> Pieces:
     return merged
 
 
-def value_pieces(field: pa.Field, array: pa.Array, *, defaults: bool) -> Pieces:
+def value_pieces(field: pa.Field, array: pa.Array, *, defaults: bool, known: Known | None = None) -> Pieces:
     """JSON of a field's values.
 
     Args:
         field: made by `ConnectType.to_field`.
         array: its values.
         defaults: whether the schema's default replaces null.
+        known: what was rendered with the same `defaults`, to which this is added; None to keep nothing.
     """
     connect = described(field)
     absent = connect.default if defaults and connect.default is not None else None
     if len(array) and array.null_count == len(array):
         return [absent or "null"]
     if connect.kind == "struct":
-        return _nullable_struct(connect, array, defaults)
+        return _nullable_struct(connect, array, defaults, known)
     if connect.kind == "array":
         return [_list_text(field, array, defaults)]
     if connect.kind == "map":
         return [_map_text(array)]
-    pieces = _scalar_pieces(connect, array)
+    if known is None or pa.types.is_floating(array.type):  # of two that are equal one may be -0.0
+        return _filled(_scalar_pieces(connect, array), array, absent)
+    earlier, pieces = known.get((field.name, connect), (None, []))
+    if earlier is None or not array.equals(earlier):
+        pieces = _filled(_scalar_pieces(connect, array), array, absent)
+        known[field.name, connect] = array, pieces
+    return pieces
+
+
+def _filled(pieces: Pieces, array: pa.Array, absent: str | None) -> Pieces:
+    """Pieces of an array, its nulls as they are shown."""
     if array.null_count == 0:
         return pieces
     text = _with_nulls(pieces)
@@ -94,19 +105,19 @@ def _with_nulls(pieces: Pieces) -> pa.Array:
     return pc.binary_join_element_wise(*[pa.scalar(p) if isinstance(p, str) else p for p in pieces], "")
 
 
-def struct_pieces(fields: Sequence[pa.Field], array: pa.Array, *, defaults: bool) -> Pieces:
-    """JSON object of a struct array without nulls."""
+def struct_pieces(fields: Sequence[pa.Field], array: pa.Array, *, defaults: bool, known: Known | None = None) -> Pieces:
+    """JSON object of a struct array without nulls; see `value_pieces`."""
     pieces: Pieces = ["{"]
     for index, field in enumerate(fields):
         pieces.append(("," if index else "") + quoted(field.name) + ":")
-        pieces += value_pieces(field, array.field(index), defaults=defaults)
+        pieces += value_pieces(field, array.field(index), defaults=defaults, known=known)
     return [*pieces, "}"]
 
 
-def _nullable_struct(connect: ConnectType, array: pa.Array, defaults: bool) -> Pieces:
+def _nullable_struct(connect: ConnectType, array: pa.Array, defaults: bool, known: Known | None) -> Pieces:
     if array.null_count == 0:
-        return struct_pieces(connect.fields, array, defaults=defaults)
-    return [sparse(array, lambda present: struct_pieces(connect.fields, present, defaults=defaults))]
+        return struct_pieces(connect.fields, array, defaults=defaults, known=known)
+    return [sparse(array, lambda present: struct_pieces(connect.fields, present, defaults=defaults, known=known))]
 
 
 def sparse(array: pa.Array, pieces_of: Callable[[pa.Array], Pieces], target: pa.DataType | None = None) -> pa.Array:
@@ -140,6 +151,8 @@ def _map_text(array: pa.Array) -> pa.Array:
 
 def _scalar_pieces(connect: ConnectType, array: pa.Array) -> Pieces:
     kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _distinct_pieces(array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return text_pieces(as_type(array, pa.string()))
     if pa.types.is_boolean(kind):
@@ -202,6 +215,14 @@ def text_pieces(array: pa.Array) -> Pieces:
     return ['"', escaped(array), '"']
 
 
+def _distinct_pieces(array: pa.DictionaryArray) -> Pieces:
+    """Strings that were read as numbers of their distinct values."""
+    shown = joined(text_pieces(array.dictionary), len(array.dictionary))
+    if len(shown) == 1 and array.null_count == 0:
+        return [str(shown[0])]
+    return [shown.take(array.indices)]
+
+
 def constant_text(array: pa.Array) -> str | None:
     """The value that all rows of a string array without nulls share, or None."""
     offsets = numbers_of_offsets(array)
@@ -222,10 +243,9 @@ def escaped(array: pa.Array) -> pa.Array:
     """Strings with escapes for JSON, without quotes."""
     offsets = numbers_of_offsets(array)
     data = np.frombuffer(array.buffers()[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
-    special = _SPECIAL[data]
-    if not bool(special.any()):
+    if data.min(initial=0x20) >= 0x20 and not (data == 0x22).any() and not (data == 0x5C).any():
         return array
-    present = set(np.unique(data[special]).tolist())
+    present = set(np.flatnonzero(np.bincount(data)).tolist())
     for code in _ORDER:
         if code in present:
             array = pc.replace_substring(array, chr(code), _SHORT.get(code, f"\\u{code:04X}"))

@@ -23,7 +23,7 @@ from cdc_assets.publish.run import Headers, Run, Sent, binary, cut, merged, trou
 from cdc_assets.publish.transforms.chain import Chain
 from cdc_assets.publish.transforms.part import Column, Part
 
-_ROWS, _ROWS_WITH_SCHEMA = 8192, 512
+_ROWS, _ROWS_WITH_SCHEMA = 16384, 512
 """Rows that are rendered at once."""
 
 
@@ -43,6 +43,9 @@ class Renderer:
         with_schema = any(side.format == "json" and side.schema for side in (settings.key, settings.value))
         self._most = _ROWS_WITH_SCHEMA if with_schema else _ROWS
         self._chain = Chain(settings.transforms)
+        is_json = all(side.format == "json" for side in (settings.key, settings.value))
+        self.takes_dictionaries = is_json and not (settings.flat or self._chain or rename)
+        """Whether texts in rows may be numbers of their distinct values."""
 
     def runs(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
         """Records of the rows of a topic, in their order; one with a problem in place of those that cannot be rendered.

@@ -35,6 +35,9 @@ _OF_WINDOW = re.compile(r"w(\d{10,})-")
 _ANY = (-1, 2**62)
 """Windows of a row group without statistics."""
 _COLUMNS = ("position", "key", "value", "headers", "window_id")
+_SOURCE = ("version", "connector", "name", "snapshot", "db", "schema", "table")
+_REPEATED = ("headers.key_value.key", "headers.key_value.value", "value.op", *(f"value.source.{n}" for n in _SOURCE))
+"""Texts that are few in a file; every topic's files hold them as numbers of a dictionary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,11 @@ class TopicRows:
         self._known: dict[tuple[str, str], list[Piece]] = {}
         """Pieces of files whose footer was read."""
 
-    def read(self, after: Place, until: int | None) -> Iterator[pa.RecordBatch]:
+    def read(self, after: Place, until: int | None, *, dictionaries: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows behind a place and up to a window, in order, each batch from one file.
+
+        Args:
+            dictionaries: whether texts that repeat come as numbers of their distinct values, as the file has them.
 
         Raises:
             LakeError: a file cannot be read.
@@ -94,7 +100,7 @@ class TopicRows:
                     pieces.append(found)
         self._known = known
         pieces.sort(key=lambda piece: piece.bound)
-        return self._in_order(pieces, schemas, after, until)
+        return self._in_order(pieces, schemas, after, until, dictionaries)
 
     def _pieces(self, directory: str, handle: DeltaTable, known: dict[tuple[str, str], list[Piece]]) -> Iterator[Piece]:
         for row in pa.table(handle.get_add_actions(flatten=True)).to_pylist():
@@ -126,10 +132,16 @@ class TopicRows:
                     positions.min if positions is not None and positions.has_min_max else "",
                 )
 
-    def _opened(self, directory: str, path: str) -> pq.ParquetFile:
+    def _opened(self, directory: str, path: str, *, dictionaries: bool = False) -> pq.ParquetFile:
         try:
             stream = self._tables.location.existing(directory).open_input_file(path)
-            return pq.ParquetFile(stream)
+            found = pq.ParquetFile(stream)
+            if not dictionaries:
+                return found
+            there = {found.schema.column(at).path for at in range(len(found.schema))}
+            return pq.ParquetFile(
+                stream, metadata=found.metadata, read_dictionary=[name for name in _REPEATED if name in there]
+            )
         except STORE_ERRORS as error:
             raise self._trouble(directory, path, error) from error
 
@@ -138,13 +150,18 @@ class TopicRows:
         return trouble(f"The events in {place} cannot be read", error, "restore the file")
 
     def _in_order(
-        self, pieces: Sequence[Piece], schemas: dict[str, pa.Schema], after: Place, until: int | None
+        self,
+        pieces: Sequence[Piece],
+        schemas: dict[str, pa.Schema],
+        after: Place,
+        until: int | None,
+        dictionaries: bool,
     ) -> Iterator[pa.RecordBatch]:
         held: dict[int, pa.RecordBatch] = {}
         order: list[tuple[int, str, int, int]] = []
         """Window, position, piece and row of what is held."""
         for number, piece in enumerate(pieces):
-            batch = self._piece(piece, schemas[piece.directory], after, until)
+            batch = self._piece(piece, schemas[piece.directory], after, until, dictionaries)
             following = pieces[number + 1].bound if number + 1 < len(pieces) else None
             if not order and _is_next(batch, following):
                 yield batch
@@ -158,8 +175,10 @@ class TopicRows:
             order = order[ready:]
             held = {at: held[at] for at in {entry[2] for entry in order}}
 
-    def _piece(self, piece: Piece, schema: pa.Schema, after: Place, until: int | None) -> pa.RecordBatch:
-        with self._opened(piece.directory, piece.path) as parquet:
+    def _piece(
+        self, piece: Piece, schema: pa.Schema, after: Place, until: int | None, dictionaries: bool
+    ) -> pa.RecordBatch:
+        with self._opened(piece.directory, piece.path, dictionaries=dictionaries) as parquet:
             try:
                 groups = range(parquet.num_row_groups) if piece.group is None else [piece.group]
                 table = parquet.read_row_groups(list(groups), columns=list(_COLUMNS))
@@ -187,11 +206,16 @@ class TopicRows:
 
 
 def _narrowed(found: pa.Field, described: pa.Field) -> pa.Field:
-    """A file's field as the table describes it, with no more fields inside than the file has."""
-    if not pa.types.is_struct(found.type) or not pa.types.is_struct(described.type):
-        return described
-    children = [_narrowed(child, described.type.field(child.name)) for child in found.type]
-    return pa.field(described.name, pa.struct(children), described.nullable, described.metadata)
+    """A file's field as the table describes it, with no more fields inside than the file has; numbers of texts stay."""
+    kind = described.type
+    if pa.types.is_dictionary(found.type):
+        kind = pa.dictionary(found.type.index_type, kind)
+    elif pa.types.is_struct(found.type) and pa.types.is_struct(kind):
+        kind = pa.struct([_narrowed(child, kind.field(child.name)) for child in found.type])
+    elif pa.types.is_map(found.type) and pa.types.is_map(kind):
+        own = zip((found.type.key_field, found.type.item_field), (kind.key_field, kind.item_field), strict=True)
+        kind = pa.map_(*(_narrowed(*pair) for pair in own))
+    return pa.field(described.name, kind, described.nullable, described.metadata)
 
 
 def _is_next(batch: pa.RecordBatch, following: Place | None) -> bool:

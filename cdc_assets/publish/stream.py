@@ -96,7 +96,7 @@ def runs_behind(topic: Topic, renderer: Renderer, place: Place, complete: int, a
     if topic.numbered and topic.newest == place[0] and place[1] == WHOLE:
         return
     least, most = after and after + WHOLE, (until or WHOLE) + WHOLE
-    for batch in topic.rows.read(place, complete if topic.numbered else None):
+    for batch in topic.rows.read(place, complete if topic.numbered else None, dictionaries=renderer.takes_dictionaries):
         for run in renderer.runs(topic.name, batch):
             found = run.between(least, most) if topic.numbered and (after or until) else run
             if len(found):

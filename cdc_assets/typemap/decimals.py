@@ -49,14 +49,15 @@ def decimal_form(column: Column, mode: DecimalMode) -> tuple[ConnectType, Conver
 def unscaled_bytes(array: pa.Array) -> pa.Array:
     """Connect's bytes of a decimal128 array."""
     halves = words(array)
-    matrix = np.ascontiguousarray(halves[:, ::-1]).byteswap().view(np.uint8).reshape(len(array), 16)
-    lengths = 16 - _leading(matrix)
+    width = _width(halves)
+    matrix = np.ascontiguousarray(halves[:, ::-1]).byteswap().view(np.uint8).reshape(len(array), 16)[:, 16 - width :]
+    lengths = width - _leading(matrix)
     nulls = null_mask(array)
     if nulls is not None:
         lengths[nulls] = 0
     offsets = np.zeros(len(array) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    keep = np.arange(16) >= (16 - lengths)[:, None]
+    keep = np.arange(width) >= (width - lengths)[:, None]
     return binaries(offsets, matrix[keep], nulls, pa.binary())
 
 
@@ -68,11 +69,20 @@ def words(array: pa.Array) -> Numbers:
     return np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
 
 
+def _width(halves: Numbers) -> int:
+    """Bytes that hold each of the values."""
+    low, high = halves.T
+    sign = low >> 63
+    if bool((high != sign).any()):
+        return 16
+    return int((low ^ sign).max(initial=0)).bit_length() // 8 + 1
+
+
 def _leading(matrix: Numbers) -> Numbers:
-    """Number of leading bytes that only repeat the sign; at most 15."""
+    """Number of leading bytes that only repeat the sign; never the last one."""
     sign = np.where(matrix[:, 0] >= 0x80, 0xFF, 0).astype(np.uint8)
     same = (matrix == sign[:, None]) & ((np.roll(matrix, -1, axis=1) >= 0x80) == (sign == 0xFF)[:, None])
-    same[:, 15] = False
+    same[:, -1] = False
     count: Numbers = np.logical_and.accumulate(same, axis=1).sum(axis=1, dtype=np.int32)
     return count
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.config.settings import EventSettings
-from cdc_assets.envelope.json import same_headers, to_json
+from cdc_assets.envelope.json import event_text, same_headers, to_json
 from cdc_assets.envelope.json_schema import schema_of
 from cdc_assets.envelope.json_text import joined, value_pieces
 from cdc_assets.typemap.connect import ConnectType, array, struct
@@ -81,6 +81,37 @@ def test_every_float_reads_back_as_itself(values: list[float | None]) -> None:
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_every_integer(values: list[int | None]) -> None:
     assert rendered(ConnectType("int64").to_field("c"), pa.array(values, pa.int64())) == values
+
+
+@given(TEXTS, st.integers(0, 2))
+def test_texts_as_numbers_of_a_dictionary(values: list[str | None], start: int) -> None:
+    array = pa.array(values, pa.string()).dictionary_encode().slice(start)
+    assert rendered(TEXT, array) == values[start:]
+
+
+NUMBERS = st.sampled_from([None, 0.0, -0.0, 1.5])
+IMAGES = st.none() | st.tuples(st.sampled_from([None, "", 'a"', "b"]), NUMBERS, st.sampled_from([None, -1, 7]))
+
+
+@given(st.lists(st.tuples(IMAGES, IMAGES), min_size=1, max_size=4))
+def test_two_images_are_rendered_as_each_alone(rows: list[tuple[Any, Any]]) -> None:
+    columns = [ConnectType(kind).to_field(kind) for kind in ("string", "double", "int32")]
+    names = [column.name for column in columns]
+    image = struct("image", columns)
+    field = struct("event", [image.to_field("before"), image.to_field("after")], optional=False).to_field("value")
+    given = [
+        {
+            side: None if one is None else dict(zip(names, one, strict=True))
+            for side, one in zip(("before", "after"), row, strict=True)
+        }
+        for row in rows
+    ]
+    events = pa.array(given, field.type)
+    alone = [
+        event_text(field, events.slice(row, 1), schema=False, defaults=True)[0].as_py() for row in range(len(rows))
+    ]
+    assert event_text(field, events, schema=False, defaults=True).to_pylist() == alone
+    assert list(map(json.loads, alone)) == given
 
 
 def test_defaults_stand_for_null_unless_configured_otherwise() -> None:

@@ -67,6 +67,20 @@ def test_compaction_changes_neither_order_nor_bounds(tables: TopicTables) -> Non
                 assert found(tables, after, until) == wanted
 
 
+def test_texts_that_repeat_come_as_dictionaries_and_mean_the_same(tables: TopicTables) -> None:
+    for window, positions in enumerate(["ace", "bd", "a"]):
+        commit(tables, window, positions, "op", "b")
+    Upkeep(tables, LakeSettings("")).compact("t")
+    commit(tables, 3, "ab", "op", "b")
+    plain, coded = (list(TopicRows(tables, "t").read((0, "a"), None, dictionaries=coded)) for coded in (False, True))
+    assert [batch.to_pylist() for batch in coded] == [batch.to_pylist() for batch in plain]
+    assert {batch.column("value").field("op").type for batch in coded} == {pa.dictionary(pa.int32(), pa.string())}
+    assert {batch.column("value").field("b").type for batch in coded} == {pa.string()}
+    renderer = Renderer(KafkaSettings(key=ConverterSettings(), value=ConverterSettings()))
+    runs = [[list(run) for batch in batches for run in renderer.runs("t", batch)] for batches in (plain, coded)]
+    assert runs[0] == runs[1]
+
+
 def test_an_event_has_the_columns_that_there_were(tables: TopicTables) -> None:
     commit(tables, 1, "p", "a")
     commit(tables, 2, "q", "b", "a")
