@@ -107,7 +107,8 @@ def ask_marker(config: CaptureConfig, limit_s: float = QUICK_S) -> AskMarker | N
 class TickMarker:
     """Asks for the newest marker within a tick: briefly, and not again if a broker has just not answered.
 
-    Several parts of a tick want to know, and none of them may hold it up. Nothing but a failure is remembered.
+    Several parts of a tick want to know, and none of them may hold it up. Nothing but a failure is remembered, until a question is
+    answered.
     """
 
     def __init__(self) -> None:
@@ -115,19 +116,29 @@ class TickMarker:
 
     def ask(self, config: CaptureConfig) -> AskMarker | None:
         """See `ask_marker`."""
-        asked, place = ask_marker(config, _TICK_S), (config.kafka.servers, config.events.topic_prefix)
+        asked, place = ask_marker(config, _TICK_S), _place(config)
 
         def remembered() -> str | None:
             until, reason = self._away.get(place, (0.0, ""))
             if monotonic() < until:
                 raise ConnectionLostError(reason)
             try:
-                return asked() if asked else None
+                found = asked() if asked else None
             except ConnectionLostError as error:
                 self._away[place] = monotonic() + _AWAY_S, str(error)
                 raise
+            self._away.pop(place, None)
+            return found
 
         return remembered if asked else None
+
+    def is_away(self, config: CaptureConfig) -> bool:
+        """Whether the broker did not answer the last question, if there was one; asks nothing."""
+        return _place(config) in self._away
+
+
+def _place(config: CaptureConfig) -> tuple[str, str]:
+    return config.kafka.servers, config.events.topic_prefix
 
 
 TICK_MARKER: Final = TickMarker()

@@ -7,7 +7,7 @@ publishing was turned on later, or because the broker was away. While that job w
 publishing to it.
 
 *Nothing slows the capture down.* A broker that is away fails nothing in a run of topics: the reason is in the log and on the
-page, and the check fails.
+page, and the check fails. Nor is it waited for at the end of a run: the last look for the page, just before, has asked it.
 
 *Two publishers* end each other by Kafka's fencing, the newer one the older, and no event is there twice.
 """
@@ -23,6 +23,7 @@ from typing import Any, Final, Self
 import dagster as dg
 from dagster import RunsFilter
 
+from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
@@ -40,7 +41,9 @@ PUBLISHED = "published"
 _REST_S: Final = 20.0
 """Seconds that a run of topics waits at its end for what is not published yet."""
 _SILENT_S: Final = 5.0
-"""Seconds of that after which it waits no longer if no transaction succeeds: a broker that is away must not delay the next run."""
+"""Seconds of that after which it waits no longer if no transaction succeeds."""
+_PARTING_S: Final = 1.0
+"""Seconds in which publishing may end by itself if nothing is waited for."""
 _REPORT_S: Final = 10.0
 """Least seconds between two materializations in a run."""
 _LOOK_S: Final = 5.0
@@ -151,14 +154,15 @@ class KafkaFollower:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Publish what is complete by now, for some seconds; less if the run has failed."""
+        """Publish what is complete by now, for some seconds; not if the run has failed, or the broker has just not answered."""
         if self._thread is None:
             return
-        rest = _REST_S if error is None else 0.0
-        self._until = time.monotonic() + rest
+        is_hopeless = error is not None or TICK_MARKER.is_away(self._catalog.config)
+        self._until = time.monotonic() + (0.0 if is_hopeless else _REST_S)
         self._ending.set()
         self._progress = time.monotonic()
-        while self._thread.is_alive() and time.monotonic() - self._progress < min(rest, _SILENT_S) + 1.0:
+        silent = _PARTING_S + (0.0 if is_hopeless else _SILENT_S)
+        while self._thread.is_alive() and time.monotonic() - self._progress < silent:
             self._thread.join(0.1)
         self._is_abandoned = self._thread.is_alive()
         if self._is_abandoned:

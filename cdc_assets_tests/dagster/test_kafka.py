@@ -1,14 +1,16 @@
 """The topics in Kafka as an asset; no broker is needed."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.load import load_config
-from cdc_assets.defs.kafka import PUBLISHED
+from cdc_assets.defs.kafka import PUBLISHED, KafkaFollower
 from cdc_assets.errors import ConfigurationError
 from cdc_assets_tests.shop import Shop, open_shop, tick
 
@@ -42,7 +44,6 @@ def test_a_tick_asks_a_broker_that_is_away_once_and_briefly(shop: Shop, monkeypa
     monkeypatch.setattr("cdc_assets.assembly.publishing._TICK_S", 0.2)
     monkeypatch.setattr("cdc_assets.assembly.publishing._AWAY_S", 600.0)
     monkeypatch.setattr("cdc_assets.assembly.publishing.TICK_MARKER._away", {})
-    monkeypatch.setattr("cdc_assets.defs.kafka._SILENT_S", 0.5)
     shop.write(NOBODY)
     with dg.DagsterInstance.ephemeral() as instance:
         assert shop.snapshot(instance).success
@@ -51,8 +52,19 @@ def test_a_tick_asks_a_broker_that_is_away_once_and_briefly(shop: Shop, monkeypa
         assert asked == [0.2]
 
 
-def test_a_broker_that_is_away_fails_the_check_and_never_the_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_assets.defs.kafka._SILENT_S", 0.5)
+def test_a_broker_that_is_away_fails_the_check_and_never_the_run_nor_delays_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    leave = KafkaFollower.__exit__
+
+    def timed(self: KafkaFollower, *error: Any) -> None:
+        began = time.monotonic()
+        leave(self, *error)
+        waited.append(time.monotonic() - began)
+
+    monkeypatch.setattr(KafkaFollower, "__exit__", timed)
+    monkeypatch.setattr("cdc_assets.defs.kafka._SILENT_S", 20.0)
     shop.write(NOBODY)
     with dg.DagsterInstance.ephemeral() as instance:
         assert shop.snapshot(instance).success
@@ -64,6 +76,7 @@ def test_a_broker_that_is_away_fails_the_check_and_never_the_run(shop: Shop, mon
         assert not passed
         assert "127.0.0.1:1" in reason
         assert "Nothing new" in tick(shop, instance).skip_message
+        assert [seconds < 10 for seconds in waited] == [True, True]
 
 
 def test_the_asset_is_there_only_if_it_is_enabled(shop: Shop) -> None:
