@@ -9,6 +9,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Self
 
+from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.engine import SQL_SERVER
 from cdc_assets_tests.conformance.engine import jars as connector_jars
 from cdc_assets_tests.engines.servers import free_port
@@ -174,6 +175,18 @@ def source(folder: Path, **properties: str) -> dict[str, str]:
         "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
         "schema.history.internal.file.filename": str(folder / "history.dat"),
         **properties,
+    }
+
+
+def of_server(server: StandIn, database: str, prefix: str) -> dict[str, str]:
+    """What a connector and a capture need to reach a server, and the prefix of their topics."""
+    return {
+        "database.hostname": server.host,
+        "database.port": str(server.port),
+        "database.user": server.user,
+        "database.password": server.password,
+        "database.names": database,
+        "topic.prefix": prefix,
     }
 
 

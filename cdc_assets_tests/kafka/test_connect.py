@@ -20,7 +20,7 @@ from cdc_assets_tests.conformance.workload import Workload
 from cdc_assets_tests.kafka.alike import Alike, AvroMask, masked
 from cdc_assets_tests.kafka.apicurio import Apicurio
 from cdc_assets_tests.kafka.broker import Broker
-from cdc_assets_tests.kafka.connect import ROUTE, THEIRS, Worker, source, wait_until
+from cdc_assets_tests.kafka.connect import ROUTE, THEIRS, Worker, of_server, source, wait_until
 from cdc_assets_tests.kafka.publishing import Sent, count, publish_all, read_committed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
@@ -97,12 +97,7 @@ def capture_by_both(
     for statement in [*workload.setup(), *workload.transactions(TRANSACTIONS // 10)]:
         connection.execute(statement)
     properties = {
-        "database.hostname": server.host,
-        "database.port": str(server.port),
-        "database.user": server.user,
-        "database.password": server.password,
-        "database.names": "TestDB",
-        "topic.prefix": prefix,
+        **of_server(server, "TestDB", prefix),
         "table.include.list": r"dbo\.(all_types|two_keys|keyless)",
         "provide.transaction.metadata": "true",
         **converters,

@@ -13,7 +13,7 @@ from cdc_assets.cli.main import app
 from cdc_assets.config.settings.kafka import JSON
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker
-from cdc_assets_tests.kafka.connect import Worker, source, wait_until
+from cdc_assets_tests.kafka.connect import Worker, of_server, source, wait_until
 from cdc_assets_tests.kafka.publishing import count, read_committed
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
@@ -21,27 +21,27 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 TOPIC = f"moved.{DATABASE}.dbo.t"
 
 
-def test_topics_of_a_connector_are_continued(server: StandIn, tmp_path: Path, broker: Broker) -> None:
-    """The same keys stay in their partitions, each event is there once, and records have the same form."""
+@pytest.fixture(autouse=True)
+def _rows(server: StandIn) -> None:
+    """A captured table with three rows."""
     execute(server, "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, note nvarchar(40))")
     execute(server, "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
     execute(server, "INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b'), (3, N'c')")
-    properties = source(
-        tmp_path,
-        **{
-            "database.hostname": server.host,
-            "database.port": str(server.port),
-            "database.user": server.user,
-            "database.password": server.password,
-            "database.names": DATABASE,
-            "topic.prefix": "moved",
-            "table.include.list": r"dbo\.t",
-            "key.converter": JSON,
-            "value.converter": JSON,
-            "topic.creation.default.partitions": "3",
-            "topic.creation.default.replication.factor": "1",
-        },
-    )
+
+
+def of_connector(server: StandIn, folder: Path, prefix: str) -> dict[str, str]:
+    """Its properties; topics of three partitions."""
+    options = {f"{side}.converter": JSON for side in ("key", "value")} | {
+        "table.include.list": r"dbo\.t",
+        "topic.creation.default.partitions": "3",
+        "topic.creation.default.replication.factor": "1",
+    }
+    return source(folder, **of_server(server, DATABASE, prefix), **options)
+
+
+def test_topics_of_a_connector_are_continued(server: StandIn, tmp_path: Path, broker: Broker) -> None:
+    """The same keys stay in their partitions, each event is there once, and records have the same form."""
+    properties = of_connector(server, tmp_path, "moved")
     connect = tmp_path / "connect"
     with Worker(connect, broker.servers, {"moved": properties}) as worker:
         wait_until(lambda: count(broker, TOPIC) == 3, worker, "the snapshot")
@@ -75,28 +75,11 @@ def test_topics_of_a_connector_are_continued(server: StandIn, tmp_path: Path, br
 def test_each_step_of_the_recipe_with_a_distributed_worker(server: StandIn, tmp_path: Path, broker: Broker) -> None:
     """Offsets and schema history in Kafka; a consumer that reads throughout; and the way back."""
     topic = TOPIC.replace("moved", "recipe")
-    execute(server, "CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, note nvarchar(40))")
-    execute(server, "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
-    execute(server, "INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b'), (3, N'c')")
-    properties = source(
-        tmp_path,
-        **{
-            "database.hostname": server.host,
-            "database.port": str(server.port),
-            "database.user": server.user,
-            "database.password": server.password,
-            "database.names": DATABASE,
-            "topic.prefix": "recipe",
-            "table.include.list": r"dbo\.t",
-            "key.converter": JSON,
-            "value.converter": JSON,
-            "topic.creation.default.partitions": "3",
-            "topic.creation.default.replication.factor": "1",
-            "schema.history.internal": "io.debezium.storage.kafka.history.KafkaSchemaHistory",
-            "schema.history.internal.kafka.topic": "recipe-history",
-            "schema.history.internal.kafka.bootstrap.servers": broker.servers,
-        },
-    )
+    properties = of_connector(server, tmp_path, "recipe") | {
+        "schema.history.internal": "io.debezium.storage.kafka.history.KafkaSchemaHistory",
+        "schema.history.internal.kafka.topic": "recipe-history",
+        "schema.history.internal.kafka.bootstrap.servers": broker.servers,
+    }
     file, offsets, history = (tmp_path / name for name in ("recipe.json", "offsets.json", "history.txt"))
     options = {"bootstrap.servers": broker.servers, "group.id": "reader", "auto.offset.reset": "earliest"}
     consumer = Consumer(options | {"isolation.level": "read_committed", "log_level": 0})

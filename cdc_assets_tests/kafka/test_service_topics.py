@@ -12,7 +12,7 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.ours import Ours
 from cdc_assets_tests.kafka.alike import headers
 from cdc_assets_tests.kafka.broker import Broker
-from cdc_assets_tests.kafka.connect import ROUTE, THEIRS, Worker, source, wait_until
+from cdc_assets_tests.kafka.connect import ROUTE, THEIRS, Worker, of_server, source, wait_until
 from cdc_assets_tests.kafka.publishing import Sent, count, murmur2, publish_all, read_committed
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
@@ -37,12 +37,7 @@ def test_heartbeats_and_notifications_are_the_connectors(
         server.execute(statement, database=DATABASE)
     prefix, notes, beats = (name + schemas for name in (PREFIX, NOTES, BEATS))
     properties = {
-        "database.hostname": server.host,
-        "database.port": str(server.port),
-        "database.user": server.user,
-        "database.password": server.password,
-        "database.names": DATABASE,
-        "topic.prefix": prefix,
+        **of_server(server, DATABASE, prefix),
         "table.include.list": tables,
         "heartbeat.interval.ms": "100",
         "notification.enabled.channels": "sink",

@@ -10,7 +10,7 @@ from cdc_assets.config.settings.kafka import JSON
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.alike import headers
 from cdc_assets_tests.kafka.broker import Broker
-from cdc_assets_tests.kafka.connect import THEIRS, Worker, source, wait_until
+from cdc_assets_tests.kafka.connect import THEIRS, Worker, of_server, source, wait_until
 from cdc_assets_tests.kafka.publishing import Publishing, Sent, count, read_committed
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
@@ -54,22 +54,9 @@ def test_unwrapped_routed_and_outbox_records_are_the_connectors(
     case.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'outbox', @role_name = NULL")
     case.insert(1, 2, 3)
     case.capture("snapshot")
-    theirs = {"transforms": "outbox,unwrap,route,theirs", "transforms.theirs.type": ROUTER}
-    theirs |= {"transforms.theirs.regex": "(.*)", "transforms.theirs.replacement": f"{THEIRS}$1"}
-    properties = source(
-        tmp_path,
-        **{
-            "database.hostname": server.host,
-            "database.port": str(server.port),
-            "database.user": server.user,
-            "database.password": server.password,
-            "database.names": DATABASE,
-            "topic.prefix": "transformed",
-            **options,
-            **TRANSFORMS,
-            **theirs,
-        },
-    )
+    route = {"transforms": "outbox,unwrap,route,theirs", "transforms.theirs.type": ROUTER}
+    route |= {"transforms.theirs.regex": "(.*)", "transforms.theirs.replacement": f"{THEIRS}$1"}
+    properties = source(tmp_path, **of_server(server, DATABASE, "transformed"), **options | TRANSFORMS | route)
     with Worker(tmp_path / "connect", broker.servers, {"shop": properties}) as worker:
         wait_until(lambda: count(broker, THEIRS + TOPICS[0]) == 3, worker, "the snapshot")
         for number in range(6):

@@ -38,7 +38,6 @@ def main(servers: str, topic: str, folder: str, jars: str) -> None:
         "kafka.isolation.level": "read_committed",
         "subscribe": topic,
         "startingOffsets": "earliest",
-        "kafkaConsumer.pollTimeoutMs": "10000",
     }
     stream = spark.readStream.format("kafka").options(**options).load()
     written = stream.writeStream.trigger(availableNow=True).option("checkpointLocation", f"{folder}/checkpoint")
