@@ -23,57 +23,26 @@ which is harmless.
 
 *Crash between any two steps.* Before `planned`: nothing happened. After it: the windows are repeated with their bounds,
 except for abandoned ones. After some topic tables: those have reached the number and are skipped. After `complete`: the
-next windows are planned. Rows are replaced by their fold in one atomic commit (`folded_log`).
-
-*Marks.* Each row also records the content of the topic tables that were committed to since the previous row (`audit`).
-
-*Notifications* about a change are recorded in its row and sent after it, before another row is written. So those of the
-newest row may not have been sent: `claim` records and sends them again. They keep their numbers (`notifications`).
+next windows are planned. Rows are replaced by their fold in one atomic commit (`folded_log`). What each row carries besides, marks
+and notifications: `manifest_rows`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
-
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification, Outbox
-from cdc_assets.core.processes import own_process
-from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
-from cdc_assets.ledger.fold import FOLDING
-from cdc_assets.ledger.folded_log import FoldedLog
+from cdc_assets.ledger.manifest_rows import ManifestRows
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
-from cdc_assets.ledger.transitions import tell_changes
-
-SCHEMA = pa.schema(
-    [
-        pa.field("sequence", pa.int64(), False),
-        pa.field("event", pa.string(), False),
-        pa.field("window_id", pa.int64()),
-        pa.field("kind", pa.string()),
-        pa.field("database", pa.string()),
-        pa.field("from_lsn", pa.string()),
-        pa.field("to_lsn", pa.string()),
-        pa.field("slices", pa.list_(pa.string())),
-        pa.field("rows", pa.int64()),
-        pa.field("detail", pa.string(), False),
-        pa.field("at", pa.timestamp("us", "UTC"), False),
-    ]
-)
-
-_CHECKPOINT_EVERY = 100
-"""Number of commits after which the rows are folded; limits the time to read the manifest."""
-_KEEP_ROWS = 1000
-"""Number of folded rows that are kept for people."""
 
 
 def manifest_directory(prefix: str) -> str:
@@ -81,7 +50,7 @@ def manifest_directory(prefix: str) -> str:
     return f"{prefix}.__windows"
 
 
-class Manifest(FoldedLog[CaptureState]):
+class Manifest(ManifestRows):
     """Reads and writes `<prefix>.__windows`.
 
     Args:
@@ -91,20 +60,7 @@ class Manifest(FoldedLog[CaptureState]):
     """
 
     def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
-        directory = manifest_directory(prefix)
-        super().__init__(tables, directory, SCHEMA, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
-        self._tables, self._outbox = tables, outbox
-
-    def claim(self, now: datetime) -> CaptureState:
-        """Become the single writer, and send notifications that the previous writer may not have sent.
-
-        Raises:
-            FencedError: another writer claimed it at the same moment.
-            LakeError: it cannot be read or written.
-        """
-        self._take_over()
-        self._record(now, "claim", {"writer": own_process()}, notifications=self.state.notifications)
-        return self.state
+        super().__init__(tables, manifest_directory(prefix), outbox)
 
     def plan(self, now: datetime, *windows: Window) -> None:
         """Fix the bounds of windows that are carried out together.
@@ -333,51 +289,6 @@ class Manifest(FoldedLog[CaptureState]):
         if [window.kind for window in self.state.pending] != ["snapshot"]:
             raise InvariantError("No round of a snapshot is in flight. Next: report this.")
         return self.state.pending[0]
-
-    def _record(
-        self,
-        now: datetime,
-        event: str,
-        detail: Mapping[str, Any],
-        reached: str = "",
-        windows: Sequence[Window] = (),
-        database: str | None = None,
-        until: Lsn | None = None,
-        rows: int | None = None,
-        notifications: Iterable[Notification] = (),
-    ) -> None:
-        """Write a row, report step `reached`, and send the row's notifications."""
-        if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in notifications]):
-            detail = {**detail, "notifications": encode(stamped)}
-        if committed := self._tables.fresh_marks():
-            detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
-        before = self.state
-        columns = _columns(windows) if windows else {"database": database, "to_lsn": until and str(until)}
-        self._append(now, event, detail, **columns, rows=rows)
-        self._tables.forget_marks(committed)
-        if event != "adopting":  # the next row says where they continue; if it is missing, every later run says so
-            tell_changes(before, self.state)
-        if reached:
-            step(reached)
-        if self._outbox:
-            for notification in self.state.notifications:
-                self._outbox.send(notification)
-        if event in ("complete", "advance", "claim"):
-            self._fold_if_due(now)
-
-
-def _columns(windows: Sequence[Window]) -> dict[str, Any]:
-    """What a row about windows shows of them beside its detail; bounds of several are in the detail alone."""
-    found: dict[str, Any] = {
-        "window_id": windows[0].window_id,
-        "kind": windows[0].kind,
-        "database": ", ".join(window.database for window in windows),
-    }
-    if len(windows) > 1:
-        return found
-    [window] = windows
-    bounds = [str(bound) for bound in window.bounds]
-    return found | {"from_lsn": str(window.after), "to_lsn": str(window.until), "slices": bounds}
 
 
 def _total(rows: Mapping[str, Mapping[str, int]]) -> int:

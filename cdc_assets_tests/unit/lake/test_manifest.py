@@ -16,7 +16,7 @@ from cdc_assets.errors import FencedError, InvariantError, LakeError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger import manifest as module
+from cdc_assets.ledger import manifest_rows
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fold import after, decode_state, encode_state
 from cdc_assets.ledger.manifest import Manifest
@@ -138,8 +138,8 @@ def test_snapshot_in_flight_survives(tmp_path: Path) -> None:
 
 
 def test_checkpoint_folds_rows_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHECKPOINT_EVERY", 7)
-    monkeypatch.setattr(module, "_KEEP_ROWS", 4)
+    monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 7)
+    monkeypatch.setattr(manifest_rows, "_KEEP_ROWS", 4)
     manifest = claimed(tmp_path)
     manifest.mark(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(1))])
     for number in range(1, 20):

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake.location import Location, trouble
-from cdc_assets.ledger import manifest
+from cdc_assets.ledger import manifest_rows
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 
@@ -76,7 +76,7 @@ def orphans(lake: Path) -> set[str]:
 
 
 def test_stream_waits_wherever_the_disk_gets_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "_CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 4)
     ends = 0
     for room in range(1, 90, STEP):
         lake = tmp_path / str(room)

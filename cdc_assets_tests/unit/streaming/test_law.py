@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cdc_assets.ledger import manifest
+from cdc_assets.ledger import manifest_rows
 from cdc_assets_tests.e2e.chains import CHECKPOINT
 from cdc_assets_tests.unit.streaming.histories import CLEAN_UP, HAND_OVER, STREAM, WORK, World, play, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -70,7 +70,7 @@ def test_each_step_of_a_snapshot_may_be_the_last(cut: int, tmp_path_factory: pyt
 
 
 def test_each_step_of_a_stream_may_be_the_last_also_of_folding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "_CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 2)
     world, reached = World(str(tmp_path)), set[str]()
     run(world.server, world.config, None, "snapshot")
     for cut in range(1, 60):

@@ -16,7 +16,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
 from cdc_assets.lake import delta_log
-from cdc_assets.ledger import fold, manifest
+from cdc_assets.ledger import fold, manifest_rows
 from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -343,7 +343,7 @@ def test_table_that_is_left_out_keeps_its_gap(world: World) -> None:
 
 
 def test_upkeep_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "_CHECKPOINT_EVERY", 3)
+    monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 3)
     world = make_world(tmp_path / "lake", compact_after_files=2, retention_hours=0, transaction_metadata=True)
     for key in range(60, 66):
         world.insert(key)
@@ -359,7 +359,7 @@ def test_lakes_without_marks(world: World) -> None:
     """Manifests of earlier releases have none; a topic that is gone is noticed all the same, and marks are made."""
     encode_state = fold.encode_state
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest, "_CHECKPOINT_EVERY", 1)
+        patch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 1)
         patch.setattr(fold, "encode_state", lambda state: encode_state(state) | {"marks": {}})
         make_capture(world.server, world.config).claim()
     assert not state_of(world.config).marks

@@ -8,7 +8,7 @@ import pytest
 from cdc_assets.config.settings import HeartbeatSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
-from cdc_assets.ledger import manifest
+from cdc_assets.ledger import manifest_rows
 from cdc_assets.run.housekeeping import tidy
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -26,8 +26,8 @@ def committed(server: SimulatedServer, table: TableId, count: int) -> None:
 
 
 def test_every_topic_is_tidied_and_the_manifest_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "_CHECKPOINT_EVERY", 5)
-    monkeypatch.setattr(manifest, "_KEEP_ROWS", 10)
+    monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 5)
+    monkeypatch.setattr(manifest_rows, "_KEEP_ROWS", 10)
     server = SimulatedServer()
     orders = server.create("orders", rows=2)
     server.idle_tick()

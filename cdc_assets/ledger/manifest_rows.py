@@ -1,0 +1,118 @@
+"""Rows of the window manifest: their columns, and what each one carries besides.
+
+*Marks.* Each row also records the content of the topic tables that were committed to since the previous row (`audit`).
+
+*Notifications* about a change are recorded in its row and sent after it, before another row is written. So those of the
+newest row may not have been sent: `claim` records and sends them again. They keep their numbers (`notifications`).
+
+*Crash between any two steps.* Before the commit of a row nothing of it has happened, and nobody was told. Behind it the marks
+count, and its notifications are sent by the next `claim` if this writer does not live to do it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.notification import Notification, Outbox
+from cdc_assets.core.processes import own_process
+from cdc_assets.core.steps import step
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.codec import encode
+from cdc_assets.ledger.fold import FOLDING
+from cdc_assets.ledger.folded_log import FoldedLog
+from cdc_assets.ledger.state import CaptureState, Window
+from cdc_assets.ledger.transitions import tell_changes
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), False),
+        pa.field("event", pa.string(), False),
+        pa.field("window_id", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("database", pa.string()),
+        pa.field("from_lsn", pa.string()),
+        pa.field("to_lsn", pa.string()),
+        pa.field("slices", pa.list_(pa.string())),
+        pa.field("rows", pa.int64()),
+        pa.field("detail", pa.string(), False),
+        pa.field("at", pa.timestamp("us", "UTC"), False),
+    ]
+)
+
+_CHECKPOINT_EVERY = 100
+"""Number of commits after which the rows are folded; limits the time to read the manifest."""
+_KEEP_ROWS = 1000
+"""Number of folded rows that are kept for people."""
+
+
+class ManifestRows(FoldedLog[CaptureState]):
+    """Reads and writes rows of the manifest; `Manifest` says which.
+
+    Args:
+        tables: the lake's Delta tables.
+        directory: of the manifest.
+        outbox: sender of notifications; None for readers, which record nothing.
+    """
+
+    def __init__(self, tables: TopicTables, directory: str, outbox: Outbox | None) -> None:
+        super().__init__(tables, directory, SCHEMA, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
+        self._tables, self._outbox = tables, outbox
+
+    def claim(self, now: datetime) -> CaptureState:
+        """Become the single writer, and send notifications that the previous writer may not have sent.
+
+        Raises:
+            FencedError: another writer claimed it at the same moment.
+            LakeError: it cannot be read or written.
+        """
+        self._take_over()
+        self._record(now, "claim", {"writer": own_process()}, notifications=self.state.notifications)
+        return self.state
+
+    def _record(
+        self,
+        now: datetime,
+        event: str,
+        detail: Mapping[str, Any],
+        reached: str = "",
+        windows: Sequence[Window] = (),
+        database: str | None = None,
+        until: Lsn | None = None,
+        rows: int | None = None,
+        notifications: Iterable[Notification] = (),
+    ) -> None:
+        """Write a row, report step `reached`, and send the row's notifications."""
+        if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in notifications]):
+            detail = {**detail, "notifications": encode(stamped)}
+        if committed := self._tables.fresh_marks():
+            detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
+        before = self.state
+        columns = _columns(windows) if windows else {"database": database, "to_lsn": until and str(until)}
+        self._append(now, event, detail, **columns, rows=rows)
+        self._tables.forget_marks(committed)
+        if event != "adopting":  # the next row says where they continue; if it is missing, every later run says so
+            tell_changes(before, self.state)
+        if reached:
+            step(reached)
+        if self._outbox:
+            for notification in self.state.notifications:
+                self._outbox.send(notification)
+        if event in ("complete", "advance", "claim"):
+            self._fold_if_due(now)
+
+
+def _columns(windows: Sequence[Window]) -> dict[str, Any]:
+    """What a row about windows shows of them beside its detail; bounds of several are in the detail alone."""
+    found: dict[str, Any] = {
+        "window_id": windows[0].window_id,
+        "kind": windows[0].kind,
+        "database": ", ".join(window.database for window in windows),
+    }
+    if len(windows) > 1:
+        return found
+    [window] = windows
+    bounds = [str(bound) for bound in window.bounds]
+    return found | {"from_lsn": str(window.after), "to_lsn": str(window.until), "slices": bounds}
