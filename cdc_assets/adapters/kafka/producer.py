@@ -1,24 +1,34 @@
-"""Writes records into Kafka in transactions, through librdkafka (extra `kafka`).
+"""Writes records into Kafka in transactions, through aiokafka (extra `kafka`).
 
-Partitions are chosen as by Java's producer: murmur2 of the serialised key, a random one for a record without a key
-(`partitioner=murmur2_random`). The transactional id is of the capture's topic prefix, so of two producers the newer fences
-the older; initialising it waits until the older one's open transaction has ended, so the newest committed marker is final.
+Partitions are chosen as by Java's producer. The transactional id is of the capture's topic prefix, so of two producers the newer fences
+the older; starting it waits until the older one's open transaction has ended, so the newest committed marker is final.
 
-*Sizes.* The broker refuses a batch that is larger than the topic allows, and the client then fails all of its records. So
-a topic's limit is asked for, a record beyond it is refused before it is sent, and a topic with a limit below the client's batches
-is flushed before a batch could exceed it.
+*Batches.* Records wait until they fill a batch, or until the commit; what waits is bounded.
+
+*Sizes.* The broker refuses a batch that is larger than the topic allows, and all of its records with it. So a topic's limit is asked
+for, a record beyond it is refused before it is sent, and no batch exceeds it.
+
+*Another producer after a transaction that was not committed.* It fences whoever came in between; that nobody did, who has
+written a marker, is asked for before anything is written.
 """
 
 import logging
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
-from cdc_assets.adapters.kafka.client import client_library
-from cdc_assets.adapters.kafka.marker import KafkaMarker, connection_options, made
-from cdc_assets.config.settings import KafkaSettings, TopicRule
+import numpy as np
+import pyarrow as pa
+from aiokafka import errors as kafka_errors
+
+from cdc_assets.adapters.kafka.admin import KafkaTopics
+from cdc_assets.adapters.kafka.batches import HEAD_BYTES, Columns, batches
+from cdc_assets.adapters.kafka.marker import KafkaMarker
+from cdc_assets.adapters.kafka.options import ProducerOptions
+from cdc_assets.adapters.kafka.partitions import by_partition
+from cdc_assets.adapters.kafka.transactions import FailedError, InvalidRecordError, NewerProducerError, Transactions
+from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError, FencedError
 from cdc_assets.publish.run import Run
 
@@ -28,17 +38,29 @@ _ANSWER_S: Final = 30.0
 """Time limit of a request to a broker."""
 _OUTCOME_S: Final = 120.0
 """Time limit of a commit, in which the client repeats what fails."""
+_PATIENCE_S: Final = 5.0
+"""For how long the outcome of a commit is waited for if the run was asked to end."""
 _BATCH_BYTES: Final = 1_000_000
-"""The client's own limit of a batch."""
+"""The most bytes of a batch."""
 _LIMIT_BYTES: Final = 1_048_588
 """Kafka's default limit of a batch."""
-_OVERHEAD: Final = 120
-"""Bytes of a batch and of a record besides keys, values and headers."""
-_NEAR: Final = 4096
-"""A record that has as many bytes less than a limit may be beyond it."""
-_LINGER_MS: Final = "100"
-"""Waits for full batches alone: a commit sends what there is at once."""
-_MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+_WAITING_BYTES: Final = 16_000_000
+"""Bytes of all topics that wait for full batches."""
+_REFUSALS: Final = (
+    kafka_errors.MessageSizeTooLargeError,
+    kafka_errors.RecordListTooLargeError,
+    kafka_errors.TopicAuthorizationFailedError,
+    InvalidRecordError,
+)
+_FENCES: Final = (kafka_errors.ProducerFenced, kafka_errors.InvalidProducerEpoch, NewerProducerError)
+
+
+class _Waiting:
+    """Records of a topic that wait."""
+
+    def __init__(self) -> None:
+        self.parts: list[Columns] = []
+        self.bytes = 0
 
 
 class KafkaBroker:
@@ -50,32 +72,31 @@ class KafkaBroker:
         replay: prefix that a replay writes; empty for the publisher of everything.
 
     Raises:
-        ConfigurationError: the extra `kafka` is not installed.
+        ConfigurationError: the extra `kafka` is not installed, or an option is wrong.
     """
 
     def __init__(self, settings: KafkaSettings, prefix: str, replay: str = "") -> None:
         self._settings, self._prefix = settings, prefix
-        self._kafka = client_library("bootstrap.servers", "(given)")
         self._marker = KafkaMarker(settings, prefix, _ANSWER_S, replay)
-        self._markers = self._marker.topic
-        self._id = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
-        self._producer: Any = None
-        self._limits: dict[str, int] = {}
-        self._most_bytes = int(dict(settings.producer).get("message.max.bytes", _LIMIT_BYTES))
-        self._unflushed: dict[str, int] = {}
-        self._refused: dict[str, str] = {}
+        self._topics = KafkaTopics(settings, self._marker.topic, _ANSWER_S)
+        name = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
+        self._options = ProducerOptions.of(settings, name)
+        self._most_bytes = self._options.most_bytes or _LIMIT_BYTES
+        self._transactions: Transactions | None = None
+        self._newest: str | None = None
+        self._waiting: dict[str, _Waiting] = {}
+        self._waiting_bytes = 0
 
     def open(self) -> str | None:
         """See `Broker`."""
         self.close()
-        self._producer = self._new_producer()
-        with self._translated("written"):
-            if trouble := self.prepare([self._markers]):
-                raise ConnectionLostError(
-                    f"Topic {self._markers} cannot be made: {trouble[self._markers]}. Next: check the rights of the user."
-                )
-            self._producer.init_transactions(_ANSWER_S)
-        return self.newest()
+        if trouble := self.prepare([self._marker.topic]):
+            raise ConnectionLostError(
+                f"Topic {self._marker.topic} cannot be made: {trouble[self._marker.topic]}. Next: check the rights of the user."
+            )
+        self._start()
+        self._newest = self.newest()
+        return self._newest
 
     def newest(self) -> str | None:
         """See `Broker`."""
@@ -83,181 +104,139 @@ class KafkaBroker:
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """See `Broker`."""
-        admin = self._made(self._kafka.admin.AdminClient, connection_options(self._settings))
-        with self._translated("asked"):
-            known = admin.list_topics(timeout=_ANSWER_S).topics
-            missing = [name for name in topics if name not in known]
-            troubles = self._create(admin, missing)
-            self._ask_limits(admin, [name for name in topics if name not in troubles])
-        return troubles
+        return self._topics.prepare(topics)
 
     def begin(self) -> None:
         """See `Broker`."""
-        self._refused.clear()
-        with self._translated("written"):
-            self._producer.begin_transaction()
+        if self._transactions is None:
+            self._start()
+            if self.newest() != self._newest:
+                raise self._fenced()
+        with self._translated():
+            self._own.begin(_ANSWER_S)
 
     def send(self, topic: str, records: Run) -> tuple[int, str]:
         """See `Broker`."""
-        limit = self._limits.get(topic, _LIMIT_BYTES)
+        columns = Columns.of(records)
+        sizes, limit = columns.sizes() + HEAD_BYTES, self._limit(topic)
         taken, reason = len(records), ""
-        with self._translated("written"):
-            if limit >= _BATCH_BYTES and records.greatest() + _OVERHEAD <= min(limit, self._most_bytes - _NEAR):
-                self._send_small(topic, records)
-            else:
-                taken, reason = self._send_large(topic, records, limit)
-            self._producer.poll(0)
+        if int(sizes.max(initial=0)) > limit:
+            taken = int(np.argmax(sizes > limit))
+            reason = self._beyond(topic, int(sizes[taken]))
+            columns, sizes = Columns.of(records.slice(0, taken)), sizes[:taken]
+        if taken:
+            waiting = self._waiting.setdefault(topic, _Waiting())
+            waiting.parts.append(columns)
+            waiting.bytes += int(sizes.sum())
+            self._waiting_bytes += int(sizes.sum())
+            with self._translated():
+                self._send_full(topic)
         return taken, reason
-
-    def _send_small(self, topic: str, records: Run) -> None:
-        """Hand over records that no limit refuses. The loop is that of every event: nothing in it may be dear."""
-        produce = self._producer.produce
-        for key, value, headers, partition, timestamp in records.columns():
-            try:
-                produce(topic, value, key, partition, None, None, timestamp, headers)
-            except BufferError:
-                self._produce_later(topic, value, key, partition, None, None, timestamp, headers)
-
-    def _send_large(self, topic: str, records: Run, limit: int) -> tuple[int, str]:
-        """Hand over records up to one that is refused."""
-        for number, size in enumerate((records.sizes() + _OVERHEAD).tolist()):
-            if size > limit:
-                return number, f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
-            if limit < _BATCH_BYTES:
-                self._keep_small(topic, size, limit)
-            try:
-                self._send_small(topic, records.slice(number, number + 1))
-            except self._kafka.KafkaException as error:
-                if error.args[0].code() != self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
-                    raise
-                return number, f"it has {size:,} bytes, more than producer.max.request.size"
-        return len(records), ""
 
     def commit(self, marker: str) -> Mapping[str, str]:
         """See `Broker`."""
-        with self._translated("written"):
+        with self._translated():
             try:
-                self._producer.produce(self._markers, marker.encode(), self._marker.key, 0)
-                self._producer.commit_transaction(_OUTCOME_S)
-            except self._kafka.KafkaException:
-                if not self._refused:
+                for topic in list(self._waiting):
+                    self._hand_over(topic)
+                self._hand_over_marker(marker)
+                self._own.commit(_OUTCOME_S, _PATIENCE_S)
+            except FailedError as error:
+                found = {one.topic: str(one.error) for one in error.failures if isinstance(one.error, _REFUSALS)}
+                if not found:
                     raise
-                return dict(self._refused)
-        self._unflushed.clear()
+                return found
+        self._newest = marker
         return {}
 
     def abort(self) -> None:
         """See `Broker`."""
-        with self._translated("written"):
-            self._producer.abort_transaction(_ANSWER_S)
-        self._unflushed.clear()
+        if self._transactions is not None:
+            with self._translated():
+                self._transactions.abort(_ANSWER_S)
+        self._end()
 
     def close(self) -> None:
         """See `Broker`."""
-        if self._producer is not None:
-            with suppress(self._kafka.KafkaException, ConnectionLostError, FencedError):
-                self._producer.purge()
-                self._producer.abort_transaction(2.0)
-        self._producer = None
+        with suppress(Exception):
+            if self._transactions is not None:
+                self._transactions.abort(2.0)
+        self._end()
 
-    def _new_producer(self) -> Any:
-        base = {"linger.ms": _LINGER_MS, "message.max.bytes": str(_LIMIT_BYTES), "log_level": 3}
-        fixed = {
-            "bootstrap.servers": self._settings.servers,
-            "transactional.id": self._id,
-            "on_delivery": self._delivered,
-            "delivery.report.only.error": True,
-        }
-        options = {"partitioner": "murmur2_random", **base, **dict(self._settings.producer), **fixed}
-        return self._made(self._kafka.Producer, options)
+    def _end(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        if self._transactions is not None:
+            self._transactions.close()
+        self._transactions = None
 
-    def _made(self, kind: Any, options: dict[str, Any]) -> Any:
-        return made(self._kafka, kind, options, self._settings)
+    def _start(self) -> None:
+        self._transactions = Transactions(self._options.of_client())
+        with self._translated():
+            self._transactions.start(_ANSWER_S)
 
-    def _produce_later(self, *record: object) -> None:
-        """Hand over a record once the client has room."""
-        until = time.monotonic() + _OUTCOME_S
-        while time.monotonic() < until:
-            self._producer.poll(0.1)
-            with suppress(BufferError):
-                self._producer.produce(*record)
-                return
-        raise ConnectionLostError(f"Kafka at {self._settings.servers} takes no more events.")
+    @property
+    def _own(self) -> Transactions:
+        if self._transactions is None:
+            raise ConnectionLostError(f"Kafka at {self._settings.servers} is not connected. Next: open it again.")
+        return self._transactions
 
-    def _keep_small(self, topic: str, size: int, limit: int) -> None:
-        if self._unflushed.get(topic, 0) + size > limit:
-            with self._translated("written"):
-                self._producer.flush(_OUTCOME_S)
-            self._unflushed.clear()
-        self._unflushed[topic] = self._unflushed.get(topic, 0) + size
+    def _limit(self, topic: str) -> int:
+        return min(self._topics.limits.get(topic, _LIMIT_BYTES), self._most_bytes)
 
-    def _delivered(self, error: Any, message: Any) -> None:
-        codes = self._kafka.KafkaError
-        final = (
-            codes.MSG_SIZE_TOO_LARGE,
-            codes.RECORD_LIST_TOO_LARGE,
-            codes.INVALID_RECORD,
-            codes.TOPIC_AUTHORIZATION_FAILED,
-        )
-        if error is not None and error.code() in final:
-            self._refused.setdefault(message.topic(), error.str())
+    def _beyond(self, topic: str, size: int) -> str:
+        limit = self._topics.limits.get(topic, _LIMIT_BYTES)
+        if size > limit:
+            return f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
+        return f"it has {size:,} bytes, more than producer.max.request.size"
 
-    def _create(self, admin: Any, names: Sequence[str]) -> dict[str, str]:
-        troubles: dict[str, str] = {}
-        if not names:
-            return troubles
-        if not self._settings.creates and self._markers not in names:
-            return dict.fromkeys(names, "there is no such topic, and topic.creation.enable is false")
-        outcomes = admin.create_topics([self._new_topic(name) for name in names], request_timeout=_ANSWER_S)
-        for name, outcome in outcomes.items():
-            try:
-                outcome.result()
-            except self._kafka.KafkaException as error:
-                code = error.args[0].code()
-                if code == self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                    continue
-                if error.args[0].retriable() or code in (-185, -195, -192):  # time-outs and lost connections
-                    raise
-                troubles[name] = f"it cannot be made: {error.args[0].str()}"
-        return troubles
+    def _send_full(self, topic: str) -> None:
+        """Hand over what fills a batch, and everything if too much waits."""
+        if self._waiting[topic].bytes >= _BATCH_BYTES:
+            self._hand_over(topic)
+        if self._waiting_bytes >= _WAITING_BYTES:
+            for other in list(self._waiting):
+                self._hand_over(other)
 
-    def _new_topic(self, name: str) -> Any:
-        rule = rule_for(name, self._settings.rules)
-        if name == self._markers:
-            return self._kafka.admin.NewTopic(name, 1, rule.replication, config=_MARKERS)
-        return self._kafka.admin.NewTopic(name, rule.partitions, rule.replication, config=dict(rule.options))
+    def _hand_over(self, topic: str) -> None:
+        waiting = self._waiting.pop(topic)
+        self._waiting_bytes -= waiting.bytes
+        count = self._own.partitions(topic, _ANSWER_S)
+        now = int(time.time() * 1000)
+        most = min(self._limit(topic), _BATCH_BYTES)
+        for partition, records in by_partition(Columns.joined(waiting.parts), count):
+            for batch in batches(records, now, most, *self._options.compression):
+                self._own.send(topic, partition, batch, _OUTCOME_S)
 
-    def _ask_limits(self, admin: Any, names: Sequence[str]) -> None:
-        """Sizes that topics take; those that may not be asked for have Kafka's default."""
-        kinds = self._kafka.admin
-        asked = [kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name) for name in names]
-        for resource, outcome in (admin.describe_configs(asked, request_timeout=_ANSWER_S) if asked else {}).items():
-            with suppress(self._kafka.KafkaException, KeyError, ValueError):
-                self._limits[resource.name] = int(outcome.result()["max.message.bytes"].value)
+    def _hand_over_marker(self, marker: str) -> None:
+        key, value = (pa.array([data], pa.large_binary()) for data in (self._marker.key, marker.encode()))
+        records = Columns(key, value, pa.array([b"\0"], pa.large_binary()), None, None)
+        for batch in batches(records, int(time.time() * 1000), _LIMIT_BYTES):
+            self._own.send(self._marker.topic, 0, batch, _OUTCOME_S)
 
     @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
-        except self._kafka.KafkaException as error:
-            found = error.args[0]
-            codes = self._kafka.KafkaError
-            fenced = (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)
-            if found.code() in fenced or found.code() == codes._FATAL or found.fatal():  # which, it does not say
-                raise FencedError(
-                    f"Another producer has taken over the topics of {self._prefix} at {self._settings.servers}. "
-                    "Next: nothing, if a newer one is active; it continues from the same marker."
-                ) from None
-            raise ConnectionLostError(
-                f"Kafka at {self._settings.servers} cannot be {what}: {found.str()}. "
-                "Next: check bootstrap.servers and the producer options."
-            ) from None
+        except FailedError as error:
+            raise self._error(error.failures[0].error) from None
+        except (kafka_errors.KafkaError, TimeoutError, OSError, AssertionError) as error:
+            raise self._error(error) from None
 
+    def _error(self, error: BaseException) -> Exception:
+        found: BaseException | None = error
+        while found is not None:
+            if isinstance(found, _FENCES):
+                return self._fenced()
+            found = found.__cause__
+        text = str(error.__cause__ or error) or "it does not answer in time"
+        return ConnectionLostError(
+            f"Kafka at {self._settings.servers} cannot be written: {text}. "
+            "Next: check bootstrap.servers and the producer options."
+        )
 
-def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:
-    """How a topic is made: the first rule whose expressions it matches; the last one fits all."""
-    for rule in rules[:-1]:
-        included = any(re.fullmatch(text, topic) for text in rule.include)
-        if included and not any(re.fullmatch(text, topic) for text in rule.exclude):
-            return rule
-    return rules[-1]
+    def _fenced(self) -> FencedError:
+        return FencedError(
+            f"Another producer has taken over the topics of {self._prefix} at {self._settings.servers}. "
+            "Next: nothing, if a newer one is active; it continues from the same marker."
+        )

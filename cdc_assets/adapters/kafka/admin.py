@@ -1,0 +1,103 @@
+"""Makes topics and asks for their limits, through librdkafka (extra `kafka`)."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from cdc_assets.adapters.kafka.client import client_library
+from cdc_assets.adapters.kafka.marker import connection_options, made
+from cdc_assets.config.settings import KafkaSettings, TopicRule
+from cdc_assets.errors import ConnectionLostError
+
+_MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+_PASSING: Final = (-185, -195, -192)
+"""Codes of librdkafka for time-outs and lost connections."""
+
+
+class KafkaTopics:
+    """The topics of a broker.
+
+    Args:
+        settings: brokers, options of the client, and how topics are made.
+        markers: topic of markers.
+        limit_s: time limit of each request in seconds.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed.
+    """
+
+    def __init__(self, settings: KafkaSettings, markers: str, limit_s: float) -> None:
+        self._settings, self._markers, self._limit_s = settings, markers, limit_s
+        self._kafka = client_library("bootstrap.servers", "(given)")
+        self.limits: dict[str, int] = {}
+        """Bytes of a batch that topics take, as far as they could be asked for."""
+
+    def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Make the topics that are missing, and ask for the limits of all.
+
+        Returns:
+            Topics that cannot be written, with the reason.
+
+        Raises:
+            ConnectionLostError: the broker is away, or refuses.
+            ConfigurationError: the client does not know an option.
+        """
+        admin = made(self._kafka, self._kafka.admin.AdminClient, connection_options(self._settings), self._settings)
+        with self._translated():
+            known = admin.list_topics(timeout=self._limit_s).topics
+            troubles = self._create(admin, [name for name in topics if name not in known])
+            self._ask_limits(admin, [name for name in topics if name not in troubles])
+        return troubles
+
+    def _create(self, admin: Any, names: Sequence[str]) -> dict[str, str]:
+        troubles: dict[str, str] = {}
+        if not names:
+            return troubles
+        if not self._settings.creates and self._markers not in names:
+            return dict.fromkeys(names, "there is no such topic, and topic.creation.enable is false")
+        outcomes = admin.create_topics([self._new_topic(name) for name in names], request_timeout=self._limit_s)
+        for name, outcome in outcomes.items():
+            try:
+                outcome.result()
+            except self._kafka.KafkaException as error:
+                code = error.args[0].code()
+                if code == self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                    continue
+                if error.args[0].retriable() or code in _PASSING:
+                    raise
+                troubles[name] = f"it cannot be made: {error.args[0].str()}"
+        return troubles
+
+    def _new_topic(self, name: str) -> Any:
+        rule = rule_for(name, self._settings.rules)
+        if name == self._markers:
+            return self._kafka.admin.NewTopic(name, 1, rule.replication, config=_MARKERS)
+        return self._kafka.admin.NewTopic(name, rule.partitions, rule.replication, config=dict(rule.options))
+
+    def _ask_limits(self, admin: Any, names: Sequence[str]) -> None:
+        """Sizes that topics take; those that may not be asked for have Kafka's default."""
+        kinds = self._kafka.admin
+        asked = [kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name) for name in names]
+        for resource, outcome in (admin.describe_configs(asked, request_timeout=self._limit_s) if asked else {}).items():
+            with suppress(self._kafka.KafkaException, KeyError, ValueError):
+                self.limits[resource.name] = int(outcome.result()["max.message.bytes"].value)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._kafka.KafkaException as error:
+            raise ConnectionLostError(
+                f"Kafka at {self._settings.servers} cannot be asked: {error.args[0].str()}. "
+                "Next: check bootstrap.servers and the producer options."
+            ) from None
+
+
+def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:
+    """How a topic is made: the first rule whose expressions it matches; the last one fits all."""
+    for rule in rules[:-1]:
+        included = any(re.fullmatch(text, topic) for text in rule.include)
+        if included and not any(re.fullmatch(text, topic) for text in rule.exclude):
+            return rule
+    return rules[-1]
