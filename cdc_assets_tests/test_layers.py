@@ -168,6 +168,7 @@ ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"defs", "adapters.spark"},
     "pyodbc": {"adapters.sqlserver", "defs", "standin"},
     "mssql_python": {"adapters.sqlserver", "standin"},
+    "aiokafka": {"adapters.kafka"},
     "confluent_kafka": {"adapters.kafka"},
     "fastavro": {"reader"},
     "jpype": {"adapters.debezium"},

@@ -5,8 +5,8 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+from cdc_assets.adapters.kafka.broker import kafka_broker
 from cdc_assets.adapters.kafka.marker import QUICK_S, KafkaMarker
-from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.lake.topics import TopicTables
@@ -68,7 +68,7 @@ def publish_topics(
     if replay is not None:
         _check_free(config, replay)
         rename = partial(replay.topic, own)
-    broker = KafkaBroker(settings, own, replay.prefix if replay else "")
+    broker = kafka_broker(settings, own, replay.prefix if replay else "")
     feed = Feed(config, TopicTables.of(config))
     renderer = Renderer(settings, rename)
     publisher = Publisher(

@@ -6,7 +6,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import client_library
-from cdc_assets.adapters.kafka.marker import connection_options, made
+from cdc_assets.adapters.kafka.marker import made
+from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import ConnectionLostError
 
@@ -79,7 +80,9 @@ class KafkaTopics:
         """Sizes that topics take; those that may not be asked for have Kafka's default."""
         kinds = self._kafka.admin
         asked = [kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name) for name in names]
-        for resource, outcome in (admin.describe_configs(asked, request_timeout=self._limit_s) if asked else {}).items():
+        for resource, outcome in (
+            admin.describe_configs(asked, request_timeout=self._limit_s) if asked else {}
+        ).items():
             with suppress(self._kafka.KafkaException, KeyError, ValueError):
                 self.limits[resource.name] = int(outcome.result()["max.message.bytes"].value)
 

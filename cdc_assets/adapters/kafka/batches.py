@@ -233,7 +233,7 @@ def varints(numbers: Numbers) -> tuple[Numbers, npt.NDArray[np.bool_]]:
 
 def _bytes(parts: Sequence[tuple[Numbers, npt.NDArray[np.bool_]]]) -> pa.Array:
     """Numbers side by side, as bytes of each row."""
-    found, used = (parts[0] if len(parts) == 1 else tuple(np.hstack(side) for side in zip(*parts, strict=True)))
+    found, used = parts[0] if len(parts) == 1 else tuple(np.hstack(side) for side in zip(*parts, strict=True))
     offsets = np.zeros(len(found) + 1, np.int64)
     np.cumsum(used.sum(1), out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(found[used])]

@@ -47,19 +47,21 @@ class ClientLog:
         log.log(level, "%s", said)
 
 
-def client_library(name: str, value: str) -> Any:
-    """The client library, `confluent_kafka`.
+def client_library(name: str, value: str, library: str = "confluent_kafka") -> Any:
+    """A client library.
 
     Args:
         name: the property that asks for it.
         value: what that property is set to; no secret.
+        library: its name.
 
     Raises:
         ConfigurationError: the extra `kafka` is not installed.
     """
     try:
-        importlib.import_module("confluent_kafka.admin")
-        return importlib.import_module("confluent_kafka")
+        if library == "confluent_kafka":
+            importlib.import_module("confluent_kafka.admin")
+        return importlib.import_module(library)
     except ImportError as error:
         raise ConfigurationError(
             name,

@@ -8,6 +8,7 @@ import time
 from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import ClientLog, client_library
+from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 
@@ -15,17 +16,6 @@ _LOOK_BACK: Final = 1000
 """Offsets from the end among which the newest marker is looked for first."""
 QUICK_S: Final = 5.0
 """Time limit for those who only want to know."""
-_OF_CONNECTIONS: Final = (
-    "security.",
-    "sasl.",
-    "ssl.",
-    "client.",
-    "socket.",
-    "broker.",
-    "reconnect.",
-    "enable.ssl",
-    "enable.sasl",
-)
 
 
 def marker_topic(prefix: str) -> str:
@@ -109,12 +99,6 @@ class KafkaMarker:
             else:
                 raise self._kafka.KafkaException(message.error())
         raise ConnectionLostError(f"Topic {self.topic} at {self._settings.servers} cannot be read to its end.")
-
-
-def connection_options(settings: KafkaSettings) -> dict[str, Any]:
-    """Options of a client that does not produce."""
-    given = {name: text for name, text in settings.producer if name.startswith(_OF_CONNECTIONS)}
-    return {"bootstrap.servers": settings.servers, "log_level": 3} | given
 
 
 def made(library: Any, kind: Any, options: dict[str, Any], settings: KafkaSettings) -> Any:

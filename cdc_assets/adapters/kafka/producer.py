@@ -23,9 +23,9 @@ import pyarrow as pa
 from aiokafka import errors as kafka_errors
 
 from cdc_assets.adapters.kafka.admin import KafkaTopics
+from cdc_assets.adapters.kafka.arguments import ProducerOptions
 from cdc_assets.adapters.kafka.batches import HEAD_BYTES, Columns, batches
 from cdc_assets.adapters.kafka.marker import KafkaMarker
-from cdc_assets.adapters.kafka.options import ProducerOptions
 from cdc_assets.adapters.kafka.partitions import by_partition
 from cdc_assets.adapters.kafka.transactions import FailedError, InvalidRecordError, NewerProducerError, Transactions
 from cdc_assets.config.settings import KafkaSettings
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _ANSWER_S: Final = 30.0
 """Time limit of a request to a broker."""
 _OUTCOME_S: Final = 120.0
-"""Time limit of a commit, in which the client repeats what fails."""
+"""Time limit of a commit, in which the client repeats what fails, unless `delivery.timeout.ms` says another."""
 _PATIENCE_S: Final = 5.0
 """For how long the outcome of a commit is waited for if the run was asked to end."""
 _BATCH_BYTES: Final = 1_000_000
@@ -82,6 +82,7 @@ class KafkaBroker:
         name = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
         self._options = ProducerOptions.of(settings, name)
         self._most_bytes = self._options.most_bytes or _LIMIT_BYTES
+        self._outcome_s = self._options.delivery_s or _OUTCOME_S
         self._transactions: Transactions | None = None
         self._newest: str | None = None
         self._waiting: dict[str, _Waiting] = {}
@@ -140,7 +141,7 @@ class KafkaBroker:
                 for topic in list(self._waiting):
                     self._hand_over(topic)
                 self._hand_over_marker(marker)
-                self._own.commit(_OUTCOME_S, _PATIENCE_S)
+                self._own.commit(self._outcome_s, _PATIENCE_S)
             except FailedError as error:
                 found = {one.topic: str(one.error) for one in error.failures if isinstance(one.error, _REFUSALS)}
                 if not found:
@@ -171,7 +172,7 @@ class KafkaBroker:
         self._transactions = None
 
     def _start(self) -> None:
-        self._transactions = Transactions(self._options.of_client())
+        self._transactions = Transactions(self._options.arguments)
         with self._translated():
             self._transactions.start(_ANSWER_S)
 
@@ -206,13 +207,13 @@ class KafkaBroker:
         most = min(self._limit(topic), _BATCH_BYTES)
         for partition, records in by_partition(Columns.joined(waiting.parts), count):
             for batch in batches(records, now, most, *self._options.compression):
-                self._own.send(topic, partition, batch, _OUTCOME_S)
+                self._own.send(topic, partition, batch, self._outcome_s)
 
     def _hand_over_marker(self, marker: str) -> None:
         key, value = (pa.array([data], pa.large_binary()) for data in (self._marker.key, marker.encode()))
         records = Columns(key, value, pa.array([b"\0"], pa.large_binary()), None, None)
         for batch in batches(records, int(time.time() * 1000), _LIMIT_BYTES):
-            self._own.send(self._marker.topic, 0, batch, _OUTCOME_S)
+            self._own.send(self._marker.topic, 0, batch, self._outcome_s)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

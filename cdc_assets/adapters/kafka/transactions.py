@@ -38,13 +38,13 @@ _END_S: Final = 1.0
 T = TypeVar("T")
 
 
-class InvalidRecordError(kafka_errors.BrokerResponseError):  # type: ignore[misc]
+class InvalidRecordError(kafka_errors.BrokerResponseError):
     """The broker refuses a record, such as one without a key in a compacted topic."""
 
     errno, message, description = 87, "INVALID_RECORD", "This record has failed the validation on broker"
 
 
-class NewerProducerError(kafka_errors.BrokerResponseError):  # type: ignore[misc]
+class NewerProducerError(kafka_errors.BrokerResponseError):
     """Another producer has taken over; newer versions of requests are answered so."""
 
     errno, message, description = 90, "PRODUCER_FENCED", "There is a newer producer with the same transactional id"

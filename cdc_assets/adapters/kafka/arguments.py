@@ -1,0 +1,136 @@
+"""Arguments of aiokafka's producer out of options by the names of Java's producer and those of librdkafka.
+
+An option that the client does not have is refused, so that nothing that was asked for is silently left out; tuning that
+changes nothing that is written is named in the log.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cdc_assets.adapters.kafka.options import canonical
+from cdc_assets.adapters.kafka.security import security_arguments
+from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+_FREE: Final = re.compile(
+    r"buffer\.memory|batch\.size|linger\.ms|max\.in\.flight(\.requests\.per\.connection)?|retries|message\.send\.max\.retries|"
+    r"max\.block\.ms|(send|receive)\.buffer\.bytes|reconnect\.backoff\.(max\.)?ms|retry\.backoff\.max\.ms|metadata\.max\.idle\.ms|"
+    r"metadata\.recovery\..*|metric.*|auto\.include\.jmx\.reporter|enable\.(metrics\.push|idempotence)|"
+    r"client\.(rack|dns\.lookup)|partitioner\.(adaptive|availability)\..*|socket\..*|broker\..*|queue\.buffering\..*|"
+    r"batch\.num\.messages|statistics\..*|log.*|debug|api\.version\..*|sticky\..*|message\.copy\.max\.bytes|"
+    r"sasl\.login\..*|sasl\.kerberos\..*|sasl\.oauthbearer\.(jwks|clock|expected|sub|scope\.claim)\..*|"
+    r"ssl\.(truststore|keystore)\.(type|password)|ssl\.(keymanager|trustmanager)\.algorithm"
+)
+"""What changes nothing that is written."""
+_ONLY: Final = {
+    "acks": ("all", "-1"),
+    "partitioner": ("murmur2_random",),
+    "partitioner.class": ("org.apache.kafka.clients.producer.internals.DefaultPartitioner",),
+    "partitioner.ignore.keys": ("false",),
+    "sasl.oauthbearer.method": ("oidc",),
+}
+_COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def _number(name: str, text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", text.strip()):
+        raise ConfigurationError(f"producer.{name}", text, "a number", "correct it")
+    return int(text)
+
+
+def _text(_: str, text: str) -> str:
+    return text.strip()
+
+
+_ARGUMENTS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "client.id": ("client_id", _text),
+    "request.timeout.ms": ("request_timeout_ms", _number),
+    "retry.backoff.ms": ("retry_backoff_ms", _number),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _number),
+    "connections.max.idle.ms": ("connections_max_idle_ms", _number),
+    "transaction.timeout.ms": ("transaction_timeout_ms", _number),
+}
+_SECURITY: Final = re.compile(
+    r"security\.protocol|sasl\.(mechanisms|username|password|kerberos\.service\.name)|"
+    r"sasl\.oauthbearer\.(client\.id|client\.secret|token\.endpoint\.url|scope|extensions)|"
+    r"ssl\.(ca|certificate|key)\.(location|pem)|ssl\.key\.password|ssl\.endpoint\.identification\.algorithm|ssl\.cipher\.suites|"
+    r"ssl\.(protocol|enabled\.protocols)|enable\.ssl\.certificate\.verification"
+)
+_LEVEL: Final = re.compile(r"compression\.((gzip|lz4|zstd)\.)?level")
+_OWN: Final = ("message.max.bytes", "compression.type", "delivery.timeout.ms")
+
+
+@dataclass(frozen=True)
+class ProducerOptions:
+    """Of the client that writes.
+
+    Args:
+        arguments: of `AIOKafkaProducer`.
+        compression: a name of `batches.CODECS`, empty for none, and its level, None for the default.
+        most_bytes: the largest batch; 0 if that is not said.
+        delivery_s: for how long the client tries to deliver; 0 if that is not said.
+    """
+
+    arguments: Mapping[str, Any]
+    compression: tuple[str, int | None]
+    most_bytes: int
+    delivery_s: float
+
+    @classmethod
+    def of(cls, settings: KafkaSettings, transactional_id: str) -> "ProducerOptions":
+        """From the properties.
+
+        Raises:
+            ConfigurationError: an option is unknown, or wrong.
+        """
+        given = canonical(settings.producer)
+        _check(given)
+        arguments: dict[str, Any] = {"request_timeout_ms": 30_000}
+        for name, (argument, parse) in _ARGUMENTS.items():
+            if name in given:
+                arguments[argument] = parse(name, given[name])
+        fixed = {"bootstrap_servers": settings.servers.split(","), "transactional_id": transactional_id, "acks": "all"}
+        numbers = {name: _number(name, given.get(name, "0")) for name in ("message.max.bytes", "delivery.timeout.ms")}
+        return cls(
+            arguments | security_arguments(given) | fixed,
+            _compression(given),
+            numbers["message.max.bytes"],
+            numbers["delivery.timeout.ms"] / 1000,
+        )
+
+
+def _check(given: Mapping[str, str]) -> None:
+    free = []
+    for name, text in given.items():
+        allowed = _ONLY.get(name)
+        if allowed and text.strip() not in allowed:
+            raise ConfigurationError(f"producer.{name}", text, " or ".join(allowed), "leave it out")
+        if allowed or name in _ARGUMENTS or name in _OWN or _SECURITY.fullmatch(name) or _LEVEL.fullmatch(name):
+            continue
+        if not _FREE.fullmatch(name):
+            raise ConfigurationError(
+                f"producer.{name}",
+                "(given)",
+                "an option of Java's producer or of librdkafka that the client here has",
+                "leave it out; docs/kafka.md lists them",
+            )
+        free.append(name)
+    if free:
+        log.info("Options of the producer that change nothing here: %s.", ", ".join(sorted(free)))
+
+
+def _compression(given: Mapping[str, str]) -> tuple[str, int | None]:
+    kind = given.get("compression.type", "none").strip()
+    if kind not in _COMPRESSIONS:
+        raise ConfigurationError("producer.compression.type", kind, ", ".join(_COMPRESSIONS), "choose one of them")
+    if kind == "none":
+        return "", None
+    name = next((one for one in (f"compression.{kind}.level", "compression.level") if one in given), "")
+    if not name or given[name].strip() == "-1":
+        return kind, None
+    return kind, _number(name, given[name])
