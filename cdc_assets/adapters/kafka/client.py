@@ -1,4 +1,4 @@
-"""The client library, and what it logs without its repeats.
+"""The client libraries, and what they log without its repeats.
 
 A client whose broker is away reports the refused connection ten times a second.
 """
@@ -45,6 +45,26 @@ class ClientLog:
             self._logged.clear()
         self._logged[said] = now
         log.log(level, "%s", said)
+
+
+class ThreadLog(logging.Filter):
+    """What loggers say in threads of one name goes to a `ClientLog`; nothing less than a warning.
+
+    Args:
+        thread: name of the threads.
+    """
+
+    def __init__(self, thread: str) -> None:
+        super().__init__()
+        self._thread, self._log = thread, ClientLog()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record goes on as it would without this; the logger calls this."""
+        if record.threadName != self._thread:
+            return True
+        if record.levelno >= logging.WARNING:
+            self._log.log(record.levelno, "%s", record.getMessage())
+        return False
 
 
 def client_library(name: str, value: str, library: str = "confluent_kafka") -> Any:

@@ -23,6 +23,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import errors as kafka_errors
 
 from cdc_assets.adapters.kafka.batches import Batch
+from cdc_assets.adapters.kafka.client import ThreadLog
 from cdc_assets.core.interruption import Interrupted, check
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,10 @@ class NewerProducerError(kafka_errors.BrokerResponseError):
 
 for _unknown in (InvalidRecordError, NewerProducerError):  # which the library knows by their numbers alone
     kafka_errors.kafka_errors.setdefault(_unknown.errno, _unknown)
+
+_LOG: Final = ThreadLog(THREAD)
+for _name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in ("aiokafka", "asyncio")]:
+    logging.getLogger(_name).addFilter(_LOG)
 
 
 class Failure(NamedTuple):

@@ -1,0 +1,112 @@
+"""Record batches out of columns are what Kafka's own clients read back."""
+
+import os
+import random
+
+import pyarrow as pa
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from cdc_assets.adapters.kafka.batches import Batch, Columns, batches
+from cdc_assets.adapters.kafka.partitions import by_partition
+from cdc_assets.publish.run import Headers, Run
+from cdc_assets_tests.kafka.publishing import murmur2
+
+EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "20"))
+NOW = 1_700_000_000_000
+SIZES = [0, 1, 63, 64, 65, 200, 8191, 8192]
+
+Fields = tuple[bytes | None, bytes | None, Headers, int]
+
+
+def data(chance: random.Random) -> bytes | None:
+    return chance.choice([None, chance.randbytes(chance.choice(SIZES))])
+
+
+def some(chance: random.Random) -> tuple[Run, list[Fields]]:
+    """A run, and what is to be read of it."""
+    count = chance.randint(1, 40)
+    texts = ["", "a", "name äöü", "n" * 70]
+    distinct: list[Headers] = [[(chance.choice(texts), data(chance)) for _ in range(number)] for number in range(4)]
+    headers = chance.choice([None, [distinct[1]] * count, [chance.choice(distinct) for _ in range(count)]])
+    moments = [None, 0, 1, -5, NOW, NOW - 10**9, NOW + 3]
+    times = chance.choice([None, [chance.choice(moments) for _ in range(count)]])
+    keys, values = ([data(chance) for _ in range(count)] for _ in range(2))
+    run = Run(
+        1,
+        pa.array(map(str, range(count))),
+        *(pa.array(side, pa.large_binary()) for side in (keys, values)),
+        headers,
+        timestamps=None if times is None else pa.array(times, pa.int64()),
+    )
+    expected = zip(keys, values, headers or [[]] * count, [time or NOW for time in times or [0] * count], strict=True)
+    return run, list(expected)
+
+
+def read(batch: Batch, base_sequence: int = 0) -> list[Fields]:
+    batch._set_producer_state(7, 2, base_sequence)
+    found = DefaultRecordBatch(bytearray(batch._build()))
+    assert found.validate_crc()
+    assert found.is_transactional
+    assert (found.producer_id, found.producer_epoch, found.base_sequence) == (7, 2, base_sequence)
+    records = list(found)
+    assert [record.offset for record in records] == list(range(batch.record_count()))
+    return [(record.key, record.value, list(record.headers), record.timestamp) for record in records]
+
+
+@pytest.mark.parametrize("compression", ["", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_sent_is_read_back_and_no_batch_exceeds_its_limit(compression: str) -> None:
+    chance = random.Random(f"batches {compression}")  # noqa: S311 - records that can be made again
+    for _ in range(EXAMPLES):
+        runs, expected = zip(*(some(chance) for _ in range(chance.randint(1, 3))), strict=True)
+        most = chance.choice([300, 20_000, 45_000, 10**6])
+        found = list(batches(Columns.joined([Columns.of(run) for run in runs]), NOW, most, compression))
+        assert [record for batch in found for record in read(batch, 5)] == [one for own in expected for one in own]
+        assert all(len(batch._build()) <= min(most, batch.size()) or batch.record_count() == 1 for batch in found)
+
+
+def test_a_batch_that_is_sent_again_is_the_same() -> None:
+    run, _ = some(random.Random(1))  # noqa: S311 - one that is always the same
+    [batch] = batches(Columns.of(run), NOW, 10**7, "lz4")
+    batch._set_producer_state(1, 1, 3)
+    assert batch._build() is batch._build()
+
+
+def test_headers_count_in_the_limit_of_a_batch() -> None:
+    headers: Headers = [(f"n{number}", b"v" * 60) for number in range(20)]
+    values = pa.array([b"x"] * 10, pa.large_binary())
+    run = Run(1, pa.array(map(str, range(10))), values, values, [headers] * 10)
+    assert [batch.record_count() for batch in batches(Columns.of(run), NOW, 3000)] == [2] * 5
+
+
+def test_partitions_are_those_of_javas_producer_and_keep_the_order() -> None:
+    chance, drawn = random.Random("partitions"), set()  # noqa: S311 - keys that can be made again
+    for _ in range(EXAMPLES):
+        count = chance.choice([1, 2, 7, 60])
+        keys = [chance.choice([None, chance.randbytes(chance.randint(0, 70))]) for _ in range(40)]
+        chosen = chance.choice([None, [chance.choice([None, -1, 0, count - 1]) for _ in keys]])
+        other = chance.choice([-1, 0])
+        run = Run(
+            1,
+            pa.array(map(str, range(40))),
+            pa.array(keys, pa.large_binary()),
+            pa.array([b"%d" % number for number in range(40)], pa.large_binary()),
+            partition=other,
+            partitions=None if chosen is None else pa.array(chosen, pa.int32()),
+        )
+        found: dict[int, int] = {}
+        for partition, records in by_partition(Columns.of(run), count):
+            own = [int(value) for value in records.values.to_pylist()]
+            assert own == sorted(own)
+            assert [keys[number] for number in own] == records.keys.to_pylist()
+            found |= dict.fromkeys(own, partition)
+        assert len(found) == 40
+        for number, key in enumerate(keys):
+            given = other if chosen is None or chosen[number] is None else chosen[number]
+            if given is not None and given >= 0:
+                assert found[number] == given
+            elif key is not None:
+                assert found[number] == (murmur2(key) & 0x7FFFFFFF) % count
+            elif count == 60:
+                drawn.add(found[number])
+    assert len(drawn) > 20, "records without a key go to partitions at random"

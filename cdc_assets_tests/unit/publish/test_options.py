@@ -1,0 +1,209 @@
+"""Options of the client by Java's names and by librdkafka's."""
+
+import asyncio
+import base64
+import json
+import logging
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from cdc_assets.adapters.kafka.arguments import ProducerOptions
+from cdc_assets.adapters.kafka.options import connection_options
+from cdc_assets.adapters.kafka.tokens import ClientTokens
+from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.errors import ConfigurationError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def settings(**options: str) -> KafkaSettings:
+    given = tuple((name.replace("_", "."), text) for name, text in options.items())
+    return KafkaSettings(servers="a:1,b:2", producer=given)
+
+
+def arguments(**options: str) -> dict[str, Any]:
+    return dict(ProducerOptions.of(settings(**options), "id").arguments)
+
+
+def pem(folder: Path, password: bytes | None = None) -> tuple[Path, Path]:
+    """A certificate and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shop")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    locked = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+    (folder / "key.pem").write_bytes(text)
+    (folder / "cert.pem").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return folder / "cert.pem", folder / "key.pem"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sasl_mechanism": "PLAIN", "sasl_jaas_config": f'{PLAIN} required username="cdc" password="p\\"; x=1";'},
+        {"sasl_mechanisms": "PLAIN", "sasl_username": "cdc", "sasl_password": 'p"; x=1'},
+    ],
+)
+def test_java_and_librdkafka_name_the_same_user(given: dict[str, str]) -> None:
+    found = arguments(security_protocol="SASL_PLAINTEXT", **given)
+    assert found["sasl_mechanism"] == "PLAIN"
+    assert (found["sasl_plain_username"], found["sasl_plain_password"]) == ("cdc", 'p"; x=1')
+    others = connection_options(settings(security_protocol="SASL_PLAINTEXT", **given))
+    assert (others["sasl.username"], others["sasl.password"]) == ("cdc", 'p"; x=1')
+    assert others["sasl.mechanisms"] == "PLAIN"
+    assert "sasl.jaas.config" not in others
+
+
+def test_files_of_certificates_have_names_in_java_and_in_librdkafka(tmp_path: Path) -> None:
+    certificate, key = pem(tmp_path)
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    java = {"ssl_truststore_location": str(certificate), "ssl_keystore_location": str(both), "ssl_keystore_type": "PEM"}
+    native = {"ssl_ca_location": str(certificate), "ssl_certificate_location": str(certificate)}
+    native["ssl_key_location"] = str(key)
+    inline = {"ssl_ca_pem": certificate.read_text(), "ssl_keystore_key": key.read_text()}
+    inline["ssl_keystore_certificate_chain"] = certificate.read_text()
+    for given in (java, native, inline):
+        context = arguments(security_protocol="ssl", **given)["ssl_context"]
+        assert [one["serialNumber"] for one in context.get_ca_certs()] == ["01"]
+        assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    others = connection_options(settings(**java))
+    assert others["ssl.ca.location"] == str(certificate)
+    assert others["ssl.certificate.location"] == others["ssl.key.location"] == str(both)
+
+
+def test_checks_of_certificates_are_turned_off_as_in_java_and_in_librdkafka() -> None:
+    java = arguments(security_protocol="SSL", ssl_endpoint_identification_algorithm="")["ssl_context"]
+    assert (java.check_hostname, java.verify_mode) == (False, ssl.CERT_REQUIRED)
+    native = arguments(security_protocol="SSL", enable_ssl_certificate_verification="false")["ssl_context"]
+    assert native.verify_mode == ssl.CERT_NONE
+    assert (
+        connection_options(settings(ssl_endpoint_identification_algorithm=""))["ssl.endpoint.identification.algorithm"]
+        == "none"
+    )
+
+
+@pytest.mark.parametrize("password", ["right", "wrong", None])
+def test_a_key_with_a_password(tmp_path: Path, password: str | None) -> None:
+    certificate, key = pem(tmp_path, b"right")
+    given = {"ssl_certificate_location": str(certificate), "ssl_key_location": str(key)}
+    given |= {"ssl_key_password": password} if password else {}
+    if password == "right":
+        assert arguments(security_protocol="SSL", **given)["ssl_context"]
+        return
+    with pytest.raises(ConfigurationError, match=r"ssl\.key\.location") as told:
+        arguments(security_protocol="SSL", **given)
+    assert "wrong" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("acks", "1", "all or -1"),
+        ("compression_type", "brotli", "none, gzip, snappy, lz4, zstd"),
+        ("request_timeout_ms", "soon", "a number"),
+        ("partitioner", "random", "murmur2_random"),
+        ("partitioner_class", "org.example.Own", "DefaultPartitioner"),
+        ("interceptor_classes", "org.example.Own", "an option of"),
+        ("security_protocol", "TLS", "SASL_SSL"),
+        ("ssl_truststore_location", __file__, "PEM"),
+        ("ssl_truststore_location", "/nowhere", "a file"),
+    ],
+)
+def test_what_the_client_does_not_have_is_refused(name: str, text: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told) as error:
+        arguments(**{name: text})
+    assert "producer." + name.replace("_", ".") in str(error.value)
+
+
+def test_an_unknown_option_is_named_without_its_value() -> None:
+    with pytest.raises(ConfigurationError, match=r"producer\.own\.token") as error:
+        arguments(own_token="secret")
+    assert "secret" not in str(error.value)
+
+
+def test_tuning_that_changes_nothing_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    arguments(buffer_memory="1", linger_ms="5", queue_buffering_max_messages="10", sasl_login_class="x")
+    [message] = caplog.messages
+    assert "buffer.memory, linger.ms, queue.buffering.max.messages, sasl.login.class" in message
+
+
+def test_limits_and_compression() -> None:
+    given = settings(
+        message_max_bytes="5000", delivery_timeout_ms="9000", compression_type="zstd", compression_zstd_level="7"
+    )
+    found = ProducerOptions.of(given, "id")
+    assert (found.most_bytes, found.delivery_s, found.compression) == (5000, 9.0, ("zstd", 7))
+    assert found.arguments == {
+        "request_timeout_ms": 30_000,
+        "security_protocol": "PLAINTEXT",
+        "bootstrap_servers": ["a:1", "b:2"],
+        "transactional_id": "id",
+        "acks": "all",
+    }
+
+
+@contextmanager
+def endpoint(asked: list[tuple[str, dict[str, list[str]]]], lifetime: int) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            asked.append((self.headers["Authorization"], parse_qs(form)))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"access_token": f"t{len(asked)}", "expires_in": lifetime}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/token"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_tokens_are_asked_for_with_the_clients_credentials_and_kept_for_most_of_their_life() -> None:
+    asked: list[tuple[str, dict[str, list[str]]]] = []
+    now = 0.0
+    with endpoint(asked, 100) as address:
+        tokens = ClientTokens(address, "cdc", "s:1", "kafka", clock=lambda: now)
+        assert asyncio.run(tokens.token()) == asyncio.run(tokens.token()) == "t1"
+        now = 81
+        assert asyncio.run(tokens.token()) == "t2"
+    authorization, form = asked[0]
+    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"cdc:s%3A1"
+    assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+
+
+def test_a_login_with_tokens_takes_its_credentials_from_java_or_librdkafka() -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    jaas = f"{module} required clientId='cdc' clientSecret='s' scope='kafka' ;"
+    url = {"sasl_oauthbearer_token_endpoint_url": "https://id/token"}
+    given = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": jaas, **url}
+    assert isinstance(arguments(**given)["sasl_oauth_token_provider"], ClientTokens)
+    others = connection_options(settings(**given))
+    assert others["sasl.oauthbearer.method"] == "oidc"
+    assert others["sasl.oauthbearer.client.secret"] == "s"
+    del given["sasl_jaas_config"]
+    with pytest.raises(ConfigurationError, match=r"sasl\.oauthbearer\.client\.id"):
+        arguments(**given)
