@@ -1,1 +1,1 @@
-"""Kafka through librdkafka (extra `kafka`): signals, the broker that publishes, topics of a connector as a source."""
+"""Kafka (extra `kafka`): the broker that publishes, through aiokafka; signals, markers and topics as a source, through librdkafka."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.options import canonical
+from cdc_assets.adapters.kafka.options import SAME, STORES, canonical
 from cdc_assets.adapters.kafka.security import security_arguments
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError
@@ -110,18 +110,29 @@ def _check(given: Mapping[str, str]) -> None:
         allowed = _ONLY.get(name)
         if allowed and text.strip() not in allowed:
             raise ConfigurationError(f"producer.{name}", text, " or ".join(allowed), "leave it out")
-        if allowed or name in _ARGUMENTS or name in _OWN or _SECURITY.fullmatch(name) or _LEVEL.fullmatch(name):
-            continue
-        if not _FREE.fullmatch(name):
+        if _FREE.fullmatch(name) and not _is_taken(name):
+            free.append(name)
+        elif not _is_taken(name):
             raise ConfigurationError(
                 f"producer.{name}",
                 "(given)",
                 "an option of Java's producer or of librdkafka that the client here has",
                 "leave it out; docs/kafka.md lists them",
             )
-        free.append(name)
     if free:
         log.info("Options of the producer that change nothing here: %s.", ", ".join(sorted(free)))
+
+
+def is_option(name: str) -> bool:
+    """Whether it is an option of Java's producer or of librdkafka that the client here has, or may leave out."""
+    return (
+        name == "sasl.jaas.config" or name in STORES or _is_taken(SAME.get(name, name)) or bool(_FREE.fullmatch(name))
+    )
+
+
+def _is_taken(name: str) -> bool:
+    patterns = _SECURITY, _LEVEL
+    return name in (*_ONLY, *_ARGUMENTS, *_OWN) or any(pattern.fullmatch(name) for pattern in patterns)
 
 
 def _compression(given: Mapping[str, str]) -> tuple[str, int | None]:

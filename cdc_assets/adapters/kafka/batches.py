@@ -14,7 +14,7 @@ can have; compression is left out where it makes a batch no smaller.
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from aiokafka import codec
 from aiokafka.record.util import calc_crc32c
 
-from cdc_assets.publish.run import Headers, Run
+from cdc_assets.publish.run import Headers, Run, binary
 
 Numbers = npt.NDArray[Any]
 
@@ -72,7 +72,7 @@ class Columns:
         if run.partition >= 0:
             own = pa.scalar(run.partition, pa.int32())
             chosen = pa.repeat(own, len(run)) if chosen is None else chosen.cast(pa.int32()).fill_null(own)
-        return cls(run.keys, run.values, _headers(run.headers), run.timestamps, chosen)
+        return cls(binary(run.keys), binary(run.values), _headers(run.headers), run.timestamps, chosen)
 
     @classmethod
     def joined(cls, parts: "Sequence[Columns]") -> "Columns":
@@ -117,9 +117,8 @@ class Columns:
 
     def sizes(self) -> Numbers:
         """The most bytes that each has in a batch."""
-        keys, values, headers = (_lengths(side).clip(0) for side in (self.keys, self.values, self.headers))
-        found: Numbers = keys + values + headers + _FRAME_BYTES
-        return found
+        found: Numbers = _lengths(self.keys).clip(0) + _lengths(self.values).clip(0) + _lengths(self.headers)
+        return found + np.int64(_FRAME_BYTES)
 
 
 class Batch:
@@ -199,66 +198,89 @@ def batches(records: Columns, now: int, most: int, compression: str = "", level:
 
 
 def _batch(own: Columns, now: int, compression: str, level: int | None) -> Batch:
-    count = len(own)
-    times = np.full(count, now) if own.times is None else own.times.fill_null(0).to_numpy(zero_copy_only=False)
-    times = np.where(times == 0, now, times)
+    count, times = len(own), np.array([now])
+    if own.times is not None:
+        times = own.times.fill_null(0).to_numpy(zero_copy_only=False)
+        times = np.where(times == 0, now, times)
     first = int(times[0])
     keys, values = _lengths(own.keys), _lengths(own.values)
-    inside = [np.zeros((count, 1), np.int64), times - first, np.arange(count), keys]
-    front, after = [varints(number) for number in inside[1:]], varints(values)
-    framed = 1 + sum(used.sum(1) for _, used in (*front, after))
-    length = framed + keys.clip(0) + values.clip(0) + _lengths(own.headers).clip(0)
-    attributes = np.zeros((count, 1), np.uint8), np.ones((count, 1), bool)
-    before = _bytes([varints(length), attributes, *front])
+    inside = [varints(np.broadcast_to(numbers, count)) for numbers in (times - first, np.arange(count), keys)]
+    after = varints(values)
+    framed = sum(part.lengths for part in (*inside, after)) + 1
+    length = framed + keys.clip(0) + values.clip(0) + _lengths(own.headers)
+    before = _bytes([varints(length), varints(np.zeros(count)), *inside])
     headers = own.headers[0] if len(own.headers) == 1 else own.headers
-    parts = [own.keys.fill_null(b""), _bytes([after]), own.values.fill_null(b""), headers, _NOTHING]
-    joined = pc.binary_join_element_wise(before, *parts)
+    parts = [before, own.keys, _bytes([after]), own.values, headers, _NOTHING]
+    joined = pc.binary_join_element_wise(*parts, null_handling="replace", null_replacement="")
     return Batch(_data(joined), count, first, int(times.max()), compression, level)
 
 
-def varints(numbers: Numbers) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-    """Signed numbers as zigzag varints: a row of bytes for each, and which of them are used."""
+class Varints(NamedTuple):
+    """Numbers as they are sent."""
+
+    found: Numbers
+    """A row of bytes for each."""
+    used: npt.NDArray[np.bool_]
+    """Which of them."""
+    lengths: Numbers
+    """How many."""
+
+
+def varints(numbers: Numbers) -> Varints:
+    """Signed numbers as zigzag varints."""
     signed = numbers.astype(np.int64)
     rest = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     width = max(1, (int(rest.max(initial=0)).bit_length() + 6) // 7)
-    found, used = np.empty((len(rest), width), np.uint8), np.ones((len(rest), width), bool)
+    shape = len(rest), width
+    found, used, lengths = np.empty(shape, np.uint8), np.ones(shape, bool), np.ones(len(rest), np.int64)
     for at in range(width):
-        low, rest = (rest & np.uint64(127)).astype(np.uint8), rest >> np.uint64(7)
-        goes_on = rest != 0
-        found[:, at] = low | (goes_on.astype(np.uint8) << 7)
+        low, rest = rest.astype(np.uint8) & np.uint8(127), rest >> np.uint64(7)
         if at + 1 < width:
+            goes_on = rest != 0
+            low |= goes_on.view(np.uint8) << np.uint8(7)
             used[:, at + 1] = goes_on
-    return found, used
+            lengths += goes_on
+        found[:, at] = low
+    return Varints(found, used, lengths)
 
 
-def _bytes(parts: Sequence[tuple[Numbers, npt.NDArray[np.bool_]]]) -> pa.Array:
+def _bytes(parts: Sequence[Varints]) -> pa.Array:
     """Numbers side by side, as bytes of each row."""
-    found, used = parts[0] if len(parts) == 1 else tuple(np.hstack(side) for side in zip(*parts, strict=True))
+    found, used = parts[0][:2]
+    if len(parts) > 1:
+        found, used = np.hstack([part.found for part in parts]), np.hstack([part.used for part in parts])
     offsets = np.zeros(len(found) + 1, np.int64)
-    np.cumsum(used.sum(1), out=offsets[1:])
+    np.cumsum(sum(part.lengths for part in parts), out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(found[used])]
     return pa.Array.from_buffers(_KIND, len(found), buffers)
 
 
+def _offsets(array: pa.Array) -> Numbers:
+    return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
+
+
 def _data(joined: pa.Array) -> Any:
     """All bytes of an array, one after the other."""
-    offsets = np.frombuffer(joined.buffers()[1], np.int64)[joined.offset : joined.offset + len(joined) + 1]
+    offsets = _offsets(joined)
     return memoryview(joined.buffers()[2])[int(offsets[0]) : int(offsets[-1])]
 
 
 def _lengths(array: pa.Array) -> Numbers:
     """Bytes of each; -1 of null."""
-    found: Numbers = pc.binary_length(array).fill_null(-1).to_numpy(zero_copy_only=False)
+    if not len(array):
+        return np.zeros(0, np.int64)
+    found = np.diff(_offsets(array))
+    if array.null_count:
+        found[array.is_null().to_numpy(zero_copy_only=False)] = -1
     return found
 
 
 def _headers(given: Sequence[Headers] | None) -> pa.Array:
     """Headers as they are sent; neighbours mostly share them, so each is written once."""
-    distinct = {id(own): own for own in given or ()}
-    if len(distinct) < 2:
-        return pa.array([encoded_headers(next(iter(distinct.values()), []))], _KIND)
-    texts = {number: encoded_headers(own) for number, own in distinct.items()}
-    return pa.array([texts[id(own)] for own in given or ()], _KIND)
+    if not given or given.count(given[0]) == len(given):
+        return pa.array([encoded_headers(given[0] if given else [])], _KIND)
+    texts = {id(own): encoded_headers(own) for own in {id(own): own for own in given}.values()}
+    return pa.array([texts[id(own)] for own in given], _KIND)
 
 
 def encoded_headers(headers: Headers) -> bytes:
@@ -271,8 +293,7 @@ def encoded_headers(headers: Headers) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found, used = varints(np.array([number]))
-    return found[used].tobytes()
+    return varints(np.array([number])).found.tobytes()
 
 
 def _filled(columns: Sequence[pa.Array | None], sizes: Sequence[int], kind: pa.DataType) -> pa.Array | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError
 
-_SAME: Final = {
+SAME: Final = {
     "sasl.mechanism": "sasl.mechanisms",
     "max.request.size": "message.max.bytes",
     "compression.codec": "compression.type",
@@ -26,7 +26,7 @@ _SAME: Final = {
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
 """Other names of the same."""
-_STORES: Final = {
+STORES: Final = {
     "ssl.truststore.location": ("ssl.ca.location",),
     "ssl.keystore.location": ("ssl.certificate.location", "ssl.key.location"),
 }
@@ -71,12 +71,12 @@ def canonical(options: tuple[tuple[str, str], ...]) -> dict[str, str]:
             for option, *values in _JAAS_OPTION.findall(text):
                 if option in _JAAS:
                     found.setdefault(_JAAS[option], re.sub(r"\\(.)", r"\1", "".join(values)))
-        elif name in _STORES:
+        elif name in STORES:
             _check_pem(name, text)
-            for own in _STORES[name]:
+            for own in STORES[name]:
                 found.setdefault(own, text)
         else:
-            found[_SAME.get(name, name)] = text
+            found[SAME.get(name, name)] = text
     if found.get("ssl.endpoint.identification.algorithm") == "":  # Java's way to turn it off
         found["ssl.endpoint.identification.algorithm"] = "none"
     return found

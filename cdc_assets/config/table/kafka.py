@@ -27,7 +27,7 @@ KAFKA = (
         None,
         "Options of the client, such as `producer.security.protocol`; `producer.override.<option>` is the same.",
         secret=True,
-        note="They are options of librdkafka: `sasl.username` and `sasl.password` in place of `sasl.jaas.config`.",
+        note="By the names of Java's producer or of librdkafka; certificates as PEM. An option that the client does not have is refused.",
     ),
     *(
         row
