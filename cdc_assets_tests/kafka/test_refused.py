@@ -8,6 +8,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.errors import FencedError
 from cdc_assets.publish.run import Headers, Run
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker
@@ -47,6 +48,43 @@ def test_a_limit_that_was_lowered_meanwhile_is_told_by_the_commit(broker: Broker
     ours.close()
 
 
+def test_a_refusal_that_comes_before_the_commit_is_told_by_it(broker: Broker) -> None:
+    """The broker has refused a batch long before the last one is sent; the other topic goes on."""
+    ours = KafkaBroker(KafkaSettings(servers=broker.servers), "early")
+    ours.open()
+    for name in ("early", "other"):
+        broker.create(name, 1)
+        assert not ours.prepare([name])
+    lower = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "early", incremental_configs=[lower])
+    broker.admin.incremental_alter_configs([resource])[resource].result(30)
+    ours.begin()
+    for _ in range(60):
+        assert ours.send("early", run(None, *[5000] * 100)) == (100, "")
+    assert list(ours.commit("marker")) == ["early"]
+    ours.abort()
+    ours.begin()
+    assert ours.send("other", run(None, 1)) == (1, "")
+    assert not ours.commit("other marker")
+    assert ours.newest() == "other marker"
+    ours.close()
+
+
+def test_a_producer_that_was_replaced_after_a_refusal_writes_nothing(broker: Broker) -> None:
+    older, newer = (KafkaBroker(KafkaSettings(servers=broker.servers), "replaced") for _ in range(2))
+    older.open()
+    older.begin()
+    older.abort()
+    assert newer.open() is None
+    newer.begin()
+    assert not newer.commit("newer")
+    with pytest.raises(FencedError):
+        older.begin()
+    older.close()
+    assert newer.newest() == "newer"
+    newer.close()
+
+
 @pytest.mark.parametrize("headers", HEADERS)
 def test_a_record_beyond_the_clients_limit_is_refused_and_those_before_it_are_taken(
     broker: Broker, headers: Headers | None
@@ -62,7 +100,7 @@ def test_a_record_beyond_the_clients_limit_is_refused_and_those_before_it_are_ta
     ours.close()
 
 
-def test_more_records_than_the_client_has_room_for(broker: Broker) -> None:
+def test_librdkafkas_tuning_changes_nothing(broker: Broker) -> None:
     settings = KafkaSettings(servers=broker.servers, producer=(("queue.buffering.max.messages", "10"),))
     ours = KafkaBroker(settings, "room")
     ours.open()

@@ -94,7 +94,11 @@ class ProducerOptions:
         for name, (argument, parse) in _ARGUMENTS.items():
             if name in given:
                 arguments[argument] = parse(name, given[name])
-        fixed = {"bootstrap_servers": settings.servers.split(","), "transactional_id": transactional_id, "acks": "all"}
+        fixed = {
+            "bootstrap_servers": [server.strip() for server in settings.servers.split(",")],
+            "transactional_id": transactional_id,
+            "acks": "all",
+        }
         numbers = {name: _number(name, given.get(name, "0")) for name in ("message.max.bytes", "delivery.timeout.ms")}
         return cls(
             arguments | security_arguments(given) | fixed,

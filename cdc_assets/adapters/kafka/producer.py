@@ -27,7 +27,13 @@ from cdc_assets.adapters.kafka.arguments import ProducerOptions
 from cdc_assets.adapters.kafka.batches import HEAD_BYTES, Columns, batches
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.partitions import by_partition
-from cdc_assets.adapters.kafka.transactions import FailedError, InvalidRecordError, NewerProducerError, Transactions
+from cdc_assets.adapters.kafka.transactions import (
+    FailedError,
+    Failure,
+    InvalidRecordError,
+    NewerProducerError,
+    Transactions,
+)
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError, FencedError
 from cdc_assets.publish.run import Run
@@ -38,8 +44,6 @@ _ANSWER_S: Final = 30.0
 """Time limit of a request to a broker."""
 _OUTCOME_S: Final = 120.0
 """Time limit of a commit, in which the client repeats what fails, unless `delivery.timeout.ms` says another."""
-_PATIENCE_S: Final = 5.0
-"""For how long the outcome of a commit is waited for if the run was asked to end."""
 _BATCH_BYTES: Final = 1_000_000
 """The most bytes of a batch."""
 _LIMIT_BYTES: Final = 1_048_588
@@ -87,6 +91,7 @@ class KafkaBroker:
         self._newest: str | None = None
         self._waiting: dict[str, _Waiting] = {}
         self._waiting_bytes = 0
+        self._refused: dict[str, str] = {}
 
     def open(self) -> str | None:
         """See `Broker`."""
@@ -109,6 +114,7 @@ class KafkaBroker:
 
     def begin(self) -> None:
         """See `Broker`."""
+        self._refused.clear()
         if self._transactions is None:
             self._start()
             if self.newest() != self._newest:
@@ -131,7 +137,10 @@ class KafkaBroker:
             waiting.bytes += int(sizes.sum())
             self._waiting_bytes += int(sizes.sum())
             with self._translated():
-                self._send_full(topic)
+                try:
+                    self._send_full(topic)
+                except FailedError as error:  # which the commit tells
+                    self._note_refused(error)
         return taken, reason
 
     def commit(self, marker: str) -> Mapping[str, str]:
@@ -140,15 +149,14 @@ class KafkaBroker:
             try:
                 for topic in list(self._waiting):
                     self._hand_over(topic)
-                self._hand_over_marker(marker)
-                self._own.commit(self._outcome_s, _PATIENCE_S)
+                if not self._refused:
+                    self._hand_over_marker(marker)
+                    self._own.commit(self._outcome_s)
             except FailedError as error:
-                found = {one.topic: str(one.error) for one in error.failures if isinstance(one.error, _REFUSALS)}
-                if not found:
-                    raise
-                return found
-        self._newest = marker
-        return {}
+                self._note_refused(error)
+        if not self._refused:
+            self._newest = marker
+        return dict(self._refused)
 
     def abort(self) -> None:
         """See `Broker`."""
@@ -199,10 +207,22 @@ class KafkaBroker:
             for other in list(self._waiting):
                 self._hand_over(other)
 
+    def _note_refused(self, error: FailedError) -> None:
+        """Note topics that are refused; raise the error if none is."""
+        found = {one.topic: str(one.error) for one in error.failures if isinstance(one.error, _REFUSALS)}
+        if not found:
+            raise error
+        self._refused |= found
+
     def _hand_over(self, topic: str) -> None:
         waiting = self._waiting.pop(topic)
         self._waiting_bytes -= waiting.bytes
-        count = self._own.partitions(topic, _ANSWER_S)
+        if self._refused:  # nothing of this transaction will be committed
+            return
+        try:
+            count = self._own.partitions(topic, _ANSWER_S)
+        except _REFUSALS as error:
+            raise FailedError([Failure(topic, error)]) from None
         now = int(time.time() * 1000)
         most = min(self._limit(topic), _BATCH_BYTES)
         for partition, records in by_partition(Columns.joined(waiting.parts), count):

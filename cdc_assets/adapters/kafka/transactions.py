@@ -33,6 +33,8 @@ _MOST_BYTES: Final = 16_000_000
 """Bytes that are on their way at most."""
 _LOOK_S: Final = 0.25
 """Seconds between two looks whether the run was asked to end."""
+_PATIENCE_S: Final = 3.0
+"""Seconds that an answer is waited for nonetheless if the run was asked to end: most come at once, and then it is known what is there."""
 _END_S: Final = 1.0
 """Seconds that each step of closing may take."""
 
@@ -97,10 +99,17 @@ class Transactions:
         """Fence older producers of the same transactional id, and end their open transaction."""
 
         async def work() -> None:
-            self._producer = AIOKafkaProducer(**self._options)
-            await self._producer.start()
+            while True:
+                self._producer = AIOKafkaProducer(**self._options)
+                try:
+                    await self._producer.start()
+                except AssertionError:  # a broker that has just started does not know itself yet
+                    await self._producer.stop()
+                    await asyncio.sleep(_LOOK_S)
+                else:
+                    return
 
-        self._wait(work(), limit_s)
+        self._wait(work(), limit_s, 0.0)
 
     def begin(self, limit_s: float) -> None:
         """Begin a transaction."""
@@ -124,17 +133,14 @@ class Transactions:
                     raise TimeoutError
                 check()
                 self._room.wait(_LOOK_S)
-            if self._failures:
-                raise FailedError(self._failures)
-            self._bytes += batch.bytes
+            failed = bool(self._failures)
+            self._bytes += 0 if failed else batch.bytes
+        if failed:
+            self._wait(self._check(), limit_s)
         self._loop.call_soon_threadsafe(self._accept, topic, partition, batch)
 
-    def commit(self, limit_s: float, patience_s: float) -> None:
+    def commit(self, limit_s: float) -> None:
         """Commit once every batch is taken.
-
-        Args:
-            limit_s: until when the outcome is waited for.
-            patience_s: for how long it is waited for nonetheless if the run was asked to end.
 
         Raises:
             FailedError: a batch has failed; nothing is committed.
@@ -143,13 +149,10 @@ class Transactions:
         async def work() -> None:
             if self._sending:
                 await asyncio.wait(self._sending, return_when=asyncio.FIRST_EXCEPTION)
-            if self._failures:
-                if self._sending:  # others that are refused as well
-                    await asyncio.wait(self._sending, timeout=_END_S)
-                raise FailedError(self._failures)
+            await self._check()
             await self._producer.commit_transaction()
 
-        self._wait(work(), limit_s, patience_s)
+        self._wait(work(), limit_s)
 
     def abort(self, limit_s: float) -> None:
         """End the transaction without a trace; batches that are not on their way never will be."""
@@ -185,6 +188,13 @@ class Transactions:
         if not task.cancelled():
             task.exception()  # is among the failures
 
+    async def _check(self) -> None:
+        """Raise what has failed, with what else fails at the same time: topics that are refused as well."""
+        if self._failures:
+            if self._sending:
+                await asyncio.wait(self._sending, timeout=_END_S)
+            raise FailedError(self._failures)
+
     async def _hand_over(self, topic: str, partition: int, batch: Batch) -> None:
         size = batch.bytes
         try:
@@ -215,7 +225,7 @@ class Transactions:
         if others:
             await asyncio.wait(others, timeout=_END_S)
 
-    def _wait(self, work: Coroutine[Any, Any, T], limit_s: float, patience_s: float = 0.0) -> T:
+    def _wait(self, work: Coroutine[Any, Any, T], limit_s: float, patience_s: float = _PATIENCE_S) -> T:
         """The outcome of work in the loop.
 
         Raises:
