@@ -4,7 +4,7 @@ What is told of a record (its place, whether it is sent, and where) is alike for
 it differs, and handed on as a *run*. Bytes become Python's objects only where a client takes them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple
@@ -16,9 +16,6 @@ import pyarrow.compute as pc
 
 Headers = list[tuple[str, bytes | None]]
 Numbers = npt.NDArray[Any]
-
-_HEADER = 10
-"""Bytes that frame a header."""
 
 
 class Record(NamedTuple):
@@ -75,22 +72,14 @@ class Run:
         return len(self.positions)
 
     def __iter__(self) -> Iterator[Record]:
-        fate = self.problem, self.is_left_out, self.topic
-        for position, (key, value, headers, *more) in zip(self.positions.to_pylist(), self.columns(), strict=True):
-            yield Record(self.window, position, key, value, headers, *fate, *more)
-
-    def columns(self) -> "Iterator[tuple[bytes | None, bytes | None, Headers, int, int]]":
-        """What is sent of each: key, value, headers, partition and timestamp."""
         chosen = None if self.partitions is None else self.partitions.fill_null(self.partition).to_pylist()
         times = None if self.timestamps is None else self.timestamps.fill_null(0).to_pylist()
-        return zip(
-            self.keys.to_pylist(),
-            self.values.to_pylist(),
-            self.headers or repeat([]),
-            chosen or repeat(self.partition),
-            times or repeat(0),
-            strict=False,
-        )
+        sides = [side.to_pylist() for side in (self.positions, self.keys, self.values)]
+        more: list[Iterable[Any]] = [self.headers or repeat([]), chosen or repeat(self.partition), times or repeat(0)]
+        for position, key, value, headers, *others in zip(*sides, *more, strict=False):
+            yield Record(
+                self.window, position, key, value, headers, self.problem, self.is_left_out, self.topic, *others
+            )
 
     @property
     def first(self) -> str:
@@ -124,25 +113,6 @@ class Run:
         """The records whose positions, which are in order, lie between two."""
         start = pc.sum(pc.less_equal(self.positions, least)).as_py() or 0
         return self.slice(start, max(start, pc.sum(pc.less(self.positions, most)).as_py() or 0))
-
-    def sizes(self) -> Numbers:
-        """Bytes of each: key, value, headers and what frames them."""
-        found = self._sizes()
-        return found if self.headers is None else found + np.fromiter(map(_size, self.headers), np.int64)
-
-    def greatest(self) -> int:
-        """What the largest has at most; neighbours mostly share their headers, so that no record is looked at by itself."""
-        distinct = {id(own): own for own in self.headers or ()}
-        return int(self._sizes().max(initial=0)) + max(map(_size, distinct.values()), default=0)
-
-    def _sizes(self) -> Numbers:
-        keys, values = (pc.binary_length(side).fill_null(0) for side in (self.keys, self.values))
-        found: Numbers = pc.add(keys, values).to_numpy(zero_copy_only=False)
-        return found
-
-
-def _size(headers: Headers) -> int:
-    return sum(_HEADER + len(name) + len(value or b"") for name, value in headers)
 
 
 def binary(texts: pa.Array) -> pa.Array:

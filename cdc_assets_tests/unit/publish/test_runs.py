@@ -43,13 +43,6 @@ def test_parts_of_a_batch_are_joined_in_the_order_of_its_rows() -> None:
     assert [(r.headers, r.partition, r.timestamp) for r in records[:3]] == [([], -1, 0), (one, 3, 7), ([], -1, 0)]
 
 
-def test_sizes_are_those_of_keys_values_and_headers() -> None:
-    own: Headers = [("name", b"four"), ("x", None)]
-    run = Run(1, pa.array(["a", "b"]), data("k", None), data("value", None), [own, []])
-    assert run.sizes().tolist() == [1 + 5 + (10 + 8) + (10 + 1), 0]
-    assert run.greatest() == 35
-
-
 def test_records_between_two_positions() -> None:
     run = Run(1, pa.array(["a", "b", "c", "d"]), data(*"abcd"), data(*"abcd"))
     assert [record.position for record in run.between("a", "d")] == ["b", "c"]
