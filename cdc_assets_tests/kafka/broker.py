@@ -17,6 +17,7 @@ from cdc_assets_tests.kafka.maven import Need, fetched
 VERSION = "4.1.0"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 _JARS = os.environ.get("CDC_KAFKA_JARS", "")
+PASSWORD = "right"
 _QUIET = {"log_level": 0, "message.timeout.ms": 60000}
 
 
@@ -30,10 +31,12 @@ class Broker:
 
     Args:
         folder: for its data.
+        certificate: PEM of a certificate and its key, with which it also listens to users of `PASSWORD` (SASL_SSL).
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
         self._folder, self._port, self._controller = folder, free_port(), free_port()
+        self._certificate, self.secured = certificate, f"127.0.0.1:{free_port()}" if certificate else ""
         self.servers = f"127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
@@ -100,15 +103,26 @@ class Broker:
 
     def _properties(self) -> str:
         listeners = f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{self._controller}"
+        listeners += f",SECURED://{self.secured}" if self.secured else ""
+        security = "org.apache.kafka.common.security"
+        secured = [
+            "ssl.keystore.type=PEM",
+            f"ssl.keystore.location={self._certificate}",
+            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
+            f'plain.sasl.jaas.config={security}.plain.PlainLoginModule required user_cdc="{PASSWORD}";',
+            f"scram-sha-512.sasl.jaas.config={security}.scram.ScramLoginModule required;",
+        ]
         return "\n".join(
             [
                 "process.roles=broker,controller",
                 "node.id=1",
                 f"controller.quorum.voters=1@127.0.0.1:{self._controller}",
                 f"listeners={listeners}",
-                f"advertised.listeners=PLAINTEXT://{self.servers}",
+                f"advertised.listeners=PLAINTEXT://{self.servers}"
+                + (f",SECURED://{self.secured}" if self.secured else ""),
                 "controller.listener.names=CONTROLLER",
-                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL",
+                *(f"listener.name.secured.{line}" for line in secured if self.secured),
                 f"log.dirs={self._folder / 'data'}",
                 "offsets.topic.replication.factor=1",
                 "offsets.topic.num.partitions=1",

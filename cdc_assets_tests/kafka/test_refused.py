@@ -66,7 +66,7 @@ def test_a_refusal_that_comes_before_the_commit_is_told_by_it(broker: Broker) ->
     ours.begin()
     assert ours.send("other", run(None, 1)) == (1, "")
     assert not ours.commit("other marker")
-    assert ours.newest() == "other marker"
+    assert ours.open() == "other marker"
     ours.close()
 
 
@@ -81,7 +81,7 @@ def test_a_producer_that_was_replaced_after_a_refusal_writes_nothing(broker: Bro
     with pytest.raises(FencedError):
         older.begin()
     older.close()
-    assert newer.newest() == "newer"
+    assert newer.open() == "newer"
     newer.close()
 
 

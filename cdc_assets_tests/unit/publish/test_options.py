@@ -8,23 +8,19 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from cdc_assets.adapters.kafka.arguments import ProducerOptions
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.tokens import ClientTokens
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError
+from cdc_assets_tests.certificates import self_signed
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -36,21 +32,6 @@ def settings(**options: str) -> KafkaSettings:
 
 def arguments(**options: str) -> dict[str, Any]:
     return dict(ProducerOptions.of(settings(**options), "id").arguments)
-
-
-def pem(folder: Path, password: bytes | None = None) -> tuple[Path, Path]:
-    """A certificate and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shop")])
-    now = datetime.now(UTC)
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    locked = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
-    text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
-    (folder / "key.pem").write_bytes(text)
-    (folder / "cert.pem").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    return folder / "cert.pem", folder / "key.pem"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +52,7 @@ def test_java_and_librdkafka_name_the_same_user(given: dict[str, str]) -> None:
 
 
 def test_files_of_certificates_have_names_in_java_and_in_librdkafka(tmp_path: Path) -> None:
-    certificate, key = pem(tmp_path)
+    certificate, key = self_signed(tmp_path)
     both = tmp_path / "both.pem"
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
     java = {"ssl_truststore_location": str(certificate), "ssl_keystore_location": str(both), "ssl_keystore_type": "PEM"}
@@ -101,7 +82,7 @@ def test_checks_of_certificates_are_turned_off_as_in_java_and_in_librdkafka() ->
 
 @pytest.mark.parametrize("password", ["right", "wrong", None])
 def test_a_key_with_a_password(tmp_path: Path, password: str | None) -> None:
-    certificate, key = pem(tmp_path, b"right")
+    certificate, key = self_signed(tmp_path, b"right")
     given = {"ssl_certificate_location": str(certificate), "ssl_key_location": str(key)}
     given |= {"ssl_key_password": password} if password else {}
     if password == "right":
