@@ -170,6 +170,7 @@ ONLY_IN: dict[str, set[str]] = {
     "mssql_python": {"adapters.sqlserver", "standin"},
     "aiokafka": {"adapters.kafka"},
     "confluent_kafka": {"adapters.kafka"},
+    "google_crc32c": {"adapters.kafka"},
     "fastavro": {"reader"},
     "jpype": {"adapters.debezium"},
     "pymysql": {"adapters.databases"},

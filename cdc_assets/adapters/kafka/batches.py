@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from aiokafka import codec
-from aiokafka.record.util import calc_crc32c
 
 from cdc_assets.publish.run import Headers, Run, binary
 
@@ -166,8 +166,9 @@ class Batch:
             attributes, records = self._compressed()
             size, last = HEAD_BYTES + len(records), self._count - 1
             numbers = last, self._first, self._newest, *self._producer, self._count
-            checked = b"".join((_CHECKED.pack(attributes, *numbers), records))
-            self._built = _HEAD.pack(0, size - 12, -1, 2, calc_crc32c(checked)) + checked
+            checked = _CHECKED.pack(attributes, *numbers)
+            checksum = google_crc32c.extend(google_crc32c.value(checked), records)
+            self._built = b"".join((_HEAD.pack(0, size - 12, -1, 2, checksum), checked, records))
             self._records = b""
         return self._built
 
@@ -262,7 +263,7 @@ def _offsets(array: pa.Array) -> Numbers:
 def _data(joined: pa.Array) -> Any:
     """All bytes of an array, one after the other."""
     offsets = _offsets(joined)
-    return memoryview(joined.buffers()[2])[int(offsets[0]) : int(offsets[-1])]
+    return joined.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
 def _lengths(array: pa.Array) -> Numbers:
