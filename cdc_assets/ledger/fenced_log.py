@@ -65,11 +65,14 @@ class FencedLog:
         handle = self._tables.separate().open(self.directory)
         return {} if handle is None else self._files(handle, known or {})
 
-    def claim(self) -> Sequence[Row]:
+    def claim(self, known: Mapping[str, Sequence[Row]] | None = None) -> Sequence[Row]:
         """Prepare to append to the existing rows; the first to append becomes the single writer.
 
+        Args:
+            known: as for `read`; the newest row is always wanted.
+
         Returns:
-            These rows in order.
+            The existing rows in order, of files that are known those that are wanted.
 
         Raises:
             LakeError: the table cannot be created or read.
@@ -79,7 +82,7 @@ class FencedLog:
             LakeError, LakeFullError
         ):  # of a table made by an earlier release, unless another process does it at this moment
             self._tables.modernize(self.directory)
-        rows = self.in_order(self._files(self._tables.ensure(self.directory, self._schema), {}))
+        rows = self.in_order(self._files(self._tables.ensure(self.directory, self._schema), known or {}))
         self._sequence = rows[-1]["sequence"] if rows else 0
         return rows
 

@@ -109,8 +109,11 @@ class FoldedLog(Generic[S]):
             self.folded = False
 
     def _take_over(self) -> None:
-        """Continue after the existing rows; the first to append becomes the single writer."""
-        rows = self._log.claim()
+        """Continue after the existing rows; the first to append becomes the single writer.
+
+        Rows that `read` has kept are not read again: a file never changes, and which files there are is read anew.
+        """
+        rows = self._log.claim(self._known)
         self.state = self._folding.state(rows)
         self._since_fold = len(rows) - 1 - newest_fold(rows)
 

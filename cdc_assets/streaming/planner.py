@@ -47,6 +47,7 @@ from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import StreamingSettings
+from cdc_assets.core.collection import without_collections
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
@@ -134,7 +135,8 @@ class Planner:
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
             return None
-        return self._drafted(database, reads, until)
+        with without_collections():  # thousands of counts that are gone behind it
+            return self._drafted(database, reads, until)
 
     def _counted(self, database: str, left: Unpublished) -> list[TableRead]:
         """Reads of tables whose events were committed before their transactions were published."""
@@ -165,8 +167,9 @@ class Planner:
         counts = self._server.source.rows_per_commit(database, names, until)
         tasks = self._runner.parallelism if worth_tasks(sum(rows for _, rows in counts)) else 1
         most = share_of(database, rows_of_window(streaming.window_rows, tasks), self._shares)
-        until = self._bounded(database, counts, until, most)
-        counts = [(lsn, rows) for lsn, rows in counts if lsn <= until]
+        end = self._bounded(database, counts, until, most)
+        if end < until:
+            until, counts = end, [(lsn, rows) for lsn, rows in counts if lsn <= end]
         self._rows[database] = sum(rows for _, rows in counts)
         parts = streaming.slices or parts_of(self._rows[database], tasks)
         places = partial(self._server.source.positions_in_commit, database, list(names))

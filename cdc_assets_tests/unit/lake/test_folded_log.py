@@ -64,6 +64,26 @@ def test_rows_kept_for_people_are_not_folded_at_every_claim(tmp_path: Path) -> N
         assert total.folded == (number % 3 == 0)
 
 
+@pytest.mark.parametrize("more", range(5))
+def test_a_writer_that_has_read_before_reads_only_what_came_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    """Also if others have replaced the rows by their fold meanwhile; and its own fold is due when theirs would be."""
+    for number in range(4):
+        total = Sum(tmp_path).claim()
+        total.add(number)
+    later, opened = Sum(tmp_path), list[str]()
+    later.read()
+    for _ in range(more):
+        total.add(1)
+    read = pq.read_table
+    monkeypatch.setattr(pq, "read_table", lambda path, **given: opened.append(path) or read(path, **given))
+    assert later.claim().state == total.state == 6 + more
+    assert (len(opened) == 0) == (more == 0)
+    afresh = Sum(tmp_path)
+    assert afresh.claim()._since_fold == later._since_fold
+
+
 @pytest.mark.parametrize("step", CHECKPOINT)
 def test_a_writer_may_die_when_it_folds(tmp_path: Path, step: str) -> None:
     total = 0

@@ -1,5 +1,6 @@
 """Windows end at rows enough, and are cut into parts of about equal rows, inside of transactions where they must be."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,17 @@ def test_a_backlog_is_not_counted_again_in_each_window(tmp_path: Path) -> None:
     server.rows_per_commit = noted  # type: ignore[assignment,method-assign]
     assert make_capture(server, config).stream().windows == 8
     assert sum(counted) <= 32 + 3 * 32
+
+
+def test_the_counts_of_a_window_are_not_looked_at_for_garbage(tmp_path: Path) -> None:
+    """They are thousands of objects, and with them the collector looks at all that the process has imported."""
+    server, config, lines, _orders = two_tables(tmp_path)
+    server.commit((lines, "insert", 100, "new"))
+    ask, collecting = server.rows_per_commit, list[bool]()
+    server.rows_per_commit = lambda *given: collecting.append(gc.isenabled()) or ask(*given)  # type: ignore[assignment,method-assign]
+    assert make_capture(server, config).stream().windows == 1
+    assert collecting == [False]
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("metadata", [False, True])
