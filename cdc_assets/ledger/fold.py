@@ -8,12 +8,12 @@ from typing import Any
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.notification import Notification
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import Folding
+from cdc_assets.ledger.notices import decode_notices
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
@@ -26,10 +26,9 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         return decode_state(detail["state"])
     state = state.with_tables(decode(TableState, entry) for entry in detail.get("tables", ()))
     state = state.with_marks(decode(dict[str, Mark | None], detail.get("marks", {})))
-    notifications = detail.get("notifications", detail.get("told", ()))  # `told` in earlier releases
     state = dataclasses.replace(
         state,
-        notifications=decode(tuple[Notification, ...], notifications),
+        notifications=decode_notices(detail),
         next_window=max(state.next_window, detail.get("next_window", 0)),
     )
     match row["event"]:
@@ -52,11 +51,11 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             run = decode(SnapshotRun, detail["snapshot"])
             next_window = max(state.next_window, run.snapshot_id + 1)
             state = _without_round(state, database)  # the snapshot restarts
-            notifications = decode(dict[str, SignalState], detail.get("signals", {}))
+            signals = decode(dict[str, SignalState], detail.get("signals", {}))
             return dataclasses.replace(
                 state,
                 snapshots={**state.snapshots, database: run},
-                signals={**state.signals, **notifications},
+                signals={**state.signals, **signals},
                 next_window=next_window,
             )
         case "snapshot-complete":

@@ -23,6 +23,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fold import FOLDING
 from cdc_assets.ledger.folded_log import FoldedLog
+from cdc_assets.ledger.notices import encode_notices
 from cdc_assets.ledger.state import CaptureState, Window
 from cdc_assets.ledger.transitions import tell_changes
 
@@ -86,7 +87,7 @@ class ManifestRows(FoldedLog[CaptureState]):
     ) -> None:
         """Write a row, report step `reached`, and send the row's notifications."""
         if self._outbox and (stamped := [self._outbox.stamped(notification) for notification in notifications]):
-            detail = {**detail, "notifications": encode(stamped)}
+            detail = {**detail, **encode_notices(stamped)}
         if committed := self._tables.fresh_marks():
             detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
         before = self.state

@@ -54,10 +54,10 @@ class Notices:
     def reading(self, run: SnapshotRun, slices: Sequence[SnapshotSlice]) -> Iterator[Notification]:
         """Notifications of slices that are about to be read."""
         chunks = _chunks(run)
+        names = self._names(other for other in run.tables if other.ranges)
         for entry in slices:
             table, chunk = str(entry.table), chunks[entry.number]
             if chunk.index == 0:
-                names = self._names(other for other in run.tables if other.ranges)
                 yield self._of(run, "IN_PROGRESS", current_collection_in_progress=table, data_collections=names)
             if chunk.count > 1:
                 data = {"current_collection_in_progress": table, "total_rows_scanned": "0"}
@@ -72,27 +72,29 @@ class Notices:
             slices: slices of the round.
         """
         chunks, failed, scanned = _chunks(after), dict(after.failed), dict(after.scanned)
+        names = self._names(after.tables)
+
+        def ended(table: TableId, status: str) -> Notification:
+            data = {"scanned_collection": str(table), "data_collections": names}
+            return self._of(
+                after,
+                "TABLE_SCAN_COMPLETED",
+                **data,
+                total_rows_scanned=str(scanned.get(table, 0)),
+                status=status,
+            )
+
         for entry in slices:
             chunk = chunks[entry.number]
             if entry.table in failed:
                 continue
             if chunk.count > 1:
-                data = {"scanned_collection": str(entry.table), "data_collections": self._names(after.tables)}
+                data = {"scanned_collection": str(entry.table), "data_collections": names}
                 yield self._of(after, "TABLE_CHUNK_COMPLETED", **data, status="SUCCEEDED", **chunk.data())
             if chunk.index == chunk.count - 1:
-                yield self._scanned(after, entry.table, scanned.get(entry.table, 0), "SUCCEEDED")
+                yield ended(entry.table, "SUCCEEDED")
         for table in failed.keys() - dict(before.failed).keys():
-            yield self._scanned(after, table, scanned.get(table, 0), "SQL_EXCEPTION")
-
-    def _scanned(self, run: SnapshotRun, table: TableId, rows: int, status: str) -> Notification:
-        return self._of(
-            run,
-            "TABLE_SCAN_COMPLETED",
-            scanned_collection=str(table),
-            data_collections=self._names(run.tables),
-            total_rows_scanned=str(rows),
-            status=status,
-        )
+            yield ended(table, "SQL_EXCEPTION")
 
     def _names(self, tables: Iterable[SnapshotTable]) -> str:
         listed = self._listed

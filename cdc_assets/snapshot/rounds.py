@@ -218,10 +218,11 @@ class Rounds:
         self, run: SnapshotRun, entries: Entries, slices: Sequence[SnapshotSlice]
     ) -> dict[TableId, TableReading]:
         server_time = self._server.source.server_time()
+        tables = {entry.table: entry for entry in run.tables}
         readings: dict[TableId, TableReading] = {}
         for table in dict.fromkeys(entry.table for entry in slices):
             plan, directory = self._lake.destination(entries[table])
-            planned = run.of(table)
+            planned = tables[table]
             override = planned.select or self._settings.override_of(table) or None
             readings[table] = TableReading(
                 plan, entries[table].schema, directory, planned.low, server_time, override, planned.ranges
@@ -255,11 +256,11 @@ class Rounds:
 
     def _progress(self, window: Window, run: SnapshotRun, written: RoundFiles, entries: Entries) -> Progress:
         tables = {}
-        by_directory = dict(written.files)
-        for table, directory in self._directories(run, entries).items():
-            if files := by_directory.get(directory):
-                size, low = sum(file.size for file in files), run.of(table).low
-                tables[table] = TableProgress(rows_of(files), size, low, low, files=len(files))
+        by_directory, directories = dict(written.files), self._directories(run, entries)
+        for entry in run.tables:
+            if files := by_directory.get(directories[entry.table]):
+                size, low = sum(file.size for file in files), entry.low
+                tables[entry.table] = TableProgress(rows_of(files), size, low, low, files=len(files))
         return Progress(
             "snapshot",
             window.database,

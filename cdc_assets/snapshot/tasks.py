@@ -161,10 +161,11 @@ def _read_all(task: RoundTask, read: Read, attempts: int) -> RoundResult:
     files: dict[str, tuple[DataFile, ...]] = {}
     ends: list[SliceEnds] = []
     failures: list[TableFailure] = []
-    for table, reading in task.tables.items():
-        slices = [entry for entry in task.slices if entry.table == table]
-        if not slices:
-            continue
+    by_table: dict[TableId, list[SnapshotSlice]] = {}
+    for entry in task.slices:
+        by_table.setdefault(entry.table, []).append(entry)
+    for table, slices in by_table.items():
+        reading = task.tables[table]
         try:
             written, found = _read_table(task, read, reading, slices, attempts)
         except TABLE_ERRORS as error:

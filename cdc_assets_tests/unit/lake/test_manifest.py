@@ -20,6 +20,7 @@ from cdc_assets.ledger import manifest_rows
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fold import after, decode_state, encode_state
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.notices import encode_notices
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
@@ -69,6 +70,18 @@ def test_notifications_are_read_under_the_name_of_an_earlier_release(tmp_path: P
             "detail": json.dumps({name: encode([notification]), "states": {"": encode(SignalState())}}),
         }
         assert after(CaptureState(), row).notifications == (notification,)
+
+
+def test_names_of_all_tables_are_recorded_once_for_the_notifications_of_all_tables() -> None:
+    names = ",".join(f"SalesDb.dbo.t{number}" for number in range(300))
+    notifications = [
+        Notification("Initial Snapshot", "TABLE_SCAN_COMPLETED", {"table": name, "data_collections": names}, NOW)
+        for name in names.split(",")
+    ]
+    detail = json.dumps(encode_notices(notifications))
+    assert len(detail) < 300 * len(names) / 20, "a row that grows with the square of the tables"
+    state = after(CaptureState(), {"event": "notified", "database": None, "detail": detail})
+    assert state.notifications == tuple(notifications)
 
 
 def test_windows_of_several_databases_are_completed_together_or_alone(tmp_path: Path) -> None:
