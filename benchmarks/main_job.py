@@ -204,7 +204,7 @@ class Recorder:
 def _statements(task: object) -> Sequence[Statement]:
     """What a task of a snapshot or a window reads its rows with."""
     if isinstance(task, RoundTask):
-        tables = task.tables
+        tables = task.tables.get()
         return [
             rows_query(tables[entry.table].plan, tables[entry.table].schema, entry.range, None) for entry in task.slices
         ]

@@ -50,8 +50,7 @@ class Lake:
         known = self._plans.get(key)
         if known is None:
             plan = self.plan(entry.schema, entry.captured)
-            directory = self.tables.directory_for(plan.topic, plan.topic_schema)
-            self.tables.ensure(directory, plan.topic_schema)
+            directory = self.tables.prepare(plan.topic, plan.topic_schema)
             known = self._plans[key] = (plan, directory)
             if key in self._recorded:
                 _warn(plan)

@@ -117,8 +117,7 @@ class Staging:
     def _writer(self, topic: str, number: int, schema: pa.Schema) -> TopicWriter:
         """The writer of a structure; its table is created or adapted first."""
         if number not in self._writers:
-            directory = self._tables.directory_for(topic, schema)
-            self._tables.ensure(directory, schema)
+            directory = self._tables.prepare(topic, schema)
             writer = TopicWriter(self._tables.location, directory, schema, self._batch_id, self._attempt)
             self._writers[number] = directory, self._stack.enter_context(writer)
         return self._writers[number][1]

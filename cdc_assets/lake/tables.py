@@ -103,9 +103,12 @@ class DeltaTables:
         Raises:
             LakeError: the store refuses.
         """
+        return self._adapted(directory, self.open(directory), schema)
+
+    def _adapted(self, directory: str, handle: DeltaTable | None, schema: pa.Schema) -> DeltaTable:
+        """The table that was opened, or a new one, with the fields of events of this structure."""
         wanted = lake_schema(schema)
         try:
-            handle = self.open(directory)
             if handle is None:
                 handle = self._create(directory, wanted)
             missing = fields_to_add(arrow_schema(handle), wanted)

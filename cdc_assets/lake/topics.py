@@ -65,9 +65,12 @@ class TopicTables(DeltaTables):
 
     def generations(self, topic: str) -> list[str]:
         """Directories of a topic, oldest first; empty if it has no table."""
-        found: list[str] = []
-        while self.open(directory := generation(topic, len(found) + 1)) is not None:
-            found.append(directory)
+        return [directory for directory, _ in self._generations(topic)]
+
+    def _generations(self, topic: str) -> list[tuple[str, DeltaTable]]:
+        found: list[tuple[str, DeltaTable]] = []
+        while (handle := self.open(directory := generation(topic, len(found) + 1))) is not None:
+            found.append((directory, handle))
         return found
 
     def directory_for(self, topic: str, schema: pa.Schema) -> str:
@@ -75,18 +78,29 @@ class TopicTables(DeltaTables):
 
         When a window is repeated, a structure keeps its generation, even if the window has opened a newer one.
         """
-        existing = self.generations(topic)
-        for directory in reversed(existing):
-            handle = self.open(directory)
-            if handle is not None and is_compatible(arrow_schema(handle), schema):
-                return directory
-        return generation(topic, len(existing) + 1)
+        return self._place(topic, schema)[0]
+
+    def prepare(self, topic: str, schema: pa.Schema) -> str:
+        """As `directory_for`; the table is created, or extended by the fields that it lacks.
+
+        Raises:
+            LakeError: the store refuses.
+        """
+        directory, handle = self._place(topic, schema)
+        self._adapted(directory, handle, schema)
+        return directory
+
+    def _place(self, topic: str, schema: pa.Schema) -> tuple[str, DeltaTable | None]:
+        """The generation that events of this structure fit, or the next one, which is not there."""
+        existing = self._generations(topic)
+        for directory, handle in reversed(existing):
+            if is_compatible(arrow_schema(handle), schema):
+                return directory, handle
+        return generation(topic, len(existing) + 1), None
 
     def row_count(self, topic: str) -> int:
         """Number of rows of a topic in all its generations, from the Delta log alone."""
-        return sum(
-            _row_count(handle) for directory in self.generations(topic) if (handle := self.open(directory)) is not None
-        )
+        return sum(_row_count(handle) for _, handle in self._generations(topic))
 
     def require_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
         """Check that the files written by tasks exist, before they are recorded or committed.

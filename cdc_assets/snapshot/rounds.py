@@ -30,6 +30,7 @@ from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgres
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.packed import Packed
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError, LakeFullError
@@ -200,16 +201,20 @@ class Rounds:
     ) -> list[RoundResult]:
         """Results of the tasks of a round; if readers must meet, there are only as many tasks as run at once."""
         location, bulk, settings = self._lake.tables.location, self._server.bulk, self._settings
+
+        def of(bundle: Sequence[SnapshotSlice]) -> Packed[dict[TableId, TableReading]]:
+            return Packed({entry.table: readings[entry.table] for entry in bundle})
+
         if not by_barrier(settings):
             tasks = [
-                RoundTask(window.window_id, bundle, readings, location, bulk, attempt=attempt)
+                RoundTask(window.window_id, bundle, of(bundle), location, bulk, attempt=attempt)
                 for bundle in bundles(slices, readers_of(self._settings, self._runner) * 2)
             ]
             return self._runner.run(run_bundle, tasks)
         parts = bundles(slices, min(readers_of(self._settings, self._runner), self._runner.parallelism))
         barrier = Barrier.new(location, self._lake.events.topic_prefix, len(parts), settings.lock_timeout_ms)
         tasks = [
-            RoundTask(window.window_id, bundle, readings, location, bulk, number, barrier, attempt)
+            RoundTask(window.window_id, bundle, of(bundle), location, bulk, number, barrier, attempt)
             for number, bundle in enumerate(parts)
         ]
         return barrier.hold(self._server.source, list(readings), lambda: self._runner.run(run_bundle, tasks))

@@ -21,6 +21,7 @@ from cdc_assets.capture.statements import rows_query
 from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.packed import Packed
 from cdc_assets.core.ports import BulkSource, KeyRange
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.plan import EventPlan
@@ -97,7 +98,7 @@ class RoundTask:
 
     window_id: int
     slices: tuple[SnapshotSlice, ...]
-    tables: dict[TableId, TableReading]
+    tables: Packed[dict[TableId, TableReading]]
     location: Location
     bulk: BulkSource
     number: int = 0
@@ -161,11 +162,12 @@ def _read_all(task: RoundTask, read: Read, attempts: int) -> RoundResult:
     files: dict[str, tuple[DataFile, ...]] = {}
     ends: list[SliceEnds] = []
     failures: list[TableFailure] = []
+    tables = task.tables.get()
     by_table: dict[TableId, list[SnapshotSlice]] = {}
     for entry in task.slices:
         by_table.setdefault(entry.table, []).append(entry)
     for table, slices in by_table.items():
-        reading = task.tables[table]
+        reading = tables[table]
         try:
             written, found = _read_table(task, read, reading, slices, attempts)
         except TABLE_ERRORS as error:
