@@ -186,6 +186,15 @@ class Postgres(Server):
         ]
         return [self._binary("postgres"), "-D", data, *(part for option in options for part in ("-c", option))]
 
+    def require_password(self, text: str) -> None:
+        """Let nobody in over the network without one; the client of tests takes the socket from now on."""
+        self.execute(f"alter user dbz password '{text}'")
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text(
+            "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\nhost replication all 127.0.0.1/32 scram-sha-256\n"
+        )
+        self.execute("select pg_reload_conf()")
+
     def without(self, option: str) -> None:
         """Start again without an option of the command line, which would win over what the server is told by SQL."""
         self.stop(signal.SIGINT)
@@ -197,7 +206,7 @@ class Postgres(Server):
         command = [
             self._binary("psql"),
             "-h",
-            "127.0.0.1",
+            str(self.folder),
             "-p",
             str(self.port),
             "-U",
