@@ -63,7 +63,8 @@ class ThreadLog(logging.Filter):
         if record.threadName != self._thread:
             return True
         if record.levelno >= logging.WARNING:
-            self._log.log(record.levelno, "%s", record.getMessage())
+            reason = f": {record.exc_info[1]!r}" if record.exc_info else ""
+            self._log.log(record.levelno, "%s", record.getMessage() + reason)
         return False
 
 
