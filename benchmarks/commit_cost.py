@@ -3,8 +3,8 @@
 Windows of one event each go through what a run uses: planned in the manifest, one Parquet file, one commit to the topic
 table, completed in the manifest, and the tidying between windows. No server and no Spark, so that all of it is the cost of
 commits. Printed are means of the newest hundred windows: processor time of the process with all its threads, since other work
-on the machine disturbs it least; how many files lie in the two logs and beside them; and what it costs to open the manifest
-anew and fold it, as a run, the sensor and `status` do.
+on the machine disturbs it least; how many files lie in the two logs; the process's resident memory; and what it costs to open the
+manifest anew and fold it, as a run, the sensor and `status` do.
 
 `--behind N` compares windows in a lake that is new with those in a lake that looks as if N windows had been committed. This
 old lake is prepared by the same writer, committer and tidying, with the files of 200 windows in one commit, since
@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
+import psutil
 import pyarrow as pa
 
 from cdc_assets.config.build import build_config
@@ -137,8 +138,8 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 HEAD = (
-    "| Windows before | One window | Manifest opened | Log files of topic, of manifest | Load average |",
-    "|---|---|---|---|---|",
+    "| Windows before | One window | Manifest opened | Log files of topic, of manifest | Memory | Load average |",
+    "|---|---|---|---|---|---|",
 )
 
 
@@ -154,7 +155,7 @@ def points(windows: int) -> Iterator[str]:
                 topic, manifest, *_ = stream.files()
                 yield (
                     f"| {number:,} | {sum(newest) / _MEAN_OF * 1000:.1f} ms | {opened * 1000:.1f} ms | {topic:,}, {manifest:,} "
-                    f"| {os.getloadavg()[0]:.0f} |"
+                    f"| {psutil.Process().memory_info().rss / 1e6:.0f} MB | {os.getloadavg()[0]:.0f} |"
                 )
     finally:
         shutil.rmtree(lake)

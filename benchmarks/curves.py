@@ -5,13 +5,13 @@
 | `tasks` | Spark tasks at once: 1, 2, 4 | snapshot and backlog of one table |
 | `tables` | 1, 10, 100, 1,000 captured tables that share the same number of rows | snapshot and backlog of all |
 | `transactions` | change rows of a transaction: 2 (one update) to 5,000,000 | backlog of one table |
-| `windows` | windows before: 1 to 10,000 | processor time of a window's commits (`commit_cost`) |
+| `windows` | windows before: 1 to 20,000 | processor time of a window's commits, and memory (`commit_cost`) |
 
 Each point has a process and a Spark session of its own, a pass to warm up, and prints the median of the passes after it
-with the load average. The driver, the tasks and the server share this machine. So that all of it ends within 25 minutes on a
-quiet one, a thousand tables are passed once after the warm-up, and transactions of one update are a tenth as many rows.
-`--short` is a fifth of that: fewer rows, one pass after the warm-up, and no transaction of 5,000,000. `--write` puts the tables into
-benchmarks/README.md.
+with the load average, and the median of their processor seconds, of which the server's are left out. The driver, the tasks and the server share
+this machine. So that all of it ends within half an hour on a quiet one, a thousand tables are passed once after the warm-up, and
+transactions of one update are a tenth as many rows. `--short` takes a quarter of that: fewer rows, fewer windows, and no transaction of
+5,000,000. `--write` puts the tables into benchmarks/README.md.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.capture import Capture
 
-SHORT = {"rows": 200_000, "updates": 100_000, "repeats": 1, "most": 1_000_000, "windows": 2_000}
+SHORT = {"rows": 200_000, "updates": 100_000, "most": 1_000_000, "windows": 2_500}
 """Sizes of a short pass."""
 CURVES = ("tasks", "tables", "transactions", "windows")
 TASKS, TABLES, TRANSACTIONS = (1, 2, 4), (1, 10, 100, 1_000), (2, 200, 20_000, 1_000_000, 5_000_000)
@@ -57,22 +57,21 @@ def point(rows: int, updates: int, each: int, repeats: int, *, tables: int = 1, 
         bench = Bench(resource.runner(), folder, port, password, server, repeats)
         load("table", max(rows // tables, each))
         found = tables * max(rows // tables, each)
-        lines = [
-            _line("snapshot", found, [bench.job(bench.runner, None, Capture.snapshot) for _ in range(repeats + 1)])
-        ]
         start = folder / "snapshotted"
-        bench.run(bench.runner, start, Capture.snapshot)
+        passes = [bench.timed_job(bench.runner, None, Capture.snapshot) for _ in range(repeats)]
+        passes.append(bench.run(bench.runner, start, Capture.snapshot))  # the backlog begins there
+        lines = [_line("snapshot", found, passes)]
         transactions = max(1, updates // tables // each)
         load("changes", transactions, each)
         changed = 2 * tables * transactions * each
-        jobs = [bench.job(bench.runner, start, Capture.stream) for _ in range(repeats + 1)]
+        passes = [bench.timed_job(bench.runner, start, Capture.stream) for _ in range(repeats + 1)]
         stop_spark()
-        return [*lines, _line("backlog", changed, jobs)]
+        return [*lines, _line("backlog", changed, passes)]
 
 
-def _line(name: str, rows: int, seconds: Sequence[float]) -> str:
-    later = list(seconds[1:])
-    return f"{name} | {rows:,} | {spread(later)} | {rows / median(later):,.0f}"
+def _line(name: str, rows: int, passes: Sequence[tuple[float, float]]) -> str:
+    seconds, processor = zip(*passes[1:], strict=True)
+    return f"{name} | {rows:,} | {spread(list(seconds))} | {median(processor):.1f} | {rows / median(seconds):,.0f}"
 
 
 def apart(work: Callable[[], list[str]]) -> list[str]:
@@ -83,7 +82,7 @@ def apart(work: Callable[[], list[str]]) -> list[str]:
 
 def curve(name: str, sizes: Sequence[int], made: Callable[[int], Callable[[], list[str]]]) -> Iterator[str]:
     """The points of one curve as a Markdown table."""
-    yield from ("", f"| {name} | Load average | | Rows | s | rows/s |", "|---|---|---|---|---|---|")
+    yield from ("", f"| {name} | Load average | | Rows | s | Processor s | rows/s |", "|---|---|---|---|---|---|---|")
     for size in sizes:
         load = load_average()
         for line in apart(made(size)):
@@ -127,7 +126,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=500_000, help="updates of a point")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes of a point")
     parser.add_argument("--most", type=int, default=5_000_000, help="leave larger points out")
-    parser.add_argument("--windows", type=int, default=10_000, help="windows of the last curve")
+    parser.add_argument("--windows", type=int, default=20_000, help="windows of the last curve")
     parser.add_argument("--short", action="store_true", help="a short pass; other options change its sizes")
     parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
     if parser.parse_args().short:
