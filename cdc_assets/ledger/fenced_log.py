@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+from pyarrow import fs
 
 from cdc_assets.core.steps import step
 from cdc_assets.errors import FencedError, InvariantError, LakeError, LakeFullError
@@ -177,17 +178,18 @@ class FencedLog:
         files = self._tables.location.filesystem(self.directory)
         paths = pa.table(handle.get_add_actions())["path"].to_pylist()
         try:
-            return {
-                path: known[path]
-                if path in known
-                else pq.read_table(path, filesystem=files, schema=self._schema).to_pylist()
-                for path in paths
-            }
+            return {path: known[path] if path in known else self._read(files, path) for path in paths}
         except (OSError, pa.ArrowException) as error:
             raise LakeError(
                 f"The manifest {self.directory} cannot be read: {error}. Next: restore the missing file, "
                 "or the whole directory, from a copy; positions cannot be reconstructed otherwise."
             ) from error
+
+    def _read(self, files: fs.FileSystem, path: str) -> Sequence[Row]:
+        """Rows of a file; those of an earlier release may lack columns. Opened as a data set, it would cost twice as much."""
+        with files.open_input_file(path) as stream:
+            rows = pq.ParquetFile(stream).read(use_threads=False).to_pylist()
+        return [dict.fromkeys(self._schema.names) | row for row in rows]
 
     def in_order(self, files: Mapping[str, Sequence[Row]]) -> list[Row]:
         """Rows of files in their order.

@@ -2,14 +2,14 @@
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.steps import listening
@@ -48,6 +48,17 @@ class Sum(FoldedLog[int]):
         self._fold_if_due(NOW)
 
 
+def counting(opened: list[str]) -> Callable[[FencedLog, fs.FileSystem, str], Sequence[Row]]:
+    """Reads files as the log does, and notes which."""
+    read = FencedLog._read
+
+    def counted(log: FencedLog, files: fs.FileSystem, path: str) -> Sequence[Row]:
+        opened.append(path)
+        return read(log, files, path)
+
+    return counted
+
+
 def test_the_fold_is_what_its_rows_were(tmp_path: Path) -> None:
     total = Sum(tmp_path).claim()
     for number in range(1, 9):
@@ -76,8 +87,7 @@ def test_a_writer_that_has_read_before_reads_only_what_came_since(
     later.read()
     for _ in range(more):
         total.add(1)
-    read = pq.read_table
-    monkeypatch.setattr(pq, "read_table", lambda path, **given: opened.append(path) or read(path, **given))
+    monkeypatch.setattr(FencedLog, "_read", counting(opened))
     assert later.claim().state == total.state == 6 + more
     assert (len(opened) == 0) == (more == 0)
     afresh = Sum(tmp_path)
@@ -145,19 +155,23 @@ def test_a_full_disk_leaves_the_rows_for_a_later_fold(tmp_path: Path, monkeypatc
 
 def test_a_reader_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    read_table = pq.read_table
-
-    def counted(path: str, **options: Any) -> pa.Table:
-        opened.append(path)
-        return read_table(path, **options)
-
     total, reader = Sum(tmp_path).claim(), Sum(tmp_path)
     for number in range(1, 20):
         total.add(number)
         opened.clear()
-        with monkeypatch.context() as counting:
-            counting.setattr(pq, "read_table", counted)
+        with monkeypatch.context() as patched:
+            patched.setattr(FencedLog, "_read", counting(opened))
             assert reader.read() == total.state == sum(range(number + 1))
         assert len(opened) == 1
         assert len(reader.rows()) == len(Sum(tmp_path).rows())
     assert reader.read() == Sum(tmp_path).read()
+
+
+def test_rows_of_an_earlier_release_lack_columns(tmp_path: Path) -> None:
+    total = Sum(tmp_path).claim()
+    total.add(1)
+    later = FencedLog(total.tables, "sum", SCHEMA.append(pa.field("note", pa.string())))
+    later.claim()
+    later.append(later.in_order(later.read())[-1] | {"sequence": later.next_sequence, "note": "new"})
+    assert [row["note"] for row in later.in_order(later.read())] == [None, "new"]
+    assert [row["sequence"] for row in total.rows()] == [1, 2]
