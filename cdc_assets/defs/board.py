@@ -10,7 +10,7 @@ that another run reports meanwhile (checks started by hand) hides the run's own 
 has failed, the run's own result is reported once more without a run, which adds a record, and again after the next
 materialization.
 
-*One board in a run.* Whoever has results of a run shows them here, from any thread, so that none is told twice.
+*One board in a run.* Whoever has results of a run shows them here, from any thread, so that none is reported twice.
 
 *Crash:* nothing is kept; the next run reports the results of its own.
 """
@@ -61,7 +61,9 @@ class CheckBoard:
         last: bool,
     ) -> None:
         changed = [
-            key for key, result in found.items() if not self._is_told(result, last and key.asset_key in materialized)
+            key
+            for key, result in found.items()
+            if not self._is_reported(result, last and key.asset_key in materialized)
         ]
         watched = [key for key, result in found.items() if not result.passed]
         shown = self._shown({*changed, *watched})
@@ -77,12 +79,12 @@ class CheckBoard:
             if record is not None and record.run_id != self._run_id and self._hides(record, found[key]):
                 self._report_beside(found[key])
 
-    def _is_told(self, result: dg.AssetCheckEvaluation, with_facts: bool) -> bool:
+    def _is_reported(self, result: dg.AssetCheckEvaluation, with_facts: bool) -> bool:
         """Whether this run has reported the same."""
-        told = self._own.get(result.asset_check_key)
-        if told is None or _verdict(told) != _verdict(result):
+        reported = self._own.get(result.asset_check_key)
+        if reported is None or _verdict(reported) != _verdict(result):
             return False
-        return not with_facts or told.metadata == result.metadata
+        return not with_facts or reported.metadata == result.metadata
 
     def _is_settled(
         self, result: dg.AssetCheckEvaluation, shown: Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]

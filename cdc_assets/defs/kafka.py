@@ -7,7 +7,7 @@ publishing was turned on later, or because the broker was away. While that job w
 publishing to it.
 
 *Nothing slows the capture down.* A broker that is away fails nothing in a run of topics: the reason is in the log and on the
-page, and the check fails. Nor is it waited for at the end of a run: the last look for the page, just before, has asked it.
+page, and the check fails. Nor is it waited for at the end of a run: the page has asked it just before.
 
 *Two publishers* end each other by Kafka's fencing, the newer one the older, and no event is there twice.
 """
