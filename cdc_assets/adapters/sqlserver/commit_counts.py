@@ -64,8 +64,14 @@ def _counted(session: Session, database: str, bounds: Mapping[str, Lsn], until: 
         rows = session.rows(change_queries.rows_per_commit(database, names), *parameters)
         return [(bytes(cast(bytes, raw)), integer(count)) for raw, count in rows]
 
-    counts = Counter[bytes]()
-    for portion in portions(sorted(bounds), PROBES_PER_QUERY):
-        for raw, rows in of_those_there(portion, counted, lambda _: []):
+    found = [
+        row
+        for portion in portions(sorted(bounds), PROBES_PER_QUERY)
+        for row in of_those_there(portion, counted, lambda _: [])
+    ]
+    if len(bounds) > 1:
+        counts = Counter[bytes]()
+        for raw, rows in found:
             counts[raw] += rows
-    return [(Lsn(raw), rows) for raw, rows in sorted(counts.items())]
+        found = sorted(counts.items())
+    return [(Lsn(raw), rows) for raw, rows in found]
