@@ -6,9 +6,9 @@
 import logging
 import os
 import random
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -53,32 +53,29 @@ def test_each_record_is_there_once_and_in_its_order_whenever_the_broker_is_kille
     chance = random.Random("kills")  # noqa: S311 - moments of kills
     for topic, partitions in TOPICS.items():
         broker.create(topic, partitions)
-    killed, over = [0], threading.Event()
 
     def kill() -> None:
-        while killed[0] < KILLS:
+        for _ in range(KILLS):
             time.sleep(chance.uniform(0.05, 3))
             broker.kill()
             time.sleep(chance.choice([0, 1]))
             broker.start()
-            killed[0] += 1
-        over.set()
 
-    killer = threading.Thread(target=kill)
     given = {"delivery.timeout.ms": "15000", "request.timeout.ms": "5000", "transaction.timeout.ms": "30000"}
     ours = KafkaBroker(KafkaSettings(servers=broker.servers, producer=tuple(given.items())), "kills")
     place, lost, last = int(ours.open() or 0), 0, False
-    killer.start()
     own = random.Random("records")  # noqa: S311 - sizes of transactions
-    while not last:
-        last = over.is_set()  # one more transaction is committed behind the last kill
-        try:
-            found = transaction(ours, place, own)
-            place, last = (found, last) if found >= 0 else (place, False)
-        except (ConnectionLostError, FencedError):
-            lost, last = lost + 1, False
-            place = reopened(ours)
-    killer.join()
+    with ThreadPoolExecutor(1) as pool:
+        kills = pool.submit(kill)
+        while not last:
+            last = kills.done()  # one more transaction is committed behind the last kill
+            try:
+                found = transaction(ours, place, own)
+                place, last = (found, last) if found >= 0 else (place, False)
+            except (ConnectionLostError, FencedError):
+                lost, last = lost + 1, False
+                place = reopened(ours)
+        kills.result()
     ours.close()
     log.info("%s kills, %s connections lost, %s records a topic", KILLS, lost, place)
     for topic, partitions in TOPICS.items():
