@@ -32,10 +32,11 @@ class Broker:
     Args:
         folder: for its data.
         certificate: PEM of a certificate and its key, with which it also listens to users of `PASSWORD` (SASL_SSL).
+        heap: memory of its Java machine.
     """
 
-    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
-        self._folder, self._port, self._controller = folder, free_port(), free_port()
+    def __init__(self, folder: Path, certificate: Path | None = None, heap: str = "300m") -> None:
+        self._heap, self._folder, self._port, self._controller = heap, folder, free_port(), free_port()
         self._certificate, self.secured = certificate, f"127.0.0.1:{free_port()}" if certificate else ""
         self.servers = f"127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,7 +99,7 @@ class Broker:
 
     def _java(self, *command: str) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:
-            whole = ["java", "-Xmx300m", "-cp", jars(), *command, str(self._folder / "server.properties")]
+            whole = ["java", f"-Xmx{self._heap}", "-cp", jars(), *command, str(self._folder / "server.properties")]
             return subprocess.Popen(whole, stdout=log, stderr=log)
 
     def _properties(self) -> str:
