@@ -182,8 +182,6 @@ def _contiguous(connection: sqlite3.Connection, scan: Scan, values: Mapping[str,
     ).fetchone()
     if count < WORTHWHILE:
         return None
-    if count == last - first + 1:  # so many numbers there are
-        return _Range(first, last)
     between = f"SELECT count(*) FROM {scan.table} WHERE rowid BETWEEN ? AND ?"
     present = connection.execute(between, (first, last)).fetchone()[0]
     return _Range(first, last) if present == count else None
