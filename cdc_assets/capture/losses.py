@@ -149,7 +149,8 @@ class Losses:
             LakeError: structures are missing from the schema history.
             FencedError: another writer has taken over.
         """
-        self._record_losses(audited(self._lake.tables, self._state, self._config, seconds=_SECONDS))
+        found = audited(self._lake.tables, self._state, self._config, seconds=_SECONDS)
+        self._record_losses(found, at_start=True)
         self._lake.history.load()
         self._check_history()
 
@@ -174,8 +175,13 @@ class Losses:
         """
         clear_topic(self._lake.tables, topic_name(table, self._lake.events))
 
-    def _record_losses(self, found: Mapping[str, Examined]) -> None:
-        """Record losses, and what the tables hold now."""
+    def _record_losses(self, found: Mapping[str, Examined], *, at_start: bool = False) -> None:
+        """Record losses, and what the tables hold now.
+
+        Args:
+            found: result for each examined table.
+            at_start: whether others are to be examined first the next time, if there was no time for them.
+        """
         topics = owners(self._state, self._config)
         by_table: dict[TableId, dict[str, Examined]] = {}
         for name, result in found.items():
@@ -193,7 +199,7 @@ class Losses:
                     result.loss.what,
                 )
         changed = [state for table, results in by_table.items() if (state := self._judged(table, results)) is not None]
-        self._record(found, changed)
+        self._record(found, changed, at_start=at_start)
         for state in changed:
             if state.streams:  # no snapshot will clear it
                 self.clear(state.table)
@@ -250,14 +256,15 @@ class Losses:
             state, status=status, reason=f"{lost} Next: {SNAPSHOT_AGAIN if readable else MOVE_FOLDER}."
         )
 
-    def _record(self, found: Mapping[str, Examined], changed: Sequence[TableState]) -> None:
+    def _record(self, found: Mapping[str, Examined], changed: Sequence[TableState], *, at_start: bool) -> None:
         now, known = self._state.next_window, self._state.marks
         held = {name: result.mark and dataclasses.replace(result.mark, examined=now) for name, result in found.items()}
         numbers = [
             mark.window + 1 for name, mark in held.items() if mark is not None and is_numbered(name, self._config)
         ]
         news = any(_plain(mark) != _plain(known.get(name)) for name, mark in held.items())
-        if changed or news or len(held) < len(known) or max(numbers, default=0) > now:
+        left = at_start and len(held) < len(known)
+        if changed or news or left or max(numbers, default=0) > now:
             self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]))
 
     def _check_history(self) -> None:

@@ -383,3 +383,12 @@ def test_a_start_without_time_sees_the_newest_commits_and_a_window_sees_the_rest
     world.check_promise()
     lose_newest_file(world.topic(world.lines))
     assert [trouble.table for trouble in world.stream().troubled] == [world.lines]
+
+
+def test_a_table_that_lost_nothing_costs_no_commit_of_the_manifest(world: World) -> None:
+    """Of two tables one changes, so a run compares it alone before it commits to it."""
+    world.server.commit((world.orders, "insert", 60, "a"))
+    world.stream()
+    manifest = world.lake / "shop.__windows"
+    rows = DeltaTable(str(manifest)).to_pyarrow_table().sort_by("sequence").to_pylist()
+    assert [row["event"] for row in rows[-3:]] == ["claim", "planned", "complete"]
