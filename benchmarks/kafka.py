@@ -154,7 +154,9 @@ class Contest:
         except KafkaException as error:
             if error.args[0].code() not in _UNKNOWN:
                 raise
-            self._counter.list_topics(topic_of(prefix), timeout=30)  # else the client would go on to take it for unknown
+            self._counter.list_topics(
+                topic_of(prefix), timeout=30
+            )  # else the client would go on to take it for unknown
             return 0
 
     def last(self, prefix: str) -> Any:

@@ -106,15 +106,6 @@ class Columns:
         times = None if self.times is None else self.times.take(at)
         return Columns(self.keys.take(at), self.values.take(at), headers, times, None)
 
-    def slice(self, start: int, stop: int) -> "Columns":
-        """Neighbours of it, without their partitions."""
-        if start == 0 and stop == len(self):
-            return self
-        own = slice(start, stop)
-        headers = self.headers if len(self.headers) == 1 else self.headers[own]
-        times = None if self.times is None else self.times[own]
-        return Columns(self.keys[own], self.values[own], headers, times, None)
-
     def sizes(self) -> Numbers:
         """The most bytes that each has in a batch."""
         found: Numbers = _lengths(self.keys).clip(0) + _lengths(self.values).clip(0) + _lengths(self.headers)
@@ -190,30 +181,44 @@ def batches(records: Columns, now: int, most: int, compression: str = "", level:
         compression: a name of `CODECS`; empty for none.
         level: of compression; None for its default.
     """
-    ends = np.cumsum(records.sizes())
-    start, before = 0, 0
-    while start < len(ends):
-        stop = max(start + 1, int(np.searchsorted(ends, before + most - HEAD_BYTES, "right")))
-        yield _batch(records.slice(start, stop), now, compression, level)
-        start, before = stop, int(ends[stop - 1])
+    edges = _edges(np.cumsum(records.sizes()), most - HEAD_BYTES)
+    begins, counts = edges[:-1], np.diff(edges)
+    times = np.full(len(records), now)
+    if records.times is not None:
+        given = records.times.fill_null(0).to_numpy(zero_copy_only=False)
+        times = np.where(given == 0, now, given)
+    relative = times - np.repeat(times[begins], counts), np.arange(len(records)) - np.repeat(begins, counts)
+    framed = _framed(records, *relative)
+    for start, count in zip(begins.tolist(), counts.tolist(), strict=True):
+        own = times[start : start + count]
+        data = _data(framed.slice(start, count))
+        yield Batch(data, count, int(own[0]), int(own.max()), compression, level)
 
 
-def _batch(own: Columns, now: int, compression: str, level: int | None) -> Batch:
-    count, times = len(own), np.array([now])
-    if own.times is not None:
-        times = own.times.fill_null(0).to_numpy(zero_copy_only=False)
-        times = np.where(times == 0, now, times)
-    first = int(times[0])
+def _edges(ends: Numbers, most: int) -> Numbers:
+    """Where batches begin, and the end of the last one.
+
+    Args:
+        ends: bytes of all records up to the end of each.
+        most: bytes of the records of a batch.
+    """
+    edges, before = [0], 0
+    while edges[-1] < len(ends):
+        edges.append(max(edges[-1] + 1, int(np.searchsorted(ends, before + most, "right"))))
+        before = int(ends[edges[-1] - 1])
+    return np.array(edges)
+
+
+def _framed(own: Columns, times: Numbers, numbers: Numbers) -> pa.Array:
+    """Records as they are in batches, times and numbers relative to these."""
     keys, values = _lengths(own.keys), _lengths(own.values)
-    inside = [varints(np.broadcast_to(numbers, count)) for numbers in (times - first, np.arange(count), keys)]
-    after = varints(values)
+    inside, after = [varints(numbers) for numbers in (times, numbers, keys)], varints(values)
     framed = sum(part.lengths for part in (*inside, after)) + 1
     length = framed + keys.clip(0) + values.clip(0) + _lengths(own.headers)
-    before = _bytes([varints(length), varints(np.zeros(count)), *inside])
+    before = _bytes([varints(length), varints(np.zeros(len(own))), *inside])
     headers = own.headers[0] if len(own.headers) == 1 else own.headers
     parts = [before, own.keys, _bytes([after]), own.values, headers, _NOTHING]
-    joined = pc.binary_join_element_wise(*parts, null_handling="replace", null_replacement="")
-    return Batch(_data(joined), count, first, int(times.max()), compression, level)
+    return pc.binary_join_element_wise(*parts, null_handling="replace", null_replacement="")
 
 
 class Varints(NamedTuple):
