@@ -1,7 +1,7 @@
 """From a server to topics in Kafka, ours and the real connector's: `python -m benchmarks kafka [--rows N] [--updates N] [--write]`.
 
-Both write the same events of the same server to the same broker (one process, one partition a table, JSON without schemas unless
-`--schemas`, no compression unless `--compression`), one after the other. Ours is `cdc-assets capture --local`, then
+Both write the same events of the same server to the same broker (one process with Kafka's own heap of 1 GB, which has served a million
+records before; one partition a table, JSON without schemas unless `--schemas`, no compression unless `--compression`), one after the other. Ours is `cdc-assets capture --local`, then
 `cdc-assets publish`; theirs is a standalone Kafka Connect worker with the connector and a large queue. *Cold* is from the launch
 of a process to its last record in the topic; *warm* is the same work, into other topics, in a process that has done it before. A
 backlog is captured into a lake, and by a connector with offsets, that have a snapshot of one row. Processor seconds are those of

@@ -10,7 +10,7 @@ connection broke, the broker is opened again, which waits for the outcome; then 
 a number that nothing else has (`adoption`) are not missed.
 
 *What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when
-it has enough rows. Parts are cut between two positions of a topic, and the marker names the topics that are
+it has enough rows, or has taken a third of the time that a broker allows by default. Parts are cut between two positions of a topic, and the marker names the topics that are
 ahead of their window.
 
 *A record that is refused for good* stops its topic at the record before it; other topics go on, and the marker holds where
@@ -50,6 +50,8 @@ from cdc_assets.publish.stream import Ahead, Stream, runs_behind
 log = logging.getLogger(__name__)
 
 _TELL_EVERY_S = 60.0
+_LONGEST_S = 20.0
+"""Seconds after which a transaction is committed though it could hold more."""
 _AT_ONCE = 4000
 """Records that are handed over together."""
 
@@ -109,7 +111,7 @@ class Publisher:
         self._senders: dict[str, set[str]] = defaultdict(set)
         """Topics of the lake by the topic in Kafka that they have sent records to."""
         self._lsn, self._recent = "", deque[tuple[float, int]]()
-        self._rows, self._begun, self._complete = 0, False, -1
+        self._rows, self._begun, self._begun_at, self._complete = 0, False, 0.0, -1
         self._places: dict[str, Place] = {}
         self._base = -1
         self._record, self._recorded_at = feed.recorded(), 0.0
@@ -190,7 +192,7 @@ class Publisher:
             for stream in live:
                 yield from self._send(stream, window)
             self._reached(numbered, window)
-            if self._rows >= self._most:
+            if self._is_full():
                 yield self._commit()
         for stream in streams:
             if not stream.topic.numbered and stream.name not in self.stopped:
@@ -259,11 +261,11 @@ class Publisher:
         """Send a topic's records of one window, or all of them; yields the rows of transactions that are full."""
         last = ""
         while (head := stream.head) is not None and stream.has(window):
-            if self._rows >= self._most and head.first != last:
+            if self._is_full() and head.first != last:
                 yield self._commit()
             if not self._begun:
                 self._broker.begin()
-                self._begun = True
+                self._begun, self._begun_at = True, monotonic()
             records = stream.take(max(1, min(_AT_ONCE, self._most - self._rows)))
             taken, reason = self._hand_over(stream.name, records)
             if taken:
@@ -276,6 +278,9 @@ class Publisher:
                 if refused == last:  # others share its position and must not be there without it
                     raise _Refused
                 return
+
+    def _is_full(self) -> bool:
+        return self._rows >= self._most or (self._rows > 0 and monotonic() - self._begun_at >= _LONGEST_S)
 
     def _note(self, stream: Stream, records: Run) -> None:
         """Count what was handed over; it is in the order of positions."""

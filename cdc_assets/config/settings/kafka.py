@@ -86,6 +86,6 @@ class KafkaSettings:
     producer: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     rules: tuple[TopicRule, ...] = (TopicRule(),)
     creates: bool = True
-    transaction_rows: int = 50_000
+    transaction_rows: int = 200_000
     transforms: tuple[Step, ...] = ()
     problem: tuple[str, str, str] | None = None

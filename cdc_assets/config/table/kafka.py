@@ -76,8 +76,8 @@ KAFKA = (
     Property(
         "kafka.transaction.rows",
         kinds.integer(1, 10_000_000),
-        "50000",
-        "Events of one Kafka transaction, after which it is committed.",
+        "200000",
+        "Events of one Kafka transaction, after which it is committed; after 20 seconds it is in any case.",
         "kafka.transaction_rows",
         note="Ours.",
     ),

@@ -16,6 +16,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.publish import publisher as publishing
 from cdc_assets.publish.place import Published, parse_published
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_after
@@ -67,6 +68,19 @@ def test_a_publisher_that_dies_at_any_call_loses_and_repeats_nothing(world: Worl
     died.called = lambda _: None
     published(world.config, died, most)
     assert died.held() == undisturbed.held()
+
+
+def test_a_transaction_that_takes_long_is_committed_before_it_is_full(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the broker would end it, again and again."""
+    at_once, slowly, calls = MemoryBroker(), MemoryBroker(), list[object]()
+    published(world.config, at_once, 10_000)
+    monkeypatch.setattr(publishing, "_LONGEST_S", 0.0)
+    slowly.called = calls.append
+    published(world.config, slowly, 10_000)
+    assert calls.count("commit") > 3
+    assert slowly.held() == at_once.held()
 
 
 def test_what_is_refused_stops_its_topic_alone_until_it_is_taken(world: World) -> None:
