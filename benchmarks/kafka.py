@@ -41,7 +41,13 @@ HEAD = ("| | | Cold: s | events/s | Warm: s | events/s | Processor, µs an event
 LATENCY_HEAD = ("| | Rows | p50 | p99 |", "|---|---|---|---|")
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _LIMIT_S = 1800
-_UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION
+_NOT_THERE_YET = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
 FEW = {
     "snapshot.select.statement.overrides": f"dbo.{TABLE}",
     f"snapshot.select.statement.overrides.dbo.{TABLE}": f"SELECT * FROM dbo.{TABLE} WHERE id <= 1",
@@ -152,7 +158,7 @@ class Contest:
         try:
             return int(self._counter.get_watermark_offsets(TopicPartition(topic_of(prefix), 0), timeout=30)[1])
         except KafkaException as error:
-            if error.args[0].code() not in _UNKNOWN:
+            if error.args[0].code() not in _NOT_THERE_YET:
                 raise
             self._counter.list_topics(
                 topic_of(prefix), timeout=30
