@@ -217,6 +217,7 @@ class Transactions:
             with suppress(Exception):
                 await asyncio.wait_for(self._producer.stop(), _END_S)
             await self._cancel_all()
+            await asyncio.sleep(0)  # connections that are closed leave the loop in its next round
 
     async def _cancel_all(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}

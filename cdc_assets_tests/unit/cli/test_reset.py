@@ -14,7 +14,7 @@ from cdc_assets.cli.main import app
 from cdc_assets.core.processes import own_process
 from cdc_assets.errors import FencedError, LakeError
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger import manifest
+from cdc_assets.ledger import manifest, manifest_rows
 from cdc_assets.run.reset import Reset
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import World
@@ -84,7 +84,7 @@ def test_it_is_refused_while_a_run_may_be_active_and_fences_it(world: World, mon
     active = child.stdout.readline().strip()
     try:
         running = manifest.Manifest(TopicTables.of(world.config), "shop")
-        monkeypatch.setattr(manifest, "own_process", lambda: active)
+        monkeypatch.setattr(manifest_rows, "own_process", lambda: active)
         running.claim(SystemClock().now())
         monkeypatch.undo()
         for arguments in (("dbo.orders",), ("--capture",)):
@@ -98,7 +98,7 @@ def test_it_is_refused_while_a_run_may_be_active_and_fences_it(world: World, mon
 
 
 def test_a_run_on_another_host_may_be_active(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "own_process", lambda: "elsewhere/" + own_process().split("/", 1)[1])
+    monkeypatch.setattr(manifest_rows, "own_process", lambda: "elsewhere/" + own_process().split("/", 1)[1])
     manifest.Manifest(TopicTables.of(world.config), "shop").claim(SystemClock().now())
     code, text = reset(world, "dbo.orders")
     assert (code, "elsewhere" in text, "--fence" in text) == (1, True, True)
