@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
+from cdc_assets.config.engine import is_engine_file, load_engine_config
 from cdc_assets.config.load import load_config
 from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.config.property import Property, Status
@@ -66,7 +67,7 @@ def load(path: Path) -> bool:
     """Whether it is a configuration; if not, the error can be printed and read."""
     told = ""
     try:
-        load_config(path)
+        (load_engine_config if is_engine_file(path) else load_config)(path)
     except ConfigurationError as error:
         told = str(error)
     assert len(told.encode()) <= LONGEST_MESSAGE
@@ -103,6 +104,7 @@ WRITERS: dict[str, Callable[[Any], str]] = {".json": json.dumps, ".yaml": yaml.s
 
 @pytest.mark.parametrize("suffix", WRITERS)
 @tried
+@example(document=MINIMUM | {"name": "", "connector.class": "2147483647"})
 @given(document=st.one_of(DOCUMENTS, st.dictionaries(NAMES, DOCUMENTS, max_size=5).map(lambda more: MINIMUM | more)))
 def test_documents(tmp_path: Path, suffix: str, document: Any) -> None:
     command(write(tmp_path, suffix, WRITERS[suffix](document).encode(errors="replace")))
