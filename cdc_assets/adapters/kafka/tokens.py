@@ -65,7 +65,9 @@ class ClientTokens(AbstractTokenProvider):
 
     def _ask(self) -> tuple[str, float]:
         with urllib.request.urlopen(self._request, timeout=_TOKEN_S) as answer:  # noqa: S310 - the scheme is checked
-            found = json.load(answer)
-        if not isinstance(found, dict) or not isinstance(found.get("access_token"), str):
-            raise OSError("the token endpoint has answered without access_token")
-        return found["access_token"], float(found.get("expires_in", 300))
+            text = answer.read()
+        try:
+            found = json.loads(text)
+            return str(found["access_token"]), float(found.get("expires_in", 300))
+        except (ValueError, TypeError, LookupError, AttributeError):  # without the text, which may hold a token
+            raise OSError("the token endpoint has answered without access_token, or not as JSON") from None

@@ -142,7 +142,7 @@ def test_limits_and_compression() -> None:
 
 
 @contextmanager
-def endpoint(asked: list[tuple[str, dict[str, list[str]]]], lifetime: int) -> Iterator[str]:
+def endpoint(asked: list[tuple[str, dict[str, list[str]]]], lifetime: object) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             form = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -174,6 +174,11 @@ def test_tokens_are_asked_for_with_the_clients_credentials_and_kept_for_most_of_
     authorization, form = asked[0]
     assert base64.b64decode(authorization.removeprefix("Basic ")) == b"cdc:s%3A1"
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+
+
+def test_an_answer_without_a_token_is_told() -> None:
+    with endpoint([], "soon") as address, pytest.raises(OSError, match="token endpoint"):
+        asyncio.run(ClientTokens(address, "cdc", "s").token())
 
 
 def test_a_login_with_tokens_takes_its_credentials_from_java_or_librdkafka() -> None:
