@@ -1,10 +1,11 @@
 """Records that a real broker or its client refuses, in all the ways in which that is told."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
@@ -12,7 +13,7 @@ from cdc_assets.errors import FencedError
 from cdc_assets.publish.run import Headers, Run
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker
-from cdc_assets_tests.kafka.publishing import Publishing
+from cdc_assets_tests.kafka.publishing import Publishing, read_committed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 HEADERS: list[Headers | None] = [None, [("context", b"x" * 50)]]
@@ -98,6 +99,64 @@ def test_a_record_beyond_the_clients_limit_is_refused_and_those_before_it_are_ta
     assert (taken, "max.request.size" in reason) == (2, True)
     assert not ours.commit("marker")
     ours.close()
+
+
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_a_partition_that_does_not_exist_is_refused_and_records_before_it_are_taken(broker: Broker, wrong: int) -> None:
+    name = f"partition{wrong}"
+    broker.create(name, 2)
+    ours = KafkaBroker(KafkaSettings(servers=broker.servers), name)
+    ours.open()
+    ours.begin()
+    records = replace(run(None, *[10] * 5), partitions=pa.array([0, 1, None, wrong, 0], pa.int32()))
+    taken, reason = ours.send(name, records)
+    assert (taken, f"partition {wrong}," in reason, "0 to 1" in reason) == (3, True, True)
+    assert not ours.commit("marker")
+    ours.close()
+    assert len(list(read_committed(broker, name))) == 3
+
+
+OUTBOX = {
+    "transforms": "outbox",
+    "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+    "transforms.outbox.predicate": "outbox",
+    "transforms.outbox.table.fields.additional.placement": "part:partition",
+    "predicates": "outbox",
+    "predicates.outbox.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+    "predicates.outbox.pattern": r".*\.dbo\.outbox",
+}
+
+
+def test_an_outbox_that_chooses_a_partition_that_does_not_exist_stops_alone_until_the_topic_has_it(
+    server: StandIn, tmp_path: Path, broker: Broker
+) -> None:
+    case = Publishing(server, tmp_path, broker, "chosen", **OUTBOX)
+    case.execute(
+        "CREATE TABLE dbo.outbox (id varchar(36) NOT NULL PRIMARY KEY, aggregatetype varchar(20),"
+        " aggregateid varchar(20), type varchar(20), payload nvarchar(200), part int)"
+    )
+    case.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'outbox', @role_name = NULL")
+    routed = "outbox.event.order"
+    broker.create(routed, 1)
+    case.insert(1)
+    case.capture("snapshot")
+    for number, partition in enumerate([0, 1, 0]):
+        case.execute(f"INSERT INTO dbo.outbox VALUES ('{number}', 'order', '1', 'made', N'{number}', {partition})")
+        case.insert(number + 2)
+    case.capture()
+    for _ in range(2):
+        done = case.command()
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "is refused: it is for partition 1" in done.stderr.replace("\n", " ")
+        assert len(case.sent(routed)) == 1
+        assert case.ids() == [1, 2, 3, 4]
+    broker.admin.create_partitions([NewPartitions(routed, 2)])[routed].result(30)
+    case.publish()
+    assert [(one.partition, dict(one.headers or [])["id"]) for one in case.sent(routed)] == [
+        (0, b"0"),
+        (0, b"2"),
+        (1, b"1"),
+    ]
 
 
 def test_librdkafkas_tuning_changes_nothing(broker: Broker) -> None:

@@ -8,6 +8,8 @@ the older; starting it waits until the older one's open transaction has ended, s
 *Sizes.* The broker refuses a batch that is larger than the topic allows, and all of its records with it. So a topic's limit is asked
 for, a record beyond it is refused before it is sent, and no batch exceeds it.
 
+*Partitions.* One that a transform has chosen and the topic does not have is refused as well: no client can wait for it.
+
 *Another producer after a transaction that was not committed.* It fences whoever came in between; that nobody did, who has
 written a marker, is asked for before anything is written.
 """
@@ -24,7 +26,7 @@ from aiokafka import errors as kafka_errors
 
 from cdc_assets.adapters.kafka.admin import KafkaTopics
 from cdc_assets.adapters.kafka.arguments import ProducerOptions
-from cdc_assets.adapters.kafka.batches import HEAD_BYTES, Columns, batches
+from cdc_assets.adapters.kafka.batches import HEAD_BYTES, Columns, Numbers, batches
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.partitions import by_partition
 from cdc_assets.adapters.kafka.transactions import (
@@ -125,11 +127,9 @@ class KafkaBroker:
     def send(self, topic: str, records: Run) -> tuple[int, str]:
         """See `Broker`."""
         columns = Columns.of(records)
-        sizes, limit = columns.sizes() + HEAD_BYTES, self._limit(topic)
-        taken, reason = len(records), ""
-        if int(sizes.max(initial=0)) > limit:
-            taken = int(np.argmax(sizes > limit))
-            reason = self._beyond(topic, int(sizes[taken]))
+        sizes = columns.sizes() + HEAD_BYTES
+        taken, reason = min(self._too_large(topic, sizes), self._elsewhere(topic, records))
+        if reason:
             columns, sizes = Columns.of(records.slice(0, taken)), sizes[:taken]
         if taken:
             waiting = self._waiting.setdefault(topic, _Waiting())
@@ -193,11 +193,37 @@ class KafkaBroker:
     def _limit(self, topic: str) -> int:
         return min(self._topics.limits.get(topic, _LIMIT_BYTES), self._most_bytes)
 
-    def _beyond(self, topic: str, size: int) -> str:
-        limit = self._topics.limits.get(topic, _LIMIT_BYTES)
+    def _too_large(self, topic: str, sizes: Numbers) -> tuple[int, str]:
+        """How many records come before the first that is too large, and what is told of it."""
+        wrong = sizes > self._limit(topic)
+        if not wrong.any():
+            return len(sizes), ""
+        at = int(np.argmax(wrong))
+        size, limit = int(sizes[at]), self._topics.limits.get(topic, _LIMIT_BYTES)
         if size > limit:
-            return f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
-        return f"it has {size:,} bytes, more than producer.max.request.size"
+            return at, f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
+        return at, f"it has {size:,} bytes, more than producer.max.request.size"
+
+    def _elsewhere(self, topic: str, records: Run) -> tuple[int, str]:
+        """How many records come before the first whose chosen partition does not exist, and what is told of it."""
+        if records.partitions is None:
+            return len(records), ""
+        chosen = records.partitions.fill_null(0).to_numpy(zero_copy_only=False)
+        count = 1
+        if (most := int(chosen.max(initial=0))) > 0:
+            with self._translated():
+                try:
+                    count = self._own.partitions(topic, _ANSWER_S, most)
+                except _REFUSALS as error:
+                    return 0, str(error)
+        wrong = (chosen < 0) | (chosen >= count)
+        if not wrong.any():
+            return len(records), ""
+        at = int(np.argmax(wrong))
+        return at, (
+            f"it is for partition {chosen[at]}, which a transform has chosen, and {topic} has {count} (0 to {count - 1}). "
+            "Next: give the topic more partitions, or correct the column or the transform"
+        )
 
     def _send_full(self, topic: str) -> None:
         """Hand over what fills a batch, and everything if too much waits."""

@@ -115,9 +115,21 @@ class Transactions:
         """Begin a transaction."""
         self._wait(self._producer.begin_transaction(), limit_s)
 
-    def partitions(self, topic: str, limit_s: float) -> int:
-        """Number of a topic's partitions, as far as the client knows it."""
-        return len(self._wait(self._producer.partitions_for(topic), limit_s))
+    def partitions(self, topic: str, limit_s: float, wanted: int = 0) -> int:
+        """Number of a topic's partitions, as far as the client knows it.
+
+        Args:
+            wanted: a partition of which the broker is asked anew unless it is known.
+        """
+
+        async def work() -> int:
+            found = await self._producer.partitions_for(topic)
+            if wanted not in found:
+                await self._producer.client.force_metadata_update()
+                found = await self._producer.partitions_for(topic)
+            return len(found)
+
+        return self._wait(work(), limit_s)
 
     def send(self, topic: str, partition: int, batch: Batch, limit_s: float) -> None:
         """Hand over a batch, once there is room.
