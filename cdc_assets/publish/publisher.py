@@ -10,8 +10,8 @@ connection broke, the broker is opened again, which waits for the outcome; then 
 a number that nothing else has (`adoption`) are not missed.
 
 *What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when
-it has enough rows, or has taken a third of the time that a broker allows by default. Parts are cut between two positions of a topic, and the marker names the topics that are
-ahead of their window.
+it has enough rows, or has taken a third of the time that a broker allows by default. Parts are cut between two positions of a
+topic, and the marker names the topics that are ahead of their window.
 
 *A record that is refused for good* stops its topic at the record before it; other topics go on, and the marker holds where
 the topic is. It is tried again at the next start.
@@ -29,7 +29,6 @@ long; the older one tells the two apart by the marker, which names its writer: e
 
 import logging
 import time
-from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -39,13 +38,15 @@ from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.publish.feed import Feed, Topic
-from cdc_assets.publish.place import RATE_S, WHOLE, Place, Published, parse_published
+from cdc_assets.publish.place import WHOLE, Place, Published, parse_published
 from cdc_assets.publish.ports import Broker
+from cdc_assets.publish.rate import Rate
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.run import Run
 from cdc_assets.publish.span import Span
 from cdc_assets.publish.start import Start
 from cdc_assets.publish.stream import Ahead, Stream, runs_behind
+from cdc_assets.publish.targets import Targets
 
 log = logging.getLogger(__name__)
 
@@ -105,12 +106,8 @@ class Publisher:
         self._published = Published("")
         self.stopped: dict[str, str] = {}
         """Why topics are not published further, by name."""
-        self._prepared: set[str] = set()
-        self._unwritable: dict[str, str] = {}
-        """Why topics in Kafka cannot be written, by name."""
-        self._senders: dict[str, set[str]] = defaultdict(set)
-        """Topics of the lake by the topic in Kafka that they have sent records to."""
-        self._lsn, self._recent = "", deque[tuple[float, int]]()
+        self._targets, self._rate = Targets(broker), Rate()
+        self._lsn = ""
         self._rows, self._begun, self._begun_at, self._complete = 0, False, 0.0, -1
         self._places: dict[str, Place] = {}
         self._base = -1
@@ -130,10 +127,10 @@ class Publisher:
         known = start.first() if text is None else parse_published(text)
         start.check(known, *self._look(), new=text is None)
         self._after = known.after
-        self._published = replace(known, writer=self._writer, stopped={}, written=time.time(), per_second=self._rate())
+        per_second = self._rate.per_second()
+        self._published = replace(known, writer=self._writer, stopped={}, written=time.time(), per_second=per_second)
         self._lsn = known.lsn
-        self._prepared.clear()
-        self._unwritable.clear()
+        self._targets.forget()
         self.stopped.clear()
         self._broker.begin()
         self._broker.commit(self._published.text())
@@ -183,7 +180,7 @@ class Publisher:
         streams = [self._stream(topic, ahead) for topic in topics if topic.name not in self.stopped]
         for stream in streams:
             stream.read_ahead()
-        self._prepare(streams)
+        self._targets.prepare(streams)
         for stream in streams:
             self._places.setdefault(stream.name, self._published.of(stream.name, numbered=stream.topic.numbered))
         numbered = [stream for stream in streams if stream.topic.numbered]
@@ -226,26 +223,6 @@ class Publisher:
                 topic.name, f"it holds every event after {topic.holds.after}, and is published up to window {window}"
             )
 
-    def _prepare(self, streams: list[Stream]) -> None:
-        """Make the topics of the next records, as many as possible at once."""
-        heads = [(stream.head, stream.name) for stream in streams if stream.head is not None]
-        topics = dict.fromkeys(head.topic or name for head, name in heads if not head.is_left_out)
-        new = [topic for topic in topics if topic not in self._prepared]
-        self._unwritable |= self._broker.prepare(new) if new else {}
-        self._prepared.update(new)
-
-    def _hand_over(self, name: str, records: Run) -> tuple[int, str]:
-        """Send records where they are to go; how many were taken, and why the next one never will be."""
-        if records.problem or records.is_left_out:
-            return (0, records.problem) if records.problem else (len(records), "")
-        topic = records.topic or name
-        self._senders[topic].add(name)
-        if topic not in self._prepared:
-            self._unwritable |= self._broker.prepare([topic])
-            self._prepared.add(topic)
-        reason = self._unwritable.get(topic)
-        return (0, reason) if reason else self._broker.send(topic, records)
-
     def _stop(self, name: str, reason: str) -> None:
         self.stopped[name] = reason
         log.error("Topic %s is not published further: %s", name, reason)
@@ -267,7 +244,7 @@ class Publisher:
                 self._broker.begin()
                 self._begun, self._begun_at = True, monotonic()
             records = stream.take(max(1, min(_AT_ONCE, self._most - self._rows)))
-            taken, reason = self._hand_over(stream.name, records)
+            taken, reason = self._targets.send(stream.name, records)
             if taken:
                 done = records.slice(0, taken)
                 last = done.last
@@ -292,31 +269,27 @@ class Publisher:
         self._rows += len(records)
 
     def _marker(self) -> Published:
-        found = self._published.at(self._base, self._places)
-        rate = self._rate(self._rows)
         return replace(
-            found, stopped=dict(self.stopped), after=self._after, lsn=self._lsn, written=time.time(), per_second=rate
+            self._published.at(self._base, self._places),
+            stopped=dict(self.stopped),
+            after=self._after,
+            lsn=self._lsn,
+            written=time.time(),
+            per_second=self._rate.per_second(self._rows),
         )
-
-    def _rate(self, more: int = 0) -> float:
-        """Events per second, with those that are about to be committed."""
-        now = time.monotonic()
-        while self._recent and self._recent[0][0] < now - RATE_S:
-            self._recent.popleft()
-        return round((more + sum(rows for _, rows in self._recent)) / RATE_S, 3)
 
     def _commit(self) -> int:
         marker, rows = self._marker(), self._rows
         step("publish-sent")
         if refused := self._broker.commit(marker.text()):
             for topic, reason in refused.items():
-                for name in self._senders[topic]:
+                for name in self._targets.senders(topic):
                     place = self._published.of(name)
                     self._stop(name, f"an event after {place[1]} of window {place[0]} is refused: {reason}")
             raise _Refused
         self._published = marker
         self._rows, self._begun = 0, False
-        self._recent.append((time.monotonic(), rows))
+        self._rate.add(rows)
         step("publish-complete")
         self._on_commit(Commit(marker.window, self._complete, rows, marker.lsn, marker.stopped))
         check()

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cdc_assets.adapters.kafka.batches import Columns
+from cdc_assets.adapters.kafka.columns import Columns
 
 Numbers = npt.NDArray[Any]
 

@@ -26,7 +26,8 @@ from aiokafka import errors as kafka_errors
 
 from cdc_assets.adapters.kafka.admin import KafkaTopics
 from cdc_assets.adapters.kafka.arguments import ProducerOptions
-from cdc_assets.adapters.kafka.batches import HEAD_BYTES, Columns, Numbers, batches
+from cdc_assets.adapters.kafka.batches import HEAD_BYTES, batches
+from cdc_assets.adapters.kafka.columns import Columns
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.partitions import by_partition
 from cdc_assets.adapters.kafka.transactions import (
@@ -36,6 +37,7 @@ from cdc_assets.adapters.kafka.transactions import (
     NewerProducerError,
     Transactions,
 )
+from cdc_assets.adapters.kafka.varints import Numbers
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError, FencedError
 from cdc_assets.publish.run import Run

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from cdc_assets.adapters.kafka.batches import Batch, Columns, batches
+from cdc_assets.adapters.kafka.batches import Batch, batches
+from cdc_assets.adapters.kafka.columns import Columns
 from cdc_assets.adapters.kafka.partitions import by_partition
 from cdc_assets.publish.run import Headers, Run
 from cdc_assets_tests.kafka.publishing import murmur2

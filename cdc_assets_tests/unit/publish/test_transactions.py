@@ -12,7 +12,8 @@ import pytest
 from aiokafka import errors as kafka_errors
 
 from cdc_assets.adapters.kafka import transactions
-from cdc_assets.adapters.kafka.batches import Batch, Columns, batches
+from cdc_assets.adapters.kafka.batches import Batch, batches
+from cdc_assets.adapters.kafka.columns import Columns
 from cdc_assets.adapters.kafka.transactions import FailedError, Transactions
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.publish.run import Run
