@@ -30,6 +30,8 @@ _HEAD: Final = struct.Struct(">qiibI")
 _CHECKED: Final = struct.Struct(">hiqqqhii")
 """The part of the head that the checksum is of, with the records."""
 _TRANSACTIONAL: Final = 0x10
+_LAST_SEQUENCE: Final = 0x7FFFFFFF
+"""The number of a record after which the next one is 0, as in Java and in the broker. aiokafka goes on at -2^31, which is refused."""
 _NOTHING: Final = pa.scalar(b"", BYTES)
 
 CODECS: Final[Mapping[str, tuple[int, Callable[..., bytes], int]]] = {
@@ -78,7 +80,7 @@ class Batch:
         return True
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        self._producer = producer_id, producer_epoch, base_sequence
+        self._producer = producer_id, producer_epoch, base_sequence & _LAST_SEQUENCE
 
     def _build(self) -> bytes:
         """Its bytes; a batch that is sent again is the same, which the broker knows by its sequence number."""

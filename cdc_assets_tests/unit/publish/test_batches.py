@@ -1,47 +1,20 @@
 """Record batches out of columns are what Kafka's own clients read back."""
 
-import os
+import asyncio
 import random
 
 import pyarrow as pa
 import pytest
+from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.structs import TopicPartition
 
 from cdc_assets.adapters.kafka.batches import Batch, batches
 from cdc_assets.adapters.kafka.columns import Columns
 from cdc_assets.adapters.kafka.partitions import by_partition
 from cdc_assets.publish.run import Headers, Run
 from cdc_assets_tests.kafka.publishing import murmur2
-
-EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "20"))
-NOW = 1_700_000_000_000
-SIZES = [0, 1, 63, 64, 65, 200, 8191, 8192]
-
-Fields = tuple[bytes | None, bytes | None, Headers, int]
-
-
-def data(chance: random.Random) -> bytes | None:
-    return chance.choice([None, chance.randbytes(chance.choice(SIZES))])
-
-
-def some(chance: random.Random) -> tuple[Run, list[Fields]]:
-    """A run, and what is to be read of it."""
-    count = chance.randint(1, 40)
-    texts = ["", "a", "name äöü", "n" * 70]
-    distinct: list[Headers] = [[(chance.choice(texts), data(chance)) for _ in range(number)] for number in range(4)]
-    headers = chance.choice([None, [distinct[1]] * count, [chance.choice(distinct) for _ in range(count)]])
-    moments = [None, 0, 1, -5, NOW, NOW - 10**9, NOW + 3]
-    times = chance.choice([None, [chance.choice(moments) for _ in range(count)]])
-    keys, values = ([data(chance) for _ in range(count)] for _ in range(2))
-    run = Run(
-        1,
-        pa.array(map(str, range(count))),
-        *(pa.array(side, pa.large_binary()) for side in (keys, values)),
-        headers,
-        timestamps=None if times is None else pa.array(times, pa.int64()),
-    )
-    expected = zip(keys, values, headers or [[]] * count, [time or NOW for time in times or [0] * count], strict=True)
-    return run, list(expected)
+from cdc_assets_tests.unit.publish.records import EXAMPLES, NOW, Fields, some
 
 
 def read(batch: Batch, base_sequence: int = 0) -> list[Fields]:
@@ -71,6 +44,27 @@ def test_a_batch_that_is_sent_again_is_the_same() -> None:
     [batch] = batches(Columns.of(run), NOW, 10**7, "lz4")
     batch._set_producer_state(1, 1, 3)
     assert batch._build() is batch._build()
+
+
+def test_no_records_are_no_batch() -> None:
+    run, _ = some(random.Random(2))  # noqa: S311 - one that is always the same
+    assert not list(batches(Columns.of(run.slice(0, 0)), NOW, 1000))
+
+
+def test_numbers_begin_anew_after_the_last_one() -> None:
+    """A broker takes no number below 0; aiokafka goes on at the least one that Java has."""
+
+    async def made() -> TransactionManager:
+        return TransactionManager("id", 1000)
+
+    numbers, partition, written = asyncio.run(made()), TopicPartition("t", 0), 0
+    run, _ = some(random.Random(1))  # noqa: S311 - one that is always the same
+    for count in [2**31 - 6, 3, 3, 4, 2**31 - 5, 1, 2, 2**31 - 1, 7]:
+        [batch] = batches(Columns.of(run), NOW, 10**7)
+        batch._set_producer_state(7, 2, numbers.sequence_number(partition))
+        assert DefaultRecordBatch(bytearray(batch._build())).base_sequence == written % 2**31
+        numbers.increment_sequence_number(partition, count)
+        written += count
 
 
 def test_headers_count_in_the_limit_of_a_batch() -> None:
