@@ -11,7 +11,6 @@ from cdc_assets.errors import ConfigurationError
 
 _CREATION = "topic.creation."
 _OF_THE_JVM = frozenset({"key.serializer", "value.serializer", "enable.idempotence", "transactional.id"})
-_JAVA_NAMES = {"max.request.size": "message.max.bytes"}
 _FORMATS = {JSON: "json", AVRO: "avro"}
 _REGISTRY = ".".join(("schema", "registry", ""))
 """Begins options of the registry's client; they are the converter's, and no properties by themselves."""
@@ -152,7 +151,7 @@ def _producer(texts: Mapping[str, str]) -> list[tuple[str, str]]:
         if name.startswith("producer."):
             option = name.removeprefix("producer.").removeprefix("override.")
             if option not in _OF_THE_JVM:
-                found.append((_JAVA_NAMES.get(option, option), text))
+                found.append((option, text))
     return found
 
 

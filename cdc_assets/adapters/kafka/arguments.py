@@ -6,10 +6,11 @@ changes nothing that is written is named in the log.
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cdc_assets.adapters.kafka.batches import CODECS
 from cdc_assets.adapters.kafka.options import SAME, STORES, canonical
 from cdc_assets.adapters.kafka.security import security_arguments
 from cdc_assets.config.settings import KafkaSettings
@@ -33,27 +34,30 @@ _ONLY: Final = {
     "partitioner.class": ("org.apache.kafka.clients.producer.internals.DefaultPartitioner",),
     "partitioner.ignore.keys": ("false",),
     "sasl.oauthbearer.method": ("oidc",),
+    "sasl.oauthbearer.header.urlencode": ("false",),
 }
-_COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_LEVELS: Final = {"gzip": (1, 9), "lz4": (0, 17), "zstd": (-(2**17), 22)}
+_COMPRESSIONS: Final = ("none", *CODECS)
 
 
-def _number(name: str, text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", text.strip()):
-        raise ConfigurationError(f"producer.{name}", text, "a number", "correct it")
-    return int(text)
-
-
-def _text(_: str, text: str) -> str:
-    return text.strip()
-
-
-_ARGUMENTS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
-    "client.id": ("client_id", _text),
-    "request.timeout.ms": ("request_timeout_ms", _number),
-    "retry.backoff.ms": ("retry_backoff_ms", _number),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _number),
-    "connections.max.idle.ms": ("connections_max_idle_ms", _number),
-    "transaction.timeout.ms": ("transaction_timeout_ms", _number),
+_MOST: Final = 2**31 - 1
+_LEAST: Final = {
+    "request.timeout.ms": 1,
+    "retry.backoff.ms": 1,
+    "metadata.max.age.ms": 10,
+    "connections.max.idle.ms": -1,
+    "transaction.timeout.ms": 30_000,
+    "message.max.bytes": 1000,
+    "delivery.timeout.ms": 1,
+}
+"""The least number of each option. A transaction lasts for 20 seconds or a little longer (`publish.publisher`)."""
+_ARGUMENTS: Final = {
+    "client.id": "client_id",
+    "request.timeout.ms": "request_timeout_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "transaction.timeout.ms": "transaction_timeout_ms",
 }
 _SECURITY: Final = re.compile(
     r"security\.protocol|sasl\.(mechanisms|username|password|kerberos\.service\.name)|"
@@ -91,21 +95,33 @@ class ProducerOptions:
         given = canonical(settings.producer)
         _check(given)
         arguments: dict[str, Any] = {"request_timeout_ms": 30_000}
-        for name, (argument, parse) in _ARGUMENTS.items():
+        for name, argument in _ARGUMENTS.items():
             if name in given:
-                arguments[argument] = parse(name, given[name])
+                arguments[argument] = _value(name, given[name])
         fixed = {
             "bootstrap_servers": [server.strip() for server in settings.servers.split(",")],
             "transactional_id": transactional_id,
             "acks": "all",
         }
-        numbers = {name: _number(name, given.get(name, "0")) for name in ("message.max.bytes", "delivery.timeout.ms")}
-        return cls(
-            arguments | security_arguments(given) | fixed,
-            _compression(given),
-            numbers["message.max.bytes"],
-            numbers["delivery.timeout.ms"] / 1000,
+        most_bytes, delivery_ms = (
+            _value(name, given[name]) if name in given else 0 for name in ("message.max.bytes", "delivery.timeout.ms")
         )
+        return cls(arguments | security_arguments(given) | fixed, _compression(given), most_bytes, delivery_ms / 1000)
+
+
+def _value(name: str, text: str) -> Any:
+    if name not in _LEAST:
+        return text.strip()
+    number = _number(name, text, _LEAST[name], _MOST)
+    if name == "connections.max.idle.ms" and number <= 0:  # never, as Java and librdkafka say it
+        return None
+    return number
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,10}", text.strip()) or not least <= int(text) <= most:
+        raise ConfigurationError(f"producer.{name}", text, f"a whole number from {least} to {most}", "correct it")
+    return int(text)
 
 
 def _check(given: Mapping[str, str]) -> None:
@@ -146,6 +162,6 @@ def _compression(given: Mapping[str, str]) -> tuple[str, int | None]:
     if kind == "none":
         return "", None
     name = next((one for one in (f"compression.{kind}.level", "compression.level") if one in given), "")
-    if not name or given[name].strip() == "-1":
+    if not name or kind not in _LEVELS or given[name].strip() == "-1":
         return kind, None
-    return kind, _number(name, given[name])
+    return kind, _number(name, given[name], *_LEVELS[kind])

@@ -114,5 +114,5 @@ def made(library: Any, kind: Any, options: dict[str, Any], settings: KafkaSettin
             "producer options",
             ", ".join(name for name, _ in settings.producer) or "(none)",
             f"options of librdkafka ({error.args[0].str()})",
-            "use librdkafka's names, such as sasl.username and sasl.password in place of sasl.jaas.config",
+            "correct it, or leave it out; docs/kafka.md lists them",
         ) from None

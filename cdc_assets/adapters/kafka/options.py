@@ -43,9 +43,11 @@ _JAAS: Final = {
 }
 _JAAS_OPTION: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 _OF_CONNECTIONS: Final = re.compile(
-    r"security\.protocol|sasl\.(mechanisms|username|password|kerberos\..*|oauthbearer\..*)|client\.(id|rack|dns\.lookup)|"
+    r"security\.protocol|sasl\.(mechanisms|username|password)|"
+    r"sasl\.kerberos\.(service\.name|principal|keytab|kinit\.cmd|min\.time\.before\.relogin)|"
+    r"sasl\.oauthbearer\.(method|client\.id|client\.secret|token\.endpoint\.url|scope|extensions)|client\.(id|rack|dns\.lookup)|"
     r"ssl\.(ca|certificate|key)\.(location|pem)|ssl\.key\.password|ssl\.endpoint\.identification\.algorithm|ssl\.cipher\.suites|"
-    r"enable\.ssl\.certificate\.verification|socket\..*|broker\..*|reconnect\..*"
+    r"enable\.ssl\.certificate\.verification|socket\.(?!connection\.setup\.timeout\.max\.).*|broker\..*|reconnect\..*"
 )
 """What librdkafka's clients, which produce nothing, have as well."""
 

@@ -14,6 +14,8 @@ from cdc_assets.errors import ConfigurationError
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER")
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_FORMER: Final = ("SSLv3", "TLSv1", "TLSv1.1")
+"""Versions that may be listed beside the others, as in Kafka's former defaults, and are not used."""
 
 
 def security_arguments(given: Mapping[str, str]) -> dict[str, Any]:
@@ -68,17 +70,27 @@ def _context(given: Mapping[str, str]) -> ssl.SSLContext:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "they cannot be read"
         expected = f"certificates, a key and ciphers that OpenSSL reads ({reason})"
         raise ConfigurationError(names or "producer.ssl", "(given)", expected, "check the files") from None
-    versions = given.get("ssl.enabled.protocols", given.get("ssl.protocol", "")).replace(" ", "").split(",")
-    if known := [_VERSIONS[version] for version in versions if version in _VERSIONS]:
-        context.minimum_version = min(known)
-        if "ssl.enabled.protocols" in given:
-            context.maximum_version = max(known)
+    _set_versions(context, given)
     if given.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == "none":
         context.check_hostname = False
     if given.get("enable.ssl.certificate.verification", "true").strip().lower() == "false":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _set_versions(context: ssl.SSLContext, given: Mapping[str, str]) -> None:
+    """As in Java: `ssl.enabled.protocols` are those that are used, `ssl.protocol` is the newest of them."""
+    found = {}
+    for name in ("ssl.enabled.protocols", "ssl.protocol"):
+        texts = {text.strip() for text in given.get(name, "").split(",")} - {"", "TLS"}
+        found[name] = [_VERSIONS[text] for text in texts if text in _VERSIONS]
+        if texts - {*_VERSIONS, *_FORMER} or (texts and not found[name]):
+            raise ConfigurationError(f"producer.{name}", given[name], " or ".join(_VERSIONS), "choose among them")
+    if enabled := found["ssl.enabled.protocols"]:
+        context.minimum_version, context.maximum_version = min(enabled), max(enabled)
+    if newest := found["ssl.protocol"]:
+        context.maximum_version = min(*newest, context.maximum_version) if enabled else max(newest)
 
 
 @contextmanager

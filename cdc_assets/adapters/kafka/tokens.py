@@ -42,7 +42,7 @@ class ClientTokens(AbstractTokenProvider):
         if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
             name = "producer.sasl.oauthbearer.token.endpoint.url"
             raise ConfigurationError(name, address, "an address with http or https", "correct it")
-        pair = f"{urllib.parse.quote(client, safe='')}:{urllib.parse.quote(secret, safe='')}"
+        pair = f"{client}:{secret}"  # as they are: so send Java's client and librdkafka
         form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
         self._request = urllib.request.Request(  # noqa: S310 - the scheme is checked
             address,

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import ssl
 import threading
 from collections.abc import Iterator
@@ -13,13 +14,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from cdc_assets.adapters.kafka.arguments import ProducerOptions
+from cdc_assets.adapters.kafka.arguments import ProducerOptions, is_option
+from cdc_assets.adapters.kafka.batches import batches
+from cdc_assets.adapters.kafka.columns import Columns
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.tokens import ClientTokens
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.publish.run import Run
 from cdc_assets_tests.certificates import self_signed
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -98,7 +104,7 @@ def test_a_key_with_a_password(tmp_path: Path, password: str | None) -> None:
     [
         ("acks", "1", "all or -1"),
         ("compression_type", "brotli", "none, gzip, snappy, lz4, zstd"),
-        ("request_timeout_ms", "soon", "a number"),
+        ("request_timeout_ms", "soon", "a whole number"),
         ("partitioner", "random", "murmur2_random"),
         ("partitioner_class", "org.example.Own", "DefaultPartitioner"),
         ("interceptor_classes", "org.example.Own", "an option of"),
@@ -111,6 +117,148 @@ def test_what_the_client_does_not_have_is_refused(name: str, text: str, told: st
     with pytest.raises(ConfigurationError, match=told) as error:
         arguments(**{name: text})
     assert "producer." + name.replace("_", ".") in str(error.value)
+
+
+NUMBERS = {
+    "request.timeout.ms": ("request_timeout_ms", 1, 0),
+    "retry.backoff.ms": ("retry_backoff_ms", 1, 0),
+    "metadata.max.age.ms": ("metadata_max_age_ms", 10, 9),
+    "connections.max.idle.ms": ("connections_max_idle_ms", 1, -2),
+    "transaction.timeout.ms": ("transaction_timeout_ms", 30_000, 29_999),
+}
+
+
+@pytest.mark.parametrize(("name", "argument", "least", "wrong"), [(name, *row) for name, row in NUMBERS.items()])
+def test_numbers_reach_the_client_if_they_are_in_their_range(name: str, argument: str, least: int, wrong: int) -> None:
+    for number in (least, 2**31 - 1):
+        assert arguments(**{name: f" {number}"})[argument] == number
+    for number in (wrong, 2**31):
+        with pytest.raises(ConfigurationError, match=f"from .*{2**31 - 1}"):
+            arguments(**{name: str(number)})
+
+
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_idle_connections_are_kept_if_java_or_librdkafka_is_told_so(number: str) -> None:
+    assert arguments(connections_max_idle_ms=number)["connections_max_idle_ms"] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "taken", "wrong"),
+    [
+        ("gzip", "compression.gzip.level", ["1", "9"], ["0", "10"]),
+        ("gzip", "compression.level", ["1", "9"], ["0", "10"]),
+        ("lz4", "compression.lz4.level", ["0", "17"], ["-2", "18"]),
+        ("zstd", "compression.zstd.level", ["-5", "22"], ["23", "-131073", "high"]),
+    ],
+)
+def test_levels_of_compression_are_those_that_the_codec_has(
+    kind: str, name: str, taken: list[str], wrong: list[str]
+) -> None:
+    values = pa.array([b"like" * 100] * 3, pa.large_binary())
+    records = Columns.of(Run(1, pa.array(["1", "2", "3"]), values, values))
+    for text in (*taken, "-1"):
+        chosen = ProducerOptions.of(settings(**{"compression.type": kind, name: text}), "id").compression
+        assert chosen == (kind, None if text == "-1" else int(text))
+        [batch] = batches(records, 1, 10**6, *chosen)
+        assert len(batch._build()) < batch.size()
+    for text in wrong:
+        with pytest.raises(ConfigurationError, match=name):
+            arguments(**{"compression.type": kind, name: text})
+
+
+@pytest.mark.parametrize(
+    ("given", "least", "most"),
+    [
+        ({"ssl_enabled_protocols": "TLSv1.2"}, "TLSv1_2", "TLSv1_2"),
+        ({"ssl_enabled_protocols": "TLSv1.3, TLSv1.2,TLSv1.1"}, "TLSv1_2", "TLSv1_3"),
+        ({"ssl_protocol": "TLSv1.3"}, "TLSv1_2", "MAXIMUM_SUPPORTED"),
+        ({"ssl_protocol": "TLS"}, "TLSv1_2", "MAXIMUM_SUPPORTED"),
+        ({"ssl_protocol": "TLSv1.2"}, "TLSv1_2", "TLSv1_2"),
+        ({"ssl_protocol": "TLSv1.2", "ssl_enabled_protocols": "TLSv1.2,TLSv1.3"}, "TLSv1_2", "TLSv1_2"),
+        ({"ssl_enabled_protocols": "TLSv1.1"}, "", ""),
+        ({"ssl_enabled_protocols": "TLSv1.2,TLSv2"}, "", ""),
+    ],
+)
+def test_versions_of_tls_are_javas(given: dict[str, str], least: str, most: str) -> None:
+    if not least:
+        with pytest.raises(ConfigurationError, match=r"ssl\.enabled\.protocols"):
+            arguments(security_protocol="SSL", **given)
+        return
+    context = arguments(security_protocol="SSL", **given)["ssl_context"]
+    newest = ssl.TLSVersion.TLSv1_3 if most == "MAXIMUM_SUPPORTED" else ssl.TLSVersion[most]
+    assert context.minimum_version == ssl.TLSVersion[least]
+    assert context.maximum_version in (newest, ssl.TLSVersion[most])
+
+
+ELSEWHERE = {
+    "sasl.kerberos.ticket.renew.jitter": "0.05",
+    "sasl.kerberos.ticket.renew.window.factor": "0.8",
+    "sasl.oauthbearer.clock.skew.seconds": "30",
+    "sasl.oauthbearer.expected.audience": "kafka",
+    "sasl.oauthbearer.expected.issuer": "me",
+    "sasl.oauthbearer.header.urlencode": "false",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "3600000",
+    "sasl.oauthbearer.jwks.endpoint.url": "https://id/keys",
+    "sasl.oauthbearer.scope.claim.name": "scope",
+    "sasl.oauthbearer.sub.claim.name": "sub",
+    "socket.connection.setup.timeout.max.ms": "30000",
+    "socket.connection.setup.timeout.ms": "10000",
+    "socket.keepalive.enable": "true",
+    "reconnect.backoff.max.ms": "1000",
+    "client.dns.lookup": "use_all_dns_ips",
+    "metadata.recovery.strategy": "rebootstrap",
+    "statistics.interval.ms": "1000",
+    "max.block.ms": "60000",
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_one_of_the_clients_lacks_does_not_stop_the_other(name: str) -> None:
+    given = settings(**{name: ELSEWHERE[name]})
+    assert ProducerOptions.of(given, "id").arguments["acks"] == "all"
+    assert AdminClient(connection_options(given)) is not None
+
+
+def test_what_is_promised_is_taken() -> None:
+    table = (
+        (Path(__file__).parents[3] / "docs/kafka.md")
+        .read_text()
+        .partition("| `producer.…` | |")[2]
+        .partition("\n\n")[0]
+    )
+    promised = {name for name in re.findall(r"`([a-z0-9.]+)`", table) if "." in name and not name.startswith(".")}
+    assert len(promised) > 30
+    assert not {name for name in promised if not is_option(name)}
+
+
+SECRETS = {
+    "sasl.password": "hidden-1",
+    "ssl.key.password": "hidden-2",
+    "ssl.keystore.password": "hidden-3",
+    "ssl.key.pem": "hidden-4",
+    "sasl.oauthbearer.client.secret": "hidden-5",
+    "sasl.jaas.config": f'{PLAIN} required username="cdc" password="hidden-6";',
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"acks": "1"},
+        {"unknown": "x"},
+        {"compression.type": "x"},
+        {"request.timeout.ms": "x"},
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"},
+        {"security.protocol": "SSL", "ssl.certificate.location": "/nowhere"},
+        {"security.protocol": "SSL", "ssl.ca.pem": "hidden-7"},
+    ],
+)
+def test_no_secret_is_told(wrong: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(ConfigurationError) as told:
+        arguments(**SECRETS, **wrong)
+    assert "hidden" not in str(told.value) + caplog.text
 
 
 def test_an_unknown_option_is_named_without_its_value() -> None:
@@ -167,12 +315,12 @@ def test_tokens_are_asked_for_with_the_clients_credentials_and_kept_for_most_of_
     asked: list[tuple[str, dict[str, list[str]]]] = []
     now = 0.0
     with endpoint(asked, 100) as address:
-        tokens = ClientTokens(address, "cdc", "s:1", "kafka", clock=lambda: now)
+        tokens = ClientTokens(address, "cdc", "s:/1", "kafka", clock=lambda: now)
         assert asyncio.run(tokens.token()) == asyncio.run(tokens.token()) == "t1"
         now = 81
         assert asyncio.run(tokens.token()) == "t2"
     authorization, form = asked[0]
-    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"cdc:s%3A1"
+    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"cdc:s:/1"
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
 
 

@@ -163,7 +163,7 @@ def test_settings_are_those_of_connect() -> None:
         "value.converter": "io.confluent.connect.avro.AvroConverter",
     }
     found = kafka_settings({}, texts, "debezium")
-    assert dict(found.producer) == {"message.max.bytes": "5000000", "compression.type": "zstd"}
+    assert dict(found.producer) == {"max.request.size": "5000000", "compression.type": "zstd"}
     assert [(rule.partitions, rule.replication) for rule in found.rules] == [(12, 3), (-1, 3)]
     assert found.problem is not None
     assert found.problem[0] == "value.converter.schema.registry.url"
