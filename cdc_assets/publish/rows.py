@@ -6,18 +6,21 @@ windows and those that compaction has mixed them into, never the whole table.
 
 *In order with bounded memory.* A row group is a *piece* with a lower bound (its least window, and its least position). Pieces are
 read in the order of their bounds; rows below the bound of the next piece cannot be preceded by any row that is not read
-yet, so they are given away, and the rest waits. Files of windows do not overlap, so one piece waits at most; what
-compaction has mixed lies in few row groups.
+yet, so they are given away, and the rest waits. Files of windows do not overlap, so one piece waits at most, besides the one that is
+read ahead; what compaction has mixed lies in few row groups.
 
 *The structure of an event* is that of its file: what a connector sent before a column was added has no such column. What
 the fields mean is in the metadata of the table's schema.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +34,7 @@ from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.place import Place
 
+T = TypeVar("T")
 _OF_WINDOW = re.compile(r"w(\d{10,})-")
 _ANY = (-1, 2**62)
 """Windows of a row group without statistics."""
@@ -160,8 +164,10 @@ class TopicRows:
         held: dict[int, pa.RecordBatch] = {}
         order: list[tuple[int, str, int, int]] = []
         """Window, position, piece and row of what is held."""
-        for number, piece in enumerate(pieces):
-            batch = self._piece(piece, schemas[piece.directory], after, until, dictionaries)
+        batches = made_ahead(
+            partial(self._piece, piece, schemas[piece.directory], after, until, dictionaries) for piece in pieces
+        )
+        for number, batch in enumerate(batches):
             following = pieces[number + 1].bound if number + 1 < len(pieces) else None
             if not order and _is_next(batch, following):
                 yield batch
@@ -203,6 +209,18 @@ class TopicRows:
         table = table.cast(target).combine_chunks()
         batches = table.to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=target)
+
+
+def made_ahead(makers: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """What each makes, in their order; the next one is made while the last one is used."""
+    with ThreadPoolExecutor(1, "read-ahead") as pool:
+        under_way: Future[T] | None = None
+        for make in makers:
+            last, under_way = under_way, pool.submit(make)
+            if last is not None:
+                yield last.result()
+        if under_way is not None:
+            yield under_way.result()
 
 
 def _narrowed(found: pa.Field, described: pa.Field) -> pa.Field:

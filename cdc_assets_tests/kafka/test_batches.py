@@ -12,6 +12,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from cdc_assets.adapters.kafka.batches import Batch, batches
 from cdc_assets.adapters.kafka.columns import Columns
+from cdc_assets.adapters.kafka.compression import Compression
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.publish.run import Run
@@ -85,7 +86,7 @@ def test_java_writes_the_same_bytes(java: JavaGateway) -> None:
     for _ in range(EXAMPLES):
         run, expected = some(chance)
         sequence = chance.choice([0, 5, 2**31 - 3])
-        for batch in batches(Columns.of(run), NOW, chance.choice([300, 20_000, 10**6])):
+        for batch in batches(Columns.of(run), NOW, chance.choice([300, 20_000, 10**6]), Compression()):
             own, expected = expected[: batch.record_count()], expected[batch.record_count() :]
             assert built(batch, sequence) == written(java, own, sequence)
         assert not expected
@@ -95,7 +96,7 @@ def test_java_writes_the_same_bytes(java: JavaGateway) -> None:
 def test_java_writes_the_same_bytes_of_large_and_of_many_records(java: JavaGateway, size: int) -> None:
     values = pa.array([b"x" * size] + [b""] * 10_000, pa.large_binary())
     run = Run(1, pa.array(np.arange(len(values)).astype(str)), pa.nulls(len(values), pa.large_binary()), values)
-    [batch] = batches(Columns.of(run), NOW, 2**30)
+    [batch] = batches(Columns.of(run), NOW, 2**30, Compression())
     records: list[Fields] = [(None, value, [], NOW) for value in values.to_pylist()]
     assert built(batch, 0) == written(java, records, 0)
 
@@ -106,7 +107,7 @@ def test_java_reads_what_is_compressed(java: JavaGateway, compression: str) -> N
     compressed = 0
     for _ in range(EXAMPLES):
         run, expected = some(chance)
-        for batch in batches(Columns.of(run), NOW, chance.choice([300, 20_000, 10**6]), compression):
+        for batch in batches(Columns.of(run), NOW, chance.choice([300, 20_000, 10**6]), Compression(compression)):
             own, expected = expected[: batch.record_count()], expected[batch.record_count() :]
             found = read(java, built(batch, 2**31 - 3))
             compressed += found.isCompressed()
@@ -123,7 +124,7 @@ def test_the_number_after_the_last_one_is_javas(java: JavaGateway) -> None:
     after = java.jvm.org.apache.kafka.common.record.DefaultRecordBatch.incrementSequence
     run, _ = some(random.Random(1))  # noqa: S311 - one that is always the same
     for last, count in ((2**31 - 1, 1), (2**31 - 4, 4), (2**31 - 4, 10)):
-        [batch] = batches(Columns.of(run), NOW, 10**7)
+        [batch] = batches(Columns.of(run), NOW, 10**7, Compression())
         found = read(java, built(batch, last + count - 2**32))
         assert found.baseSequence() == after(last, count)
 

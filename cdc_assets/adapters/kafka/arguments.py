@@ -75,7 +75,7 @@ class ProducerOptions:
 
     Args:
         arguments: of `AIOKafkaProducer`.
-        compression: a name of `batches.CODECS`, empty for none, and its level, None for the default.
+        compression: a name of `compression.CODECS`, empty for none, and its level, None for the default.
         most_bytes: the largest batch; 0 if that is not said.
         delivery_s: for how long the client tries to deliver; 0 if that is not said.
     """

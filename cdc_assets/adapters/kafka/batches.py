@@ -8,20 +8,21 @@ where numbers are zigzag varints, and timestamp and number are relative to the b
 all records of a batch at once, and Arrow joins it with them, so that no record becomes Python's objects.
 
 *Why a batch never exceeds a limit.* Records are cut by `Columns.sizes`, in which each number counts with the most bytes that it
-can have; compression is left out where it makes a batch no smaller.
+can have. With compression more are tried, and a batch that is too large nonetheless is parted, at the least into single records, which
+are not compressed where that makes them no smaller.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from aiokafka import codec
 
 from cdc_assets.adapters.kafka.columns import Columns
+from cdc_assets.adapters.kafka.compression import Compression
 from cdc_assets.adapters.kafka.varints import BYTES, Numbers, data, joined_bytes, lengths, varints
 
 HEAD_BYTES: Final = 61
@@ -34,32 +35,21 @@ _LAST_SEQUENCE: Final = 0x7FFFFFFF
 """The number of a record after which the next one is 0, as in Java and in the broker. aiokafka goes on at -2^31, which is refused."""
 _NOTHING: Final = pa.scalar(b"", BYTES)
 
-CODECS: Final[Mapping[str, tuple[int, Callable[..., bytes], int]]] = {
-    "gzip": (1, codec.gzip_encode, 6),
-    "snappy": (2, codec.snappy_encode, 0),
-    "lz4": (3, codec.lz4_encode, 0),
-    "zstd": (4, codec.zstd_encode, 3),
-}
-"""By `compression.type`: the number in a batch, the function, and the level."""
-
 
 class Batch:
     """A record batch for `AIOKafkaProducer.send_batch`, which asks a builder for what is here.
 
     Args:
-        records: joined.
+        records: joined, and compressed.
         count: number of records.
         first: timestamp that those of records are relative to.
         newest: the greatest timestamp.
-        compression: a name of `CODECS`; empty for none.
-        level: of compression; None for its default.
+        codec: its number; 0 for none.
     """
 
-    def __init__(
-        self, records: Any, count: int, first: int, newest: int, compression: str = "", level: int | None = None
-    ) -> None:
+    def __init__(self, records: Any, count: int, first: int, newest: int, codec: int = 0) -> None:
         self._records, self._count, self._first, self._newest = records, count, first, newest
-        self._compression, self._level = compression, level
+        self._codec = codec
         self._producer = -1, -1, -1
         self._built: bytes | None = None
         self.bytes = len(records)
@@ -69,7 +59,7 @@ class Batch:
         return self._count
 
     def size(self) -> int:
-        """Bytes of it before compression."""
+        """Bytes of it."""
         return HEAD_BYTES + self.bytes
 
     def close(self) -> None:
@@ -85,34 +75,26 @@ class Batch:
     def _build(self) -> bytes:
         """Its bytes; a batch that is sent again is the same, which the broker knows by its sequence number."""
         if self._built is None:
-            attributes, records = self._compressed()
+            records = self._records
             size, last = HEAD_BYTES + len(records), self._count - 1
             numbers = last, self._first, self._newest, *self._producer, self._count
-            checked = _CHECKED.pack(attributes, *numbers)
+            checked = _CHECKED.pack(_TRANSACTIONAL | self._codec, *numbers)
             checksum = google_crc32c.extend(google_crc32c.value(checked), records)
             self._built = b"".join((_HEAD.pack(0, size - 12, -1, 2, checksum), checked, records))
             self._records = b""
         return self._built
 
-    def _compressed(self) -> tuple[int, Any]:
-        if not self._compression:
-            return _TRANSACTIONAL, self._records
-        number, encode, level = CODECS[self._compression]
-        options = () if self._compression == "snappy" else (level if self._level is None else self._level,)
-        packed = encode(bytes(self._records), *options)
-        return (_TRANSACTIONAL | number, packed) if len(packed) < self.bytes else (_TRANSACTIONAL, self._records)
 
-
-def batches(records: Columns, now: int, most: int, compression: str = "", level: int | None = None) -> Iterator[Batch]:
+def batches(records: Columns, now: int, most: int, compression: Compression) -> Iterator[Batch]:
     """Batches of records of one partition, in their order.
 
     Args:
         now: milliseconds since 1970, for those that have no timestamp.
         most: bytes of a batch; a record that has more is in one of its own.
-        compression: a name of `CODECS`; empty for none.
-        level: of compression; None for its default.
+        compression: of the topic.
     """
-    edges = _edges(np.cumsum(records.sizes()), most - HEAD_BYTES)
+    limit = most - HEAD_BYTES
+    edges = _edges(np.cumsum(records.sizes()), compression.room(limit))
     begins, counts = edges[:-1], np.diff(edges)
     times = np.full(len(records), now)
     if records.times is not None:
@@ -121,9 +103,14 @@ def batches(records: Columns, now: int, most: int, compression: str = "", level:
     relative = times - np.repeat(times[begins], counts), np.arange(len(records)) - np.repeat(begins, counts)
     framed = _framed(records, *relative)
     for start, count in zip(begins.tolist(), counts.tolist(), strict=True):
-        own = times[start : start + count]
-        records_of = data(framed.slice(start, count))
-        yield Batch(records_of, count, int(own[0]), int(own.max()), compression, level)
+        codec, packed = compression.packed(data(framed.slice(start, count)))
+        if len(packed) > limit and count > 1:
+            half = count // 2
+            for part in (records.slice(start, half), records.slice(start + half, count - half)):
+                yield from batches(part, now, most, compression)
+        else:
+            own = times[start : start + count]
+            yield Batch(packed, count, int(own[0]), int(own.max()), codec)
 
 
 def _edges(ends: Numbers, most: int) -> Numbers:

@@ -73,6 +73,12 @@ class Columns:
         times = None if self.times is None else self.times.take(at)
         return Columns(self.keys.take(at), self.values.take(at), headers, times, None)
 
+    def slice(self, start: int, count: int) -> "Columns":
+        """Neighbours of it, without their partitions."""
+        headers = self.headers if len(self.headers) == 1 else self.headers.slice(start, count)
+        times = None if self.times is None else self.times.slice(start, count)
+        return Columns(self.keys.slice(start, count), self.values.slice(start, count), headers, times, None)
+
     def sizes(self) -> Numbers:
         """The most bytes that each has in a batch."""
         found: Numbers = lengths(self.keys).clip(0) + lengths(self.values).clip(0) + lengths(self.headers)

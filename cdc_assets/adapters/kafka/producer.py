@@ -16,6 +16,7 @@ written a marker, is asked for before anything is written.
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -28,6 +29,7 @@ from cdc_assets.adapters.kafka.admin import KafkaTopics
 from cdc_assets.adapters.kafka.arguments import ProducerOptions
 from cdc_assets.adapters.kafka.batches import HEAD_BYTES, batches
 from cdc_assets.adapters.kafka.columns import Columns
+from cdc_assets.adapters.kafka.compression import Compression
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.partitions import by_partition
 from cdc_assets.adapters.kafka.transactions import (
@@ -49,7 +51,7 @@ _ANSWER_S: Final = 30.0
 _OUTCOME_S: Final = 120.0
 """Time limit of a commit, in which the client repeats what fails, unless `delivery.timeout.ms` says another."""
 _BATCH_BYTES: Final = 1_000_000
-"""The most bytes of a batch."""
+"""The most bytes of a batch, after compression."""
 _LIMIT_BYTES: Final = 1_048_588
 """Kafka's default limit of a batch."""
 _WAITING_BYTES: Final = 16_000_000
@@ -93,6 +95,7 @@ class KafkaBroker:
         self._outcome_s = self._options.delivery_s or _OUTCOME_S
         self._transactions: Transactions | None = None
         self._newest: str | None = None
+        self._compressions: dict[str, Compression] = defaultdict(lambda: Compression(*self._options.compression))
         self._waiting: dict[str, _Waiting] = {}
         self._waiting_bytes = 0
         self._refused: dict[str, str] = {}
@@ -195,6 +198,9 @@ class KafkaBroker:
     def _limit(self, topic: str) -> int:
         return min(self._topics.limits.get(topic, _LIMIT_BYTES), self._most_bytes)
 
+    def _most_of_batch(self, topic: str) -> int:
+        return min(self._limit(topic), _BATCH_BYTES)
+
     def _too_large(self, topic: str, sizes: Numbers) -> tuple[int, str]:
         """How many records come before the first that is too large, and what is told of it."""
         wrong = sizes > self._limit(topic)
@@ -229,7 +235,7 @@ class KafkaBroker:
 
     def _send_full(self, topic: str) -> None:
         """Hand over what fills a batch, and everything if too much waits."""
-        if self._waiting[topic].bytes >= _BATCH_BYTES:
+        if self._waiting[topic].bytes >= self._compressions[topic].room(self._most_of_batch(topic)):
             self._hand_over(topic)
         if self._waiting_bytes >= _WAITING_BYTES:
             for other in list(self._waiting):
@@ -251,16 +257,15 @@ class KafkaBroker:
             count = self._own.partitions(topic, _ANSWER_S)
         except _REFUSALS as error:
             raise FailedError([Failure(topic, error)]) from None
-        now = int(time.time() * 1000)
-        most = min(self._limit(topic), _BATCH_BYTES)
+        now, most = int(time.time() * 1000), self._most_of_batch(topic)
         for partition, records in by_partition(Columns.joined(waiting.parts), count):
-            for batch in batches(records, now, most, *self._options.compression):
+            for batch in batches(records, now, most, self._compressions[topic]):
                 self._own.send(topic, partition, batch, self._outcome_s)
 
     def _hand_over_marker(self, marker: str) -> None:
         key, value = (pa.array([data], pa.large_binary()) for data in (self._marker.key, marker.encode()))
         records = Columns(key, value, pa.array([b"\0"], pa.large_binary()), None, None)
-        for batch in batches(records, int(time.time() * 1000), _LIMIT_BYTES):
+        for batch in batches(records, int(time.time() * 1000), _LIMIT_BYTES, Compression()):
             self._own.send(self._marker.topic, 0, batch, self._outcome_s)
 
     @contextmanager

@@ -14,6 +14,7 @@ from aiokafka import errors as kafka_errors
 from cdc_assets.adapters.kafka import transactions
 from cdc_assets.adapters.kafka.batches import Batch, batches
 from cdc_assets.adapters.kafka.columns import Columns
+from cdc_assets.adapters.kafka.compression import Compression
 from cdc_assets.adapters.kafka.transactions import FailedError, Transactions
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.publish.run import Run
@@ -68,7 +69,9 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Transactions, Client]
 
 def batch(records: int, size: int = 10) -> Batch:
     values = pa.array([b"x" * size] * records, pa.large_binary())
-    [made] = batches(Columns.of(Run(1, pa.array(np.arange(records).astype(str)), values, values)), 1, 10**9)
+    [made] = batches(
+        Columns.of(Run(1, pa.array(np.arange(records).astype(str)), values, values)), 1, 10**9, Compression()
+    )
     return made
 
 
