@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.batches import CODECS
+from cdc_assets.adapters.kafka.compression import CODECS
 from cdc_assets.adapters.kafka.options import SAME, STORES, canonical
 from cdc_assets.adapters.kafka.security import security_arguments
 from cdc_assets.config.settings import KafkaSettings

@@ -57,8 +57,15 @@ class KafkaMarker:
             ConnectionLostError: the broker is away, or refuses.
             ConfigurationError: the client does not know an option.
         """
-        group = {"group.id": f"cdc-assets-{self._prefix}", "enable.auto.commit": False, "isolation.level": "read_committed"}
-        end = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # the end is told once nothing more has come for so long
+        group = {
+            "group.id": f"cdc-assets-{self._prefix}",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+        end = {
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+        }  # the end is told once nothing more has come for so long
         options = {**connection_options(self._settings), **group, **end}
         consumer = made(self._kafka, self._kafka.Consumer, options, self._settings)
         try:
