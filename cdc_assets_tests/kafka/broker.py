@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -33,10 +33,20 @@ class Broker:
         folder: for its data.
         certificate: PEM of a certificate and its key, with which it also listens to users of `PASSWORD` (SASL_SSL).
         heap: memory of its Java machine.
+        options: more of the broker's.
+        java: options of its Java machine.
     """
 
-    def __init__(self, folder: Path, certificate: Path | None = None, heap: str = "300m") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        certificate: Path | None = None,
+        heap: str = "300m",
+        options: Mapping[str, str] | None = None,
+        java: Sequence[str] = (),
+    ) -> None:
         self._heap, self._folder, self._port, self._controller = heap, folder, free_port(), free_port()
+        self._options, self._java_options = dict(options or {}), java
         self._certificate, self.secured = certificate, f"127.0.0.1:{free_port()}" if certificate else ""
         self.servers = f"127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,7 +109,8 @@ class Broker:
 
     def _java(self, *command: str) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:
-            whole = ["java", f"-Xmx{self._heap}", "-cp", jars(), *command, str(self._folder / "server.properties")]
+            java = ["java", f"-Xmx{self._heap}", *self._java_options, "-cp", jars()]
+            whole = [*java, *command, str(self._folder / "server.properties")]
             return subprocess.Popen(whole, stdout=log, stderr=log)
 
     def _properties(self) -> str:
@@ -134,5 +145,6 @@ class Broker:
                 "log.cleaner.backoff.ms=200",
                 "log.retention.check.interval.ms=500",
                 "auto.create.topics.enable=false",
+                *(f"{name}={text}" for name, text in self._options.items()),
             ]
         )
