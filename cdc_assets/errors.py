@@ -14,7 +14,7 @@
         ├── ConfigurationError      a property is unknown or has a wrong value
         ├── LoginError              login refused, database unknown to the login
         │   └── CredentialsError        user or password refused
-        ├── PreflightError          CDC off, permission missing, Agent missing
+        ├── PreflightError          CDC off, permission missing (also in a Kafka broker), Agent missing
         │   └── CdcDisabledError        change data capture is off in a database
         ├── DatabaseRestoredError   a database was restored to a point before what was already read
         ├── QueryError              the server refused a statement
@@ -144,7 +144,7 @@ class CredentialsError(LoginError):
 
 
 class PreflightError(TerminalError):
-    """A prerequisite on the server is missing; the message holds the T-SQL that fixes it."""
+    """A prerequisite on the server or the broker is missing; the message holds the T-SQL or the command that fixes it."""
 
 
 class CdcDisabledError(PreflightError):

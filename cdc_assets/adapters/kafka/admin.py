@@ -8,6 +8,7 @@ from typing import Any, Final
 from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.adapters.kafka.marker import made
 from cdc_assets.adapters.kafka.options import connection_options
+from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, not_made, refused
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import ConnectionLostError
 
@@ -41,7 +42,8 @@ class KafkaTopics:
             Topics that cannot be written, with the reason.
 
         Raises:
-            ConnectionLostError: the broker is away, or refuses.
+            ConnectionLostError: the broker is away.
+            PreflightError: the user may not make the topic of markers.
             ConfigurationError: the client does not know an option.
         """
         admin = made(self._kafka, self._kafka.admin.AdminClient, connection_options(self._settings), self._settings)
@@ -67,7 +69,13 @@ class KafkaTopics:
                     continue
                 if error.args[0].retriable() or code in _PASSING:
                     raise
-                troubles[name] = f"it cannot be made: {error.args[0].str()}"
+                if code not in NOT_AUTHORIZED:
+                    troubles[name] = f"it cannot be made: {error.args[0].str()}"
+                elif name != self._markers:
+                    troubles[name] = not_made(name)
+                else:
+                    what = "make the topic of markers"
+                    raise refused(self._settings.servers, what, ["CREATE", "WRITE", "READ"], "topic", name) from None
         return troubles
 
     def _new_topic(self, name: str) -> Any:
@@ -83,8 +91,14 @@ class KafkaTopics:
         for resource, outcome in (
             admin.describe_configs(asked, request_timeout=self._limit_s) if asked else {}
         ).items():
-            with suppress(self._kafka.KafkaException, KeyError, ValueError):
-                self.limits[resource.name] = int(outcome.result()["max.message.bytes"].value)
+            try:
+                found = outcome.result()
+            except self._kafka.KafkaException as error:
+                if error.args[0].code() not in (*NOT_AUTHORIZED, self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    raise
+            else:
+                with suppress(KeyError, ValueError):
+                    self.limits[resource.name] = int(found["max.message.bytes"].value)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import ClientLog, client_library
 from cdc_assets.adapters.kafka.options import connection_options
+from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, refused
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 
@@ -54,7 +55,8 @@ class KafkaMarker:
             exists: whether the topic is known to exist, so that a broker that does not know it yet is no answer.
 
         Raises:
-            ConnectionLostError: the broker is away, or refuses.
+            ConnectionLostError: the broker is away.
+            PreflightError: the user may not read the topic.
             ConfigurationError: the client does not know an option.
         """
         group = {
@@ -69,7 +71,7 @@ class KafkaMarker:
         options = {**connection_options(self._settings), **group, **end}
         consumer = made(self._kafka, self._kafka.Consumer, options, self._settings)
         try:
-            if not exists and self._is_missing(consumer):
+            if self._is_missing(consumer) and not exists:
                 return None
             own = self._kafka.TopicPartition(self.topic, 0)
             low, high = consumer.get_watermark_offsets(own, timeout=self._limit_s)
@@ -79,6 +81,9 @@ class KafkaMarker:
                     return found
             return None
         except self._kafka.KafkaException as error:
+            if error.args[0].code() in NOT_AUTHORIZED:
+                what = "read the topic of markers"
+                raise refused(self._settings.servers, what, ["READ"], "topic", self.topic) from None
             raise ConnectionLostError(
                 f"Kafka at {self._settings.servers} cannot be read: {error.args[0].str()}. "
                 "Next: check bootstrap.servers and the producer options."
@@ -104,7 +109,9 @@ class KafkaMarker:
                 found = message.value().decode() if message.key() == self.key else found
             elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
                 return found
-            else:
+            elif (
+                message.error().code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
+            ):  # of which nothing is asked
                 raise self._kafka.KafkaException(message.error())
         raise ConnectionLostError(f"Topic {self.topic} at {self._settings.servers} cannot be read to its end.")
 

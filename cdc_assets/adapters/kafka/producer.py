@@ -23,7 +23,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from aiokafka import errors as kafka_errors
 
 from cdc_assets.adapters.kafka.admin import KafkaTopics
 from cdc_assets.adapters.kafka.arguments import ProducerOptions
@@ -32,16 +31,12 @@ from cdc_assets.adapters.kafka.columns import Columns
 from cdc_assets.adapters.kafka.compression import Compression
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.partitions import by_partition
-from cdc_assets.adapters.kafka.transactions import (
-    FailedError,
-    Failure,
-    InvalidRecordError,
-    NewerProducerError,
-    Transactions,
-)
+from cdc_assets.adapters.kafka.refusals import CLIENT, REFUSALS, Translation, reason, refusals
+from cdc_assets.adapters.kafka.rights import given_by
+from cdc_assets.adapters.kafka.transactions import FailedError, Failure, Transactions
 from cdc_assets.adapters.kafka.varints import Numbers
 from cdc_assets.config.settings import KafkaSettings
-from cdc_assets.errors import ConnectionLostError, FencedError
+from cdc_assets.errors import ConnectionLostError
 from cdc_assets.publish.run import Run
 
 log = logging.getLogger(__name__)
@@ -56,13 +51,6 @@ _LIMIT_BYTES: Final = 1_048_588
 """Kafka's default limit of a batch."""
 _WAITING_BYTES: Final = 16_000_000
 """Bytes of all topics that wait for full batches."""
-_REFUSALS: Final = (
-    kafka_errors.MessageSizeTooLargeError,
-    kafka_errors.RecordListTooLargeError,
-    kafka_errors.TopicAuthorizationFailedError,
-    InvalidRecordError,
-)
-_FENCES: Final = (kafka_errors.ProducerFenced, kafka_errors.InvalidProducerEpoch, NewerProducerError)
 
 
 class _Waiting:
@@ -86,11 +74,12 @@ class KafkaBroker:
     """
 
     def __init__(self, settings: KafkaSettings, prefix: str, replay: str = "") -> None:
-        self._settings, self._prefix = settings, prefix
+        self._settings = settings
         self._marker = KafkaMarker(settings, prefix, _ANSWER_S, replay)
         self._topics = KafkaTopics(settings, self._marker.topic, _ANSWER_S)
         name = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
         self._options = ProducerOptions.of(settings, name)
+        self._errors = Translation(settings.servers, prefix, name, self._marker.topic)
         self._most_bytes = self._options.most_bytes or _LIMIT_BYTES
         self._outcome_s = self._options.delivery_s or _OUTCOME_S
         self._transactions: Transactions | None = None
@@ -105,7 +94,8 @@ class KafkaBroker:
         self.close()
         if trouble := self.prepare([self._marker.topic]):
             raise ConnectionLostError(
-                f"Topic {self._marker.topic} cannot be made: {trouble[self._marker.topic]}. Next: check the rights of the user."
+                f"Topic {self._marker.topic} cannot be made: {trouble[self._marker.topic]}. "
+                "Next: check topic.creation.default.replication.factor, or make it: one partition, cleanup.policy=compact."
             )
         self._start()
         self._newest = self.newest()
@@ -125,7 +115,7 @@ class KafkaBroker:
         if self._transactions is None:
             self._start()
             if self.newest() != self._newest:
-                raise self._fenced()
+                raise self._errors.fenced()
         with self._translated():
             self._own.begin(_ANSWER_S)
 
@@ -133,8 +123,8 @@ class KafkaBroker:
         """See `Broker`."""
         columns = Columns.of(records)
         sizes = columns.sizes() + HEAD_BYTES
-        taken, reason = min(self._too_large(topic, sizes), self._elsewhere(topic, records))
-        if reason:
+        taken, why = min(self._too_large(topic, sizes), self._elsewhere(topic, records))
+        if why:
             columns, sizes = Columns.of(records.slice(0, taken)), sizes[:taken]
         if taken:
             waiting = self._waiting.setdefault(topic, _Waiting())
@@ -146,7 +136,7 @@ class KafkaBroker:
                     self._send_full(topic)
                 except FailedError as error:  # which the commit tells
                     self._note_refused(error)
-        return taken, reason
+        return taken, why
 
     def commit(self, marker: str) -> Mapping[str, str]:
         """See `Broker`."""
@@ -207,9 +197,15 @@ class KafkaBroker:
         if not wrong.any():
             return len(sizes), ""
         at = int(np.argmax(wrong))
-        size, limit = int(sizes[at]), self._topics.limits.get(topic, _LIMIT_BYTES)
-        if size > limit:
-            return at, f"it has {size:,} bytes, and the topic takes {limit:,} (max.message.bytes)"
+        size, asked = int(sizes[at]), self._topics.limits.get(topic)
+        if asked is None and size > _LIMIT_BYTES:
+            rights = given_by(["DESCRIBE_CONFIGS"], "topic", topic)
+            return (
+                at,
+                f"it has {size:,} bytes, and max.message.bytes of the topic cannot be asked for: it needs {rights}",
+            )
+        if size > (asked or _LIMIT_BYTES):
+            return at, f"it has {size:,} bytes, and the topic takes {asked:,} (max.message.bytes)"
         return at, f"it has {size:,} bytes, more than producer.max.request.size"
 
     def _elsewhere(self, topic: str, records: Run) -> tuple[int, str]:
@@ -222,15 +218,15 @@ class KafkaBroker:
             with self._translated():
                 try:
                     count = self._own.partitions(topic, _ANSWER_S, most)
-                except _REFUSALS as error:
-                    return 0, str(error)
+                except REFUSALS as error:
+                    return 0, reason(topic, error)
         wrong = (chosen < 0) | (chosen >= count)
         if not wrong.any():
             return len(records), ""
         at = int(np.argmax(wrong))
         return at, (
-            f"it is for partition {chosen[at]}, which a transform has chosen, and {topic} has {count} (0 to {count - 1}). "
-            "Next: give the topic more partitions, or correct the column or the transform"
+            f"it is for partition {chosen[at]}, which a transform has chosen, and {topic} has {count} (0 to {count - 1}): "
+            "it needs more partitions, or another value in the column"
         )
 
     def _send_full(self, topic: str) -> None:
@@ -243,9 +239,11 @@ class KafkaBroker:
 
     def _note_refused(self, error: FailedError) -> None:
         """Note topics that are refused; raise the error if none is."""
-        found = {one.topic: str(one.error) for one in error.failures if isinstance(one.error, _REFUSALS)}
+        found = refusals(error.failures)
         if not found:
             raise error
+        if why := found.get(self._marker.topic):
+            raise self._errors.marker_refused(why)
         self._refused |= found
 
     def _hand_over(self, topic: str) -> None:
@@ -255,7 +253,7 @@ class KafkaBroker:
             return
         try:
             count = self._own.partitions(topic, _ANSWER_S)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             raise FailedError([Failure(topic, error)]) from None
         now, most = int(time.time() * 1000), self._most_of_batch(topic)
         for partition, records in by_partition(Columns.joined(waiting.parts), count):
@@ -273,24 +271,6 @@ class KafkaBroker:
         try:
             yield
         except FailedError as error:
-            raise self._error(error.failures[0].error) from None
-        except (kafka_errors.KafkaError, TimeoutError, OSError, AssertionError) as error:
-            raise self._error(error) from None
-
-    def _error(self, error: BaseException) -> Exception:
-        found: BaseException | None = error
-        while found is not None:
-            if isinstance(found, _FENCES):
-                return self._fenced()
-            found = found.__cause__
-        text = str(error.__cause__ or error) or "it does not answer in time"
-        return ConnectionLostError(
-            f"Kafka at {self._settings.servers} cannot be written: {text}. "
-            "Next: check bootstrap.servers and the producer options."
-        )
-
-    def _fenced(self) -> FencedError:
-        return FencedError(
-            f"Another producer has taken over the topics of {self._prefix} at {self._settings.servers}. "
-            "Next: nothing, if a newer one is active; it continues from the same marker."
-        )
+            raise self._errors.error([one.error for one in error.failures]) from None
+        except CLIENT as error:
+            raise self._errors.error([error]) from None

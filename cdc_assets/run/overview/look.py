@@ -153,8 +153,8 @@ def _of_kafka(published: PublishedReport | None) -> Iterator[Trouble]:
     for topic, reason in published.stopped.items():
         yield Trouble(
             topic,
-            f"it is not published to Kafka further: {reason}. Next: make room for the record, or change the property that "
-            "refuses it; the next start of publishing tries it again",
+            f"it is not published to Kafka further: {reason}. Next: make room for the record, give the right, or change "
+            "what refuses it; the next start of publishing tries it again",
         )
 
 

@@ -1,0 +1,51 @@
+"""Rights that a broker's authorizer refuses: which one is missing on what, and the command that gives it.
+
+A right on a topic of events stops that topic alone, by a reason. A right without which nothing can be published is an error, and
+repeating does not help: whoever gives the right starts again, and the marker tells where.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from cdc_assets.errors import PreflightError
+
+NOT_AUTHORIZED: Final = (29, 30, 31, 53)
+"""Kafka's numbers of errors for a topic, a group, the cluster and a transactional id."""
+
+
+def given_by(operations: Sequence[str], resource: str, name: str) -> str:
+    """The rights in words, and the command that gives them."""
+    options = " ".join(f"--operation {operation.title()}" for operation in operations)
+    rights, kind = " and ".join(operations), resource.replace("-", " ")
+    return (
+        f"{rights} on the {kind} {name} (kafka-acls --add --allow-principal User:<user> {options} --{resource} {name})"
+    )
+
+
+def unwritable(topic: str) -> str:
+    """Why a topic is not published whose records are refused."""
+    return f"the user may not write it: it needs {given_by(['WRITE'], 'topic', topic)}"
+
+
+def not_made(topic: str) -> str:
+    """Why a topic is not published that cannot be seen and cannot be made."""
+    return (
+        "there is no such topic, or the user may not see it, and the user may not make it: "
+        f"it needs {given_by(['CREATE', 'WRITE'], 'topic', topic)}"
+    )
+
+
+def refused(servers: str, what: str, operations: Sequence[str], resource: str, name: str) -> PreflightError:
+    """Nothing can be published without these rights.
+
+    Args:
+        servers: brokers.
+        what: is refused, as an infinitive.
+        operations: that are needed, in capitals.
+        resource: kind of what they are needed on, as `kafka-acls` names it.
+        name: of the resource.
+    """
+    return PreflightError(
+        f"Kafka at {servers} does not allow this user to {what}. Next: give {given_by(operations, resource, name)}, "
+        "and start again; it goes on where the marker says."
+    )
