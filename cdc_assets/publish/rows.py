@@ -14,6 +14,7 @@ the fields mean is in the metadata of the table's schema.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -176,7 +177,7 @@ class TopicRows:
             held[number] = batch
             order += zip(windows, positions, [number] * len(windows), range(len(windows)), strict=True)
             order.sort()
-            ready = len(order) if following is None else _count_below(order, following)
+            ready = len(order) if following is None else bisect_left(order, following, key=itemgetter(0, 1))
             yield from _taken(held, order[:ready])
             order = order[ready:]
             held = {at: held[at] for at in {entry[2] for entry in order}}
@@ -247,17 +248,6 @@ def _is_next(batch: pa.RecordBatch, following: Place | None) -> bool:
     later = pc.greater(windows[1:], windows[:-1])
     same = pc.and_(pc.equal(windows[1:], windows[:-1]), pc.less_equal(positions[:-1], positions[1:]))
     return bool(pc.all(pc.or_(later, same), min_count=0).as_py())
-
-
-def _count_below(order: Sequence[tuple[int, str, int, int]], bound: Place) -> int:
-    low, high = 0, len(order)
-    while low < high:
-        middle = (low + high) // 2
-        if order[middle][:2] < bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _taken(held: dict[int, pa.RecordBatch], order: Sequence[tuple[int, str, int, int]]) -> Iterator[pa.RecordBatch]:

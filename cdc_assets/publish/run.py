@@ -34,8 +34,8 @@ class Record(NamedTuple):
     """Where a transform has sent it; empty if it goes where it comes from."""
     partition: int = -1
     """The partition that is chosen for it; -1 if the producer chooses."""
-    timestamp: int = 0
-    """Milliseconds since 1970; 0 for the time of sending."""
+    timestamp: int | None = None
+    """Milliseconds since 1970; None for the time of sending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Run:
         topic: where a transform has sent them; empty if they go where they come from.
         partitions: those that a transform has chosen; None if it chose none, null where it did not.
         partition: of all others; -1 if the producer chooses.
-        timestamps: milliseconds since 1970; None, null and 0 for the time of sending.
+        timestamps: milliseconds since 1970; None and null for the time of sending.
     """
 
     window: int
@@ -73,9 +73,13 @@ class Run:
 
     def __iter__(self) -> Iterator[Record]:
         chosen = None if self.partitions is None else self.partitions.fill_null(self.partition).to_pylist()
-        times = None if self.timestamps is None else self.timestamps.fill_null(0).to_pylist()
+        times = None if self.timestamps is None else self.timestamps.to_pylist()
         sides = [side.to_pylist() for side in (self.positions, self.keys, self.values)]
-        more: list[Iterable[Any]] = [self.headers or repeat([]), chosen or repeat(self.partition), times or repeat(0)]
+        more: list[Iterable[Any]] = [
+            self.headers or repeat([]),
+            chosen or repeat(self.partition),
+            times or repeat(None),
+        ]
         for position, key, value, headers, *others in zip(*sides, *more, strict=False):
             yield Record(
                 self.window, position, key, value, headers, self.problem, self.is_left_out, self.topic, *others

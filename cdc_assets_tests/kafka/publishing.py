@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class Sent:
     key: Any
     value: Any
     headers: list[tuple[str, bytes]] | None
+    timestamp: int = field(default=0, compare=False)
 
 
 class Publishing:
@@ -149,7 +150,7 @@ def read_committed(broker: Broker, topic: str) -> Iterator[Sent]:
                     confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
                 ), message.error()
                 break
-            yield Sent(number, message.key(), message.value(), message.headers())
+            yield Sent(number, message.key(), message.value(), message.headers(), message.timestamp()[1])
     consumer.close()
 
 

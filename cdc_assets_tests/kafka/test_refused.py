@@ -116,6 +116,22 @@ def test_a_partition_that_does_not_exist_is_refused_and_records_before_it_are_ta
     assert len(list(read_committed(broker, name))) == 3
 
 
+def test_a_time_before_1970_is_refused_as_by_java_and_the_first_moment_is_a_time(broker: Broker) -> None:
+    name = "timely"
+    broker.create(name, 1)
+    ours = KafkaBroker(KafkaSettings(servers=broker.servers), name)
+    ours.open()
+    ours.begin()
+    records = replace(run(None, *[10] * 4), timestamps=pa.array([0, None, -2_208_988_800_000, 0], pa.int64()))
+    taken, reason = ours.send(name, records)
+    assert (taken, "before 1970" in reason) == (2, True)
+    assert not ours.commit("marker")
+    ours.close()
+    first, second = (sent.timestamp for sent in read_committed(broker, name))
+    assert first == 0
+    assert second > 1_700_000_000_000
+
+
 OUTBOX = {
     "transforms": "outbox",
     "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
@@ -157,6 +173,23 @@ def test_an_outbox_that_chooses_a_partition_that_does_not_exist_stops_alone_unti
         (0, b"2"),
         (1, b"1"),
     ]
+
+
+def test_a_marker_that_is_refused_is_told_and_nothing_is_written(
+    server: StandIn, tmp_path: Path, broker: Broker
+) -> None:
+    case = Publishing(server, tmp_path, broker, "small", **{"errors.max.retries": "1"})
+    broker.create("small.__published", 1, cleanup__policy="compact", max__message__bytes="200")
+    case.insert(1)
+    case.capture("snapshot")
+    done = case.command()
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "refuses a marker" in done.stderr.replace("\n", " ")
+    larger = ConfigEntry("max.message.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "small.__published", incremental_configs=[larger])
+    broker.admin.incremental_alter_configs([resource])[resource].result(30)
+    case.publish()
+    assert case.ids() == [1]
 
 
 def test_librdkafkas_tuning_changes_nothing(broker: Broker) -> None:

@@ -98,8 +98,7 @@ def batches(records: Columns, now: int, most: int, compression: Compression) -> 
     begins, counts = edges[:-1], np.diff(edges)
     times = np.full(len(records), now)
     if records.times is not None:
-        given = records.times.fill_null(0).to_numpy(zero_copy_only=False)
-        times = np.where(given == 0, now, given)
+        times = records.times.cast(pa.int64()).fill_null(now).to_numpy(zero_copy_only=False)
     relative = times - np.repeat(times[begins], counts), np.arange(len(records)) - np.repeat(begins, counts)
     framed = _framed(records, *relative)
     for start, count in zip(begins.tolist(), counts.tolist(), strict=True):

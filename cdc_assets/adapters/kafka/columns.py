@@ -22,7 +22,7 @@ class Columns:
         keys: bytes of each; null if it has none.
         values: bytes of each; null is a tombstone.
         headers: count and headers of each as they are sent; of one row if they are alike.
-        times: milliseconds since 1970; None, null and 0 for the time of sending.
+        times: milliseconds since 1970; None and null for the time of sending.
         partitions: those that are chosen; None if the key chooses all, null and -1 where it does.
     """
 

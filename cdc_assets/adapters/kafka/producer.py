@@ -123,7 +123,7 @@ class KafkaBroker:
         """See `Broker`."""
         columns = Columns.of(records)
         sizes = columns.sizes() + HEAD_BYTES
-        taken, why = min(self._too_large(topic, sizes), self._elsewhere(topic, records))
+        taken, why = min(self._too_large(topic, sizes), self._elsewhere(topic, records), _untimely(records))
         if why:
             columns, sizes = Columns.of(records.slice(0, taken)), sizes[:taken]
         if taken:
@@ -274,3 +274,17 @@ class KafkaBroker:
             raise self._errors.error([one.error for one in error.failures]) from None
         except CLIENT as error:
             raise self._errors.error([error]) from None
+
+
+def _untimely(records: Run) -> tuple[int, str]:
+    """How many records come before the first whose time Kafka does not have, and what is told of it."""
+    if records.timestamps is None:
+        return len(records), ""
+    times = records.timestamps.fill_null(0).to_numpy(zero_copy_only=False)
+    if not (wrong := times < 0).any():
+        return len(records), ""
+    at = int(np.argmax(wrong))
+    return (
+        at,
+        f"its time, which a transform has chosen, is before 1970 ({times[at]} ms): it needs another value in the column",
+    )

@@ -36,5 +36,11 @@ def some(chance: random.Random) -> tuple[Run, list[Fields]]:
         headers,
         timestamps=None if times is None else pa.array(times, pa.int64()),
     )
-    expected = zip(keys, values, headers or [[]] * count, [time or NOW for time in times or [0] * count], strict=True)
+    expected = zip(
+        keys,
+        values,
+        headers or [[]] * count,
+        [NOW if time is None else time for time in times or [None] * count],
+        strict=True,
+    )
     return run, list(expected)

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from cdc_assets.adapters.kafka.arguments import ProducerOptions, is_option
 from cdc_assets.adapters.kafka.batches import batches
 from cdc_assets.adapters.kafka.columns import Columns
+from cdc_assets.adapters.kafka.compression import Compression
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.tokens import ClientTokens
 from cdc_assets.config.settings import KafkaSettings
@@ -159,7 +160,7 @@ def test_levels_of_compression_are_those_that_the_codec_has(
     for text in (*taken, "-1"):
         chosen = ProducerOptions.of(settings(**{"compression.type": kind, name: text}), "id").compression
         assert chosen == (kind, None if text == "-1" else int(text))
-        [batch] = batches(records, 1, 10**6, *chosen)
+        [batch] = batches(records, 1, 10**6, Compression(*chosen))
         assert len(batch._build()) < batch.size()
     for text in wrong:
         with pytest.raises(ConfigurationError, match=name):

@@ -40,7 +40,7 @@ def test_parts_of_a_batch_are_joined_in_the_order_of_its_rows() -> None:
         (b"k2", None),
         (b"k5", b"v5"),
     ]
-    assert [(r.headers, r.partition, r.timestamp) for r in records[:3]] == [([], -1, 0), (one, 3, 7), ([], -1, 0)]
+    assert [(r.headers, r.partition, r.timestamp) for r in records[:3]] == [([], -1, None), (one, 3, 7), ([], -1, None)]
 
 
 def test_records_between_two_positions() -> None:

@@ -109,7 +109,7 @@ def _result(made: Mapping[str, Record | None], registry: Registry) -> Any:
     found: dict[str, Any] = {"topic": record.topic}
     if record.partition >= 0:
         found["partition"] = record.partition
-    if record.timestamp:
+    if record.timestamp is not None:
         found["timestamp"] = record.timestamp
     for side in ("key", "value"):
         for form in ("json", "plain"):
