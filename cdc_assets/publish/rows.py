@@ -1,6 +1,6 @@
 """Reads the rows of a topic in the order in which they are published: by window, and in a window by position.
 
-*Which files.* Files of windows tell their window by their name. Compaction joins files, so of all others the footer is
+*Which files.* Files of windows tell their window by their name. Compaction joins files, so of all others, and of large ones, the footer is
 read, once, for the statistics of `window_id` in each row group. So a turn of the publisher opens the files of new
 windows and those that compaction has mixed them into, never the whole table.
 
@@ -15,8 +15,7 @@ the fields mean is in the metadata of the table's schema.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -34,9 +33,12 @@ from cdc_assets.lake.files import ROW_GROUP_ROWS
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.place import Place
+from cdc_assets.publish.prefetch import prefetched
 
 T = TypeVar("T")
 _OF_WINDOW = re.compile(r"w(\d{10,})-")
+_WHOLE_BYTES = 8_000_000
+"""Bytes up to which a file of a window is read as a whole, whatever row groups it has."""
 _ANY = (-1, 2**62)
 """Windows of a row group without statistics."""
 _COLUMNS = ("position", "key", "value", "headers", "window_id")
@@ -111,7 +113,7 @@ class TopicRows:
         for row in pa.table(handle.get_add_actions(flatten=True)).to_pylist():
             path, rows = row["path"], row["num_records"] or 0
             match = _OF_WINDOW.match(path)
-            if match is not None and rows <= ROW_GROUP_ROWS:
+            if match is not None and rows <= ROW_GROUP_ROWS and row["size_bytes"] <= _WHOLE_BYTES:
                 yield Piece(directory, path, None, int(match[1]), int(match[1]), row.get("min.position") or "")
                 continue
             place = directory, path
@@ -165,7 +167,7 @@ class TopicRows:
         held: dict[int, pa.RecordBatch] = {}
         order: list[tuple[int, str, int, int]] = []
         """Window, position, piece and row of what is held."""
-        batches = made_ahead(
+        batches = prefetched(
             partial(self._piece, piece, schemas[piece.directory], after, until, dictionaries) for piece in pieces
         )
         for number, batch in enumerate(batches):
@@ -210,18 +212,6 @@ class TopicRows:
         table = table.cast(target).combine_chunks()
         batches = table.to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=target)
-
-
-def made_ahead(makers: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """What each makes, in their order; the next one is made while the last one is used."""
-    with ThreadPoolExecutor(1, "read-ahead") as pool:
-        under_way: Future[T] | None = None
-        for make in makers:
-            last, under_way = under_way, pool.submit(make)
-            if last is not None:
-                yield last.result()
-        if under_way is not None:
-            yield under_way.result()
 
 
 def _narrowed(found: pa.Field, described: pa.Field) -> pa.Field:

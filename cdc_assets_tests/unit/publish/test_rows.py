@@ -1,5 +1,7 @@
 """Rows of a topic come by window and position, with the structure that they were written with."""
 
+import random
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,6 +67,37 @@ def test_compaction_changes_neither_order_nor_bounds(tables: TopicTables) -> Non
             for until in (None, 3):
                 wanted = [place for place in whole if place > after and (until is None or place[0] <= until)]
                 assert found(tables, after, until) == wanted
+
+
+def test_rows_of_a_large_file_come_in_parts(tables: TopicTables) -> None:
+    """So that wide rows of a window are never in memory all at once."""
+    schema, chance = layout("a"), random.Random("wide")  # noqa: S311 - rows that can be made again
+    positions = [f"{number:04}" for number in range(3000)]
+    rows = [
+        {"position": at, "key": at, "value": {"a": chance.randbytes(8192).hex()}, "headers": [], "window_id": 7}
+        for at in positions
+    ]
+    tables.ensure("t", schema)
+    with TopicWriter(tables.location, "t", schema, 7) as writer:
+        writer.write(pa.Table.from_pylist(rows, schema).to_batches())
+    assert tables.commit("t", schema, writer.files, 7, {})
+    assert len(writer.files) == 1
+    assert found(tables) == [(7, at) for at in positions]
+    sizes = [batch.nbytes for batch in TopicRows(tables, "t").read(BEGINNING, None)]
+    assert max(sizes) < 30_000_000 < sum(sizes)
+
+
+def test_pieces_are_read_ahead_over_all_topics_within_bounds(tables: TopicTables) -> None:
+    for window in range(4):
+        commit(tables, window, "ab", "a")
+    readers = [TopicRows(tables, "t").read(BEGINNING, None) for _ in range(40)]
+    heads = [next(reader) for reader in readers]
+    assert len([thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]) in (1, 2)
+    for reader in readers[:20]:
+        reader.close()
+    for head, reader in zip(heads[20:], readers[20:], strict=True):
+        assert [batch.column("window_id")[0].as_py() for batch in (head, *reader)] == [0, 1, 2, 3]
+    assert [next(readers[0], None), found(tables)[-1]] == [None, (3, "b")]
 
 
 def test_texts_that_repeat_come_as_dictionaries_and_mean_the_same(tables: TopicTables) -> None:
