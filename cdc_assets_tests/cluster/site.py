@@ -19,6 +19,7 @@ from cdc_assets.standin.sample import SIGNAL_TABLE
 from cdc_assets_tests.cluster.hosts import Forwarder, Network
 from cdc_assets_tests.cluster.standalone import StandaloneCluster
 from cdc_assets_tests.object_store import SECRET
+from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import Shop
 
 SLOW = float(os.environ.get("CDC_CLUSTER_PATIENCE", "1"))
@@ -99,10 +100,7 @@ class Site:
 
     def wait_until_told(self, text: str) -> None:
         """Until the capture that follows says something."""
-        until = time.monotonic() + 60 * SLOW
-        while text not in self.told():
-            assert time.monotonic() < until, self.told()
-            time.sleep(0.5)
+        wait_until(lambda: text in self.told(), 60 * SLOW, self.told)
 
     def exact(self) -> None:
         """What was captured is what is on the server, once."""
@@ -112,12 +110,11 @@ class Site:
 
     def wait_for_customers(self) -> None:
         """Until the lake has all of them."""
-        until = time.monotonic() + 120 * SLOW
-        while time.monotonic() < until:
-            if self.shop.events("customers") and "shop.SalesDb.dbo.customers" not in self.shop.differences():
-                return
-            time.sleep(1)
-        raise AssertionError(self.shop.differences())
+
+        def arrived() -> bool:
+            return bool(self.shop.events("customers")) and "shop.SalesDb.dbo.customers" not in self.shop.differences()
+
+        wait_until(arrived, 120 * SLOW, self.shop.differences, every=1)
 
     def ask_for_orders(self) -> None:
         """Have the orders read again, beside the stream."""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyspark
 
+from cdc_assets_tests.patience import Patience
+
 _HOME = Path(pyspark.__file__).parent
 _CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -84,8 +86,8 @@ class StandaloneCluster:
             )
 
     def _told(self, name: str, pattern: str) -> str:
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
+        patience = Patience(120)
+        while patience:
             if found := re.search(pattern, self.log(name)):
                 return found.group(1)
             assert self._processes[name].poll() is None, self.log(name)

@@ -1,7 +1,6 @@
 """Workers and drivers that are lost while a capture follows the log: nothing is lost with them, and nothing doubled."""
 
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ import psutil
 import pytest
 
 from cdc_assets_tests.cluster.site import SLOW, Site
+from cdc_assets_tests.patience import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -79,9 +79,6 @@ def test_driver_that_is_killed_leaves_no_executor_behind(site: Site) -> None:
         assert executors(site)
         site.shop.add_customers(5)
         following.kill()
-    until = time.monotonic() + 30 * SLOW
-    while left := executors(site):
-        assert time.monotonic() < until, left
-        time.sleep(0.5)
+    wait_until(lambda: not executors(site), 30 * SLOW, lambda: executors(site))
     assert site.capture().returncode == 0
     site.exact()

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import ROOT
 
 _LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
@@ -57,11 +57,12 @@ class Dev:
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 240) -> None:
         """Look every half second; fails with the state of all runs."""
-        deadline = time.monotonic() + seconds
-        while not holds():
+
+        def told() -> str:
             runs = [(run.job_name, run.status.value, run.run_id[:8]) for run in self.instance.get_runs()]
-            assert time.monotonic() < deadline, f"not within {seconds} s: {what}; runs: {runs}"
-            time.sleep(0.5)
+            return f"not within {seconds} s: {what}; runs: {runs}"
+
+        wait_until(holds, seconds, told)
 
     def idle(self) -> bool:
         """Whether no run is at work."""

@@ -16,6 +16,7 @@ from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon, busy, dagster_dev
+from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import Shop, open_shop
 
 pytestmark = pytest.mark.timeout(600)
@@ -98,10 +99,7 @@ def status(daemon: Daemon, run: dg.DagsterRun) -> dg.DagsterRunStatus:
 
 def wait_for(holds: Callable[[], bool], what: str) -> None:
     """For what must come within seconds."""
-    until = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.1)
+    wait_until(holds, SECONDS, lambda: what, every=0.1)
 
 
 def test_stream_that_waits_without_spark(daemon: Daemon) -> None:

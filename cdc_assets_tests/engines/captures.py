@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.envelope.json import to_json
 from cdc_assets_tests.engines.servers import Server
+from cdc_assets_tests.patience import Patience
 
 HEARTBEATS = "__debezium-heartbeat.shop"
 
@@ -76,8 +77,8 @@ def connector_alone(folder: Path, properties: dict[str, str]) -> Iterator[Path]:
 
 def quiet(file: Path, seconds: float, least: int) -> None:
     """Wait until a file has so many lines and does not grow any more, but for heartbeats."""
-    deadline, last, since = time.monotonic() + 180, -1, time.monotonic()
-    while time.monotonic() < deadline:
+    patience, last, since = Patience(180), -1, time.monotonic()
+    while patience:
         count = sum(HEARTBEATS.encode() not in line for line in file.read_bytes().splitlines())
         if count != last:
             last, since = count, time.monotonic()

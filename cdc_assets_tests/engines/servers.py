@@ -15,6 +15,8 @@ from typing import Any, Self
 
 import pytest
 
+from cdc_assets_tests.patience import Patience
+
 _PORTS = range(20000, 32000)
 """Below those that the system gives to clients: one of these could take a server's port while the server is stopped."""
 
@@ -56,11 +58,11 @@ class Server(ABC):
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, **self._as_user() | {"stdout": log, "stderr": log})
-        deadline = time.monotonic() + 90
+        patience = Patience(90)
         while self.try_execute("select 1").returncode:
             status = self._process.poll()
             assert status is None, f"{self.name} does not start (exit status {status}): {self._log.read_text()[-4000:]}"
-            assert time.monotonic() < deadline, f"{self.name} does not answer: {self._log.read_text()[-4000:]}"
+            assert patience, f"{self.name} does not answer: {self._log.read_text()[-4000:]}"
             time.sleep(0.3)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:

@@ -17,6 +17,7 @@ from cdc_assets_tests.beside import beside
 from cdc_assets_tests.contract.source.proxy import Proxy, proxy
 from cdc_assets_tests.engines.captures import log_of, ours, properties_of, topics
 from cdc_assets_tests.engines.servers import MariaDb, Postgres, Server
+from cdc_assets_tests.patience import Patience
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1200)]
 
@@ -67,10 +68,10 @@ def keys_of(folder: Path) -> list[int]:
 
 def until_complete(server: Server, folder: Path) -> list[int]:
     """Wait until the lake has all rows; their keys in the order of their events."""
-    deadline = time.monotonic() + 120
+    patience = Patience(120)
     expected = sorted(row["id"] for row in server.rows("items", ["id"]))
     while not set(expected) <= set(keys := keys_of(folder)):
-        assert time.monotonic() < deadline, f"{len(expected)} rows, {len(keys)} events: {log_of(folder)}"
+        assert patience, f"{len(expected)} rows, {len(keys)} events: {log_of(folder)}"
         time.sleep(1)
     return keys
 
@@ -116,10 +117,10 @@ def test_a_stream_goes_on_when_the_server_is_back(kind: type[Server], tmp_path: 
                 keys = until_complete(server, tmp_path)
                 assert process.poll() is None, log_of(tmp_path)
                 assert len(keys) == len(set(keys)), f"twice after {outage.__name__}"
-            deadline = time.monotonic() + 90
+            patience = Patience(90)
             while (found := status_of(tmp_path))["health"] != "healthy":
                 assert found["health"] == "working", found
-                assert time.monotonic() < deadline, found
+                assert patience, found
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(120)
