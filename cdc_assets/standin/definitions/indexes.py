@@ -6,7 +6,7 @@ from cdc_assets.standin.definitions.elements import read_keys, skip_storage
 from cdc_assets.standin.definitions.keys import next_index_id
 from cdc_assets.standin.definitions.ports import DefinitionInterpreter
 from cdc_assets.standin.errors import SqlError
-from cdc_assets.standin.queries.targets import resolve
+from cdc_assets.standin.queries.targets import resolve, resolve_object
 from cdc_assets.standin.store import physical
 from cdc_assets.standin.store.locks import Mode
 from cdc_assets.standin.store.temporary import is_temporary
@@ -27,15 +27,7 @@ def editable(
     if parts[-1].startswith("#"):
         return resolve(session, interpreter.frame, parts)
     session.edit()
-    try:
-        table = resolve(session, interpreter.frame, parts)
-    except SqlError as error:
-        if error.number != 208:
-            raise
-        raise SqlError(
-            4902,
-            f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not have permissions.',
-        ) from error
+    table = resolve_object(session, interpreter.frame, parts, 4902)
     session.transaction.lock(table, Mode.X)
     hooks.before_table_change(session, table, change, detail)
     table.modified = session.clock.local()

@@ -14,7 +14,7 @@ from cdc_assets.standin.definitions.ports import DefinitionInterpreter, Definiti
 from cdc_assets.standin.errors import SqlError, unsupported
 from cdc_assets.standin.queries.frame import Frame
 from cdc_assets.standin.queries.names import SessionNames
-from cdc_assets.standin.queries.targets import resolve
+from cdc_assets.standin.queries.targets import resolve, resolve_object
 from cdc_assets.standin.store import physical
 from cdc_assets.standin.store.constraints import referencing
 from cdc_assets.standin.store.locks import Mode
@@ -176,15 +176,7 @@ def truncate(interpreter: DefinitionInterpreter, reader: Reader, text: str) -> N
     session = interpreter.session
     reader.expect("TABLE")
     parts = read_name(reader)
-    try:
-        table = resolve(session, interpreter.frame, parts)
-    except SqlError as error:
-        if error.number != 208:
-            raise
-        raise SqlError(
-            4701,
-            f'Cannot find the object "{".".join(parts)}" because it does not exist or you do not have permissions.',
-        ) from error
+    table = resolve_object(session, interpreter.frame, parts, 4701)
     if not is_temporary(table):
         session.edit()
         table = resolve(session, interpreter.frame, parts)

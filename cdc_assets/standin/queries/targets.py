@@ -51,6 +51,25 @@ def resolve(session: QuerySession, frame: Frame, parts: tuple[str, ...], *action
     raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
 
 
+def resolve_object(session: QuerySession, frame: Frame, parts: tuple[str, ...], unknown: int) -> Table:
+    """The table whose definition or whole content is changed.
+
+    Args:
+        unknown: the error's number for an unknown name, which is another one for each statement.
+
+    Raises:
+        SqlError: that; and what `resolve` raises, but for 208.
+    """
+    try:
+        return resolve(session, frame, parts)
+    except SqlError as error:
+        if error.number != 208:
+            raise
+        name = ".".join(parts)
+        text = f'Cannot find the object "{name}" because it does not exist or you do not have permissions.'
+        raise SqlError(unknown, text) from error
+
+
 def column_of(table: Table, name: str) -> Column:
     """A column by name.
 
