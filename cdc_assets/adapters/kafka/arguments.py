@@ -7,7 +7,7 @@ changes nothing that is written is named in the log.
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cdc_assets.adapters.kafka.compression import CODECS
@@ -74,13 +74,13 @@ class ProducerOptions:
     """Of the client that writes.
 
     Args:
-        arguments: of `AIOKafkaProducer`.
+        arguments: of `AIOKafkaProducer`; may hold secrets, never printed.
         compression: a name of `compression.CODECS`, empty for none, and its level, None for the default.
         most_bytes: the largest batch; 0 if that is not said.
         delivery_s: for how long the client tries to deliver; 0 if that is not said.
     """
 
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] = field(repr=False)
     compression: tuple[str, int | None]
     most_bytes: int
     delivery_s: float

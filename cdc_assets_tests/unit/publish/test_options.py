@@ -1,18 +1,10 @@
 """Options of the client by Java's names and by librdkafka's."""
 
-import asyncio
-import base64
-import json
 import logging
 import re
 import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pyarrow as pa
 import pytest
@@ -260,6 +252,8 @@ def test_no_secret_is_told(wrong: dict[str, str], caplog: pytest.LogCaptureFixtu
     with pytest.raises(ConfigurationError) as told:
         arguments(**SECRETS, **wrong)
     assert "hidden" not in str(told.value) + caplog.text
+    right = settings(**SECRETS, **{"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"})
+    assert "hidden" not in repr(right) + repr(ProducerOptions.of(right, "id")) + caplog.text
 
 
 def test_an_unknown_option_is_named_without_its_value() -> None:
@@ -288,46 +282,6 @@ def test_limits_and_compression() -> None:
         "transactional_id": "id",
         "acks": "all",
     }
-
-
-@contextmanager
-def endpoint(asked: list[tuple[str, dict[str, list[str]]]], lifetime: object) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            asked.append((self.headers["Authorization"], parse_qs(form)))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps({"access_token": f"t{len(asked)}", "expires_in": lifetime}).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/token"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_tokens_are_asked_for_with_the_clients_credentials_and_kept_for_most_of_their_life() -> None:
-    asked: list[tuple[str, dict[str, list[str]]]] = []
-    now = 0.0
-    with endpoint(asked, 100) as address:
-        tokens = ClientTokens(address, "cdc", "s:/1", "kafka", clock=lambda: now)
-        assert asyncio.run(tokens.token()) == asyncio.run(tokens.token()) == "t1"
-        now = 81
-        assert asyncio.run(tokens.token()) == "t2"
-    authorization, form = asked[0]
-    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"cdc:s:/1"
-    assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
-
-
-def test_an_answer_without_a_token_is_told() -> None:
-    with endpoint([], "soon") as address, pytest.raises(OSError, match="token endpoint"):
-        asyncio.run(ClientTokens(address, "cdc", "s").token())
 
 
 def test_a_login_with_tokens_takes_its_credentials_from_java_or_librdkafka() -> None:
