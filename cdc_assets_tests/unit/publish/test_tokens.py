@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from cdc_assets.adapters.kafka import tokens as tokens_module
 from cdc_assets.adapters.kafka.tokens import ClientTokens
 
 
@@ -47,6 +49,27 @@ def test_tokens_are_asked_for_with_the_clients_credentials_and_kept_for_most_of_
     authorization, form = asked[0]
     assert base64.b64decode(authorization.removeprefix("Basic ")) == b"cdc:s:/1"
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+
+
+def test_the_present_token_goes_on_while_its_endpoint_is_away_and_nobody_asks_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[tuple[str, dict[str, list[str]]]] = []
+    monkeypatch.setattr(tokens_module, "_AGAIN_S", 0.2)
+    now = 0.0
+    with endpoint(asked, 100) as address:
+        tokens = ClientTokens(address, "cdc", "5ecret", clock=lambda: now)
+        assert asyncio.run(tokens.token()) == "t1"
+    now = 99
+    assert asyncio.run(tokens.token()) == asyncio.run(tokens.token()) == "t1"
+    assert len([record for record in caplog.records if "until its end" in record.message]) == 1
+    assert "5ecret" not in caplog.text
+    now = 101
+    begun = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(OSError, match="refused"):
+            asyncio.run(tokens.token())
+    assert time.monotonic() - begun > 0.35
 
 
 def test_an_answer_without_a_token_is_told() -> None:
