@@ -43,7 +43,8 @@ class Start:
         Raises:
             LakeError: it is of another lake.
             EventsDroppedError: topics no longer hold what is to be published first.
-            ConfigurationError: a start or another range was given, but the topics are published already.
+            ConfigurationError: a start or another range was given, but the topics are published already; or a range of which
+                nothing is complete.
         """
         if known.span != (self.span.text() if self.span else ""):
             raise ConfigurationError(
@@ -52,6 +53,9 @@ class Start:
                 f"{known.span}, which was replayed into this prefix",
                 "choose another prefix; a second range in the same topics could not be told from the first",
             )
+        if new and self.span and self.span.first > max(complete, 0):
+            expected = f"a range of complete windows, windows up to {complete}"
+            raise ConfigurationError("--replay", self.span.text(), expected, "copy one from `cdc-assets status`")
         if known.lake != self.lake or known.window > complete:
             raise LakeError(
                 f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "

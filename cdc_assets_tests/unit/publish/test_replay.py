@@ -70,6 +70,14 @@ def test_windows_go_into_another_prefix(config: CaptureConfig, whole: MemoryBrok
         publisher(config, broker, replay=Replay(Span(first), "old")).open()
 
 
+def test_a_range_behind_what_is_complete_is_refused_for_what_it_is(config: CaptureConfig) -> None:
+    broker = MemoryBroker()
+    for span in (Span(500), Span(500, 600)):
+        with pytest.raises(ConfigurationError, match=rf"{span.first}\.\..*windows up to \d"):
+            publisher(config, broker, replay=Replay(span, "old")).open()
+    assert broker.marker is None
+
+
 @pytest.mark.parametrize(("first", "last"), [(5, 14), (0, 3), (None, 8), (8, None)])
 def test_lsns_go_into_another_prefix(
     config: CaptureConfig, whole: MemoryBroker, first: int | None, last: int | None
