@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from cdc_assets.config.java_patterns import java_pattern
 from cdc_assets.config.settings.kafka import AVRO, JSON, SIMPLE, ConverterSettings, KafkaSettings, TopicRule
 from cdc_assets.config.transforms import transform_chain
 from cdc_assets.errors import ConfigurationError
@@ -180,14 +181,8 @@ def _rule(given: Mapping[str, str], group: str, default: TopicRule) -> TopicRule
 
 
 def _patterns(group: str, option: str, own: Mapping[str, str]) -> tuple[str, ...]:
-    found = tuple(text.strip() for text in own.get(option, "").split(",") if text.strip())
-    for text in found:
-        try:
-            re.compile(text)
-        except re.error as error:
-            name = f"{_CREATION}{group}.{option}"
-            raise ConfigurationError(name, text, f"a regular expression ({error})", "correct it") from None
-    return found
+    name = f"{_CREATION}{group}.{option}"
+    return tuple(java_pattern(name, text.strip()) for text in own.get(option, "").split(",") if text.strip())
 
 
 def _count(group: str, option: str, own: Mapping[str, str], default: int) -> int:

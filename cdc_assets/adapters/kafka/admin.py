@@ -1,6 +1,5 @@
 """Makes topics and asks for their limits, through librdkafka (extra `kafka`)."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -9,8 +8,9 @@ from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.adapters.kafka.marker import made
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, not_made, refused
+from cdc_assets.config.patterns import PatternError, matches
 from cdc_assets.config.settings import KafkaSettings, TopicRule
-from cdc_assets.errors import ConnectionLostError
+from cdc_assets.errors import ConfigurationError, ConnectionLostError
 
 _MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 _PASSING: Final = (-185, -195, -192)
@@ -112,9 +112,17 @@ class KafkaTopics:
 
 
 def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:
-    """How a topic is made: the first rule whose expressions it matches; the last one fits all."""
-    for rule in rules[:-1]:
-        included = any(re.fullmatch(text, topic) for text in rule.include)
-        if included and not any(re.fullmatch(text, topic) for text in rule.exclude):
-            return rule
+    """How a topic is made: the first rule whose expressions it matches; the last one fits all.
+
+    Raises:
+        ConfigurationError: an expression takes too long.
+    """
+    try:
+        for rule in rules[:-1]:
+            included = any(matches(text, topic) for text in rule.include)
+            if included and not any(matches(text, topic) for text in rule.exclude):
+                return rule
+    except PatternError as error:
+        name = "topic.creation.<group>.include or .exclude"
+        raise ConfigurationError(name, "(given)", f"a regular expression that ends ({error})", "correct it") from None
     return rules[-1]
