@@ -46,7 +46,7 @@ class Broker:
         java: Sequence[str] = (),
     ) -> None:
         self._heap, self._folder, self._port, self._controller = heap, folder, free_port(), free_port()
-        self._options, self._java_options = dict(options or {}), java
+        self.options, self._java_options = dict(options or {}), java
         self._certificate, self.secured = certificate, f"127.0.0.1:{free_port()}" if certificate else ""
         self.servers = f"127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -145,6 +145,6 @@ class Broker:
                 "log.cleaner.backoff.ms=200",
                 "log.retention.check.interval.ms=500",
                 "auto.create.topics.enable=false",
-                *(f"{name}={text}" for name, text in self._options.items()),
+                *(f"{name}={text}" for name, text in self.options.items()),
             ]
         )

@@ -62,6 +62,11 @@ class Batch:
         """Bytes of it."""
         return HEAD_BYTES + self.bytes
 
+    @property
+    def number(self) -> int:
+        """Number of its first record among those of its partition; -1 before it is sent."""
+        return self._producer[2]
+
     def close(self) -> None:
         """Nothing is added to it anyway."""
 

@@ -4,8 +4,8 @@
 one that failed ends the transaction. A producer whose batch has failed counts its sequence numbers on; such a one is never used
 again, and a new one has numbers of its own.
 
-*Order.* Batches of a partition are handed over one after the other, each once the one before it is on its way; aiokafka has one
-of them in flight. *Memory.* A sender waits while more than `_MOST_BYTES` are not acknowledged.
+*Order.* Batches of a partition are handed over one after the other, each once the one before it is on its way (`pipeline`).
+*Memory.* A sender waits while more than `_MOST_BYTES` are not acknowledged.
 
 *Waits* end after a time limit, and soon after the run was asked to end; then the producer is good for closing alone.
 """
@@ -19,11 +19,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
-from aiokafka import AIOKafkaProducer
 from aiokafka import errors as kafka_errors
 
 from cdc_assets.adapters.kafka.batches import Batch
 from cdc_assets.adapters.kafka.client import ThreadLog
+from cdc_assets.adapters.kafka.pipeline import PipelinedProducer
 from cdc_assets.core.interruption import Interrupted, check
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Transactions:
 
         async def work() -> None:
             while True:
-                self._producer = AIOKafkaProducer(**self._options)
+                self._producer = PipelinedProducer(**self._options)
                 try:
                     await self._producer.start()
                 except AssertionError:  # a broker that has just started does not know itself yet

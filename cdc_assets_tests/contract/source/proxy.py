@@ -81,6 +81,12 @@ class Proxy:
         if self.then_close and self.answer_bytes == 0:
             client.shutdown(socket.SHUT_RDWR)
 
+    def cut(self) -> None:
+        """End the connections that there are; new ones are taken."""
+        for each in self._sockets[1:]:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """End all connections."""
         for each in self._sockets:

@@ -4,17 +4,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
+from aiokafka.producer.message_accumulator import MessageBatch
 
 from cdc_assets.adapters.kafka import transactions
 from cdc_assets.adapters.kafka.batches import Batch, batches
 from cdc_assets.adapters.kafka.columns import Columns
 from cdc_assets.adapters.kafka.compression import Compression
+from cdc_assets.adapters.kafka.pipeline import PipelinedProducer
 from cdc_assets.adapters.kafka.transactions import FailedError, Transactions
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.publish.run import Run
@@ -60,7 +64,7 @@ class Client:
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Transactions, Client]]:
     client = Client()
-    monkeypatch.setattr(transactions, "AIOKafkaProducer", lambda **_: client)
+    monkeypatch.setattr(transactions, "PipelinedProducer", lambda **_: client)
     running = Transactions({})
     running.start(10)
     yield running, client
@@ -124,7 +128,7 @@ def test_a_request_to_end_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked() -> None:
         raise Interrupted
 
-    monkeypatch.setattr(transactions, "AIOKafkaProducer", lambda **_: Client(hangs="start"))
+    monkeypatch.setattr(transactions, "PipelinedProducer", lambda **_: Client(hangs="start"))
     monkeypatch.setattr(transactions, "check", asked)
     running = Transactions({})
     with pytest.raises(Interrupted):
@@ -142,3 +146,22 @@ def test_a_broker_that_is_away_is_told_and_logged_once(caplog: pytest.LogCapture
         running.close()
         assert time.monotonic() - begun < 20
     assert [record.levelno for record in caplog.records if "127.0.0.1" in record.getMessage()] == [logging.ERROR]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_what_is_sent_again_goes_first_and_in_its_order(order: tuple[int, ...]) -> None:
+    async def put_back() -> list[int]:
+        producer = PipelinedProducer(bootstrap_servers="127.0.0.1:1", transactional_id="t")
+        accumulator, partition = producer._message_accumulator, TopicPartition("t", 0)
+        sent = [MessageBatch(partition, batch(1), 100, 0) for _ in range(4)]
+        for number, one in enumerate(sent[:3]):
+            one._builder._set_producer_state(1, 0, number)
+        accumulator._batches[partition].append(sent[3])
+        accumulator._pending_batches.update(sent[:3])
+        for number in order:
+            accumulator.reenqueue(sent[number])
+        found = [sent.index(one) for one in accumulator._batches[partition]]
+        await producer.stop()
+        return found
+
+    assert asyncio.run(put_back()) == [0, 1, 2, 3]
