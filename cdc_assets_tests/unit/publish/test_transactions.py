@@ -156,6 +156,7 @@ def test_what_is_sent_again_goes_first_and_in_its_order(order: tuple[int, ...]) 
         sent = [MessageBatch(partition, batch(1), 100, 0) for _ in range(4)]
         for number, one in enumerate(sent[:3]):
             one._builder._set_producer_state(1, 0, number)
+            one.drain_ready()
         accumulator._batches[partition].append(sent[3])
         accumulator._pending_batches.update(sent[:3])
         for number in order:
