@@ -21,7 +21,7 @@ from cdc_assets.standin.client import Connection
 from cdc_assets.standin.contract import AgentControl, Login
 from cdc_assets.standin.engine.server import Engine, SystemClock
 from cdc_assets.standin.faults import Faults
-from cdc_assets.standin.wire.blocks import RowBlocks
+from cdc_assets.standin.wire.blocks import LIMIT_BYTES, RowBlocks
 from cdc_assets.standin.wire.prelogin import Encryption
 from cdc_assets.standin.wire.server import TdsServer
 
@@ -41,6 +41,7 @@ class StandIn:
         directory: keeps the data; None for a temporary folder that goes with the server.
         user: the only login.
         password: generated when None.
+        kept_rows: most bytes of encoded rows that are kept for the next reader.
     """
 
     def __init__(
@@ -52,8 +53,9 @@ class StandIn:
         directory: Path | None = None,
         user: str = "sa",
         password: str | None = None,
+        kept_rows: int = LIMIT_BYTES,
     ) -> None:
-        self.user = user
+        self.user, self._kept_rows = user, kept_rows
         self.password = password or _password()
         self.faults = Faults()
         """Faults that wait for their statements."""
@@ -202,7 +204,7 @@ class StandIn:
     def _open(self, directory: Path | None) -> None:
         self.engine = Engine(directory, self.user, self.password)
         self.engine.faults = self.faults.take
-        self.engine.blocks = RowBlocks(self.engine.storage)
+        self.engine.blocks = RowBlocks(self.engine.storage, self._kept_rows)
         self.bulk = Bulk(self.engine)
 
     def _listen(self, port: int) -> None:

@@ -38,6 +38,8 @@ BLOCK: Final = 4096
 WORTHWHILE: Final = 2 * BLOCK
 """Rows below which the ordinary way is as good."""
 LIMIT_BYTES: Final = 512 * 1024 * 1024
+"""Of kept blocks, by default. A scan of more than fits in finds none of its blocks when it comes again, since they leave in the order
+in which it reads them."""
 _PATIENCE: Final = 3
 """Fruitless looks at a statement before the next ones are skipped."""
 
@@ -62,10 +64,15 @@ class Unordered(Exception):  # noqa: N818 - a finding, not an error
 
 
 class RowBlocks:
-    """The blocks of one engine; implements `contract.RowBlocks`."""
+    """The blocks of one engine; implements `contract.RowBlocks`.
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    Args:
+        storage: the engine's.
+        limit: most bytes of kept blocks.
+    """
+
+    def __init__(self, storage: Storage, limit: int = LIMIT_BYTES) -> None:
+        self._storage, self._limit = storage, limit
         self._lock = threading.Lock()
         self._blocks: OrderedDict[tuple[object, int], _Block] = OrderedDict()
         self._bytes = 0
@@ -150,7 +157,7 @@ class RowBlocks:
             old = self._blocks.pop((key, number), None)
             self._bytes += len(block.rows) - (len(old.rows) if old else 0)
             self._blocks[key, number] = block
-            while self._bytes > LIMIT_BYTES and len(self._blocks) > 1:
+            while self._bytes > self._limit and len(self._blocks) > 1:
                 _, dropped = self._blocks.popitem(last=False)
                 self._bytes -= len(dropped.rows)
 

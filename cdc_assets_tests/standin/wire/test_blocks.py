@@ -1,6 +1,7 @@
 """Encoded blocks give exactly what the ordinary way gives, whatever happens to the table in between."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pyodbc
@@ -213,6 +214,18 @@ def test_a_key_that_is_unique_among_some_rows_may_find_two(server: StandIn, conn
     server.execute("INSERT dbo.u VALUES (3, 0)", database=DATABASE)
     same(server, connection, joined)
     server.execute("DROP TABLE dbo.u", database=DATABASE)
+
+
+def test_a_scan_of_more_than_is_kept_is_encoded_each_time() -> None:
+    with StandIn(databases=(DATABASE,), kept_rows=500) as small:
+        small.execute("CREATE TABLE dbo.t (id int NOT NULL PRIMARY KEY, s nvarchar(20), n int)", database=DATABASE)
+        fill(small, 100)
+        engine_blocks = small.engine.blocks
+        assert isinstance(engine_blocks, blocks.RowBlocks)
+        with closing(pyodbc.connect(small.connection_string(DATABASE), autocommit=True)) as connection:
+            for scan in (1, 2):
+                assert same(small, connection, RANGE, 1, 101) == 100
+                assert engine_blocks.encoded == 100 * scan
 
 
 def test_a_change_table_with_its_commit_times(server: StandIn, connection: Any, table: str) -> None:
