@@ -26,6 +26,19 @@ def java_pattern(property_name: str, text: str) -> str:
     return own
 
 
+def matches_name(property_name: str, pattern: str, name: str) -> bool:
+    """Whether a property's expression matches a whole name.
+
+    Raises:
+        ConfigurationError: it takes too long.
+    """
+    try:
+        return matches(pattern, name)
+    except PatternError as error:
+        expected = f"a regular expression that matches quickly ({error})"
+        raise ConfigurationError(property_name, pattern, expected, "correct it") from None
+
+
 def check_replacement(property_name: str, pattern: str, text: str) -> None:
     """Check that a replacement names groups that the expression has.
 

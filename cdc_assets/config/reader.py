@@ -4,11 +4,11 @@ Such a file is known by its `connector.class`. The names are those of a Kafka Co
 `topics`, `key.converter`, `value.converter.schema.registry.url`, `errors.tolerance`.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from cdc_assets.config.java_patterns import java_pattern
 from cdc_assets.errors import ConfigurationError
 
 KAFKA: Final = "cdc_assets.KafkaEvents"
@@ -103,8 +103,8 @@ def reader_settings(texts: Mapping[str, str]) -> ReaderSettings:
             expected = "one of " + ", ".join(sorted(known)) + f", {prefix}<option>"
             raise ConfigurationError("property", name, expected, "correct its name, or remove it")
     topics = tuple(name.strip() for name in texts.get("topics", "").split(",") if name.strip())
-    pattern = texts.get("topics.regex" if kind == KAFKA else "files.pattern", "").strip()
-    _check_pattern("topics.regex" if kind == KAFKA else "files.pattern", pattern)
+    own = "topics.regex" if kind == KAFKA else "files.pattern"
+    pattern = java_pattern(own, texts.get(own, "").strip())
     if kind == KAFKA:
         _require(texts, "bootstrap.servers", "host:port of a broker")
         if bool(topics) == bool(pattern):
@@ -133,13 +133,6 @@ def reader_settings(texts: Mapping[str, str]) -> ReaderSettings:
 def _require(texts: Mapping[str, str], name: str, expected: str) -> None:
     if not texts.get(name, "").strip():
         raise ConfigurationError(name, None, expected, f"add {name} to the configuration")
-
-
-def _check_pattern(name: str, text: str) -> None:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ConfigurationError(name, text, f"a regular expression ({error})", "correct it") from None
 
 
 def _converter(side: str, texts: Mapping[str, str]) -> Converter:

@@ -11,7 +11,6 @@ JSON object, which a part of one never is. A packed file that ends too early is 
 Files are read in the order of their names, those that come later after those that were there.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from pyarrow import fs
 
+from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.errors import LakeError
@@ -76,7 +76,7 @@ class FileSource:
         offsets: Offsets,
         report: Callable[[str, str], None],
     ) -> None:
-        self._location, self._pattern = location, re.compile(pattern or _DEFAULT)
+        self._location, self._pattern = location, pattern or _DEFAULT
         self._lines, self._report = lines, report
         self._files = {partition["file"]: Progress(**offset) for partition, offset in offsets if "file" in partition}
         self._stopped: set[str] = set()
@@ -127,7 +127,8 @@ class FileSource:
             infos = self._location.existing("").get_file_info(fs.FileSelector("", recursive=True))
         except (*STORE_ERRORS, ValueError) as error:
             raise _trouble(self._location.root, error) from error
-        files = [info for info in infos if info.type == fs.FileType.File and self._pattern.fullmatch(info.path)]
+        found = [info for info in infos if info.type == fs.FileType.File]
+        files = [info for info in found if matches_name("files.pattern", self._pattern, info.path)]
         return sorted(files, key=lambda info: str(info.path))
 
     def _all(self, infos: Sequence[fs.FileInfo]) -> Iterator[list[Item]]:

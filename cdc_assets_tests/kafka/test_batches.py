@@ -28,10 +28,12 @@ PRODUCER = 2**40 + 7, 32_766
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[JavaGateway]:
-    port, token = launch_gateway(classpath=jars(), die_on_exit=True, enable_auth=True)
+    port, token, process = launch_gateway(classpath=jars(), die_on_exit=True, enable_auth=True, return_proc=True)
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     yield gateway
     gateway.shutdown()
+    process.stdin.close()  # at which it ends
+    process.wait(60)
 
 
 def written(java: JavaGateway, records: Sequence[Fields], sequence: int) -> bytes:

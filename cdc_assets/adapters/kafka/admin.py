@@ -8,9 +8,9 @@ from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.adapters.kafka.marker import made
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, not_made, refused
-from cdc_assets.config.patterns import PatternError, matches
+from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.settings import KafkaSettings, TopicRule
-from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.errors import ConnectionLostError
 
 _MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 _PASSING: Final = (-185, -195, -192)
@@ -117,12 +117,8 @@ def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:
     Raises:
         ConfigurationError: an expression takes too long.
     """
-    try:
-        for rule in rules[:-1]:
-            included = any(matches(text, topic) for text in rule.include)
-            if included and not any(matches(text, topic) for text in rule.exclude):
-                return rule
-    except PatternError as error:
-        name = "topic.creation.<group>.include or .exclude"
-        raise ConfigurationError(name, "(given)", f"a regular expression that ends ({error})", "correct it") from None
-    return rules[-1]
+
+    def is_in(patterns: Sequence[str]) -> bool:
+        return any(matches_name("topic.creation.<group>.include or .exclude", text, topic) for text in patterns)
+
+    return next((rule for rule in rules[:-1] if is_in(rule.include) and not is_in(rule.exclude)), rules[-1])

@@ -13,12 +13,12 @@ Messages of transactions are read when these are committed (`isolation.level`, w
 """
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import ClientLog, client_library
+from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.reader import Converter, ReaderSettings
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -56,7 +56,6 @@ class KafkaSource:
     def __init__(self, settings: ReaderSettings, offsets: Offsets, report: Callable[[str, str], None]) -> None:
         self._settings, self._report = settings, report
         self._kafka = client_library("connector.class", "cdc_assets.KafkaEvents")
-        self._pattern = re.compile(settings.pattern) if settings.pattern else None
         self._reset = dict(settings.options).get("auto.offset.reset", "")
         self._recorded = {
             (found["topic"], found["partition"]): offset["offset"] for found, offset in offsets if "partition" in found
@@ -145,9 +144,9 @@ class KafkaSource:
             raise self._lost(error) from None
 
     def _is_wanted(self, name: str) -> bool:
-        if self._pattern is None:
+        if not self._settings.pattern:
             return name in self._settings.topics
-        return not name.startswith("__") and self._pattern.fullmatch(name) is not None
+        return not name.startswith("__") and matches_name("topics.regex", self._settings.pattern, name)
 
     def _start(self, topic: str, partition: int) -> Any:
         """Where to begin a partition; None if it cannot be read on."""

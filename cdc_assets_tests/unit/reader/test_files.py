@@ -224,3 +224,18 @@ def test_wrong_properties_are_told(tmp_path: Path, name: str, text: str) -> None
     trial = Trial(tmp_path, **{name.replace(".", "__"): text})
     with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
         trial.run()
+
+
+def test_files_are_chosen_by_javas_expressions(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, files__pattern=r"(?<name>[ab])\.json")
+    for number, name in enumerate(("a.json", "c.json", "b.json")):
+        trial.write(name, event(number))
+    trial.run()
+    assert numbers(trial) == [0, 2]
+
+
+def test_an_expression_that_never_ends_is_told(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, files__pattern=r"(?:.|..)*(?=!)")
+    trial.write("a" * 100, event(1))
+    with pytest.raises(ConfigurationError, match=r"files\.pattern.*takes too long"):
+        trial.run()
