@@ -322,7 +322,7 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table")
-    parser.add_argument("--updates", type=int, default=500_000, help="updates of the backlog")
+    parser.add_argument("--updates", type=int, default=1_000_000, help="updates of the backlog")
     parser.add_argument("--repeats", type=int, default=3, help="warm passes")
     parser.add_argument("--latencies", type=int, default=200, help="rows whose latency is measured")
     parser.add_argument("--compression", default="none", help="of both contenders' producers")

@@ -218,7 +218,7 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table")
-    parser.add_argument("--updates", type=int, default=500_000, help="updates of the backlog")
+    parser.add_argument("--updates", type=int, default=1_000_000, help="updates of the backlog")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes of each kind")
     parser.add_argument("--ours", action="store_true", help="leave the other contenders out")
     parser.add_argument("--write", nargs="?", type=Path, const=Path("README.md"), help="put the table into README.md")

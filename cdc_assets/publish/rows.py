@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +34,6 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.place import Place
 from cdc_assets.publish.prefetch import prefetched
 
-T = TypeVar("T")
 _OF_WINDOW = re.compile(r"w(\d{10,})-")
 _WHOLE_BYTES = 8_000_000
 """Bytes up to which a file of a window is read as a whole, whatever row groups it has."""

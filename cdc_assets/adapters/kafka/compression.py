@@ -15,7 +15,7 @@ from aiokafka import codec
 
 def _lz4(records: Any, level: int) -> Any:
     """Blocks are independent, as Kafka wants them; threads go on meanwhile, which they do not with the client's own function."""
-    return lz4.frame.compress(records, compression_level=level, block_linked=False)
+    return lz4.frame.compress(records, compression_level=level, block_linked=False, store_size=False)
 
 
 def _zstd(records: Any, level: int) -> Any:
