@@ -1,6 +1,7 @@
 """Kafka's broker as one process, from Maven Central."""
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc_assets_tests.engines.servers import free_port
 from cdc_assets_tests.kafka.maven import Need, fetched
+from cdc_assets_tests.patience import Patience
 
 VERSION = "4.1.0"
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
@@ -55,8 +57,12 @@ class Broker:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True)
         (self._folder / "server.properties").write_text(self._properties())
-        self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c").wait(120)
-        self.start()
+        self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c").wait(300)
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,16 +71,26 @@ class Broker:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._process = self._java("kafka.Kafka")
-        deadline = time.monotonic() + 120
+        patience = Patience(180)
         while True:
             try:
                 self.admin.list_topics(timeout=2)
             except KafkaException:
-                assert time.monotonic() < deadline, (self._folder / "log").read_text()[-3000:]
                 assert self._process.poll() is None, (self._folder / "log").read_text()[-3000:]
+                assert patience, (self._folder / "log").read_text()[-3000:]
                 time.sleep(0.3)
             else:
                 return
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """It answers nothing within the block."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it at once."""

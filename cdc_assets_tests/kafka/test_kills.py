@@ -8,7 +8,7 @@ import os
 import random
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -19,6 +19,7 @@ from cdc_assets.errors import ConnectionLostError, FencedError
 from cdc_assets.publish.run import Run
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import read_committed
+from cdc_assets_tests.patience import Patience
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ def test_each_record_is_there_once_and_in_its_order_whenever_the_broker_is_kille
                 place, last = (found, last) if found >= 0 else (place, False)
             except (ConnectionLostError, FencedError):
                 lost, last = lost + 1, False
-                place = reopened(ours)
+                place = reopened(ours, kills)
         kills.result()
     ours.close()
     log.info("%s kills, %s connections lost, %s records a topic", KILLS, lost, place)
@@ -86,12 +87,14 @@ def test_each_record_is_there_once_and_in_its_order_whenever_the_broker_is_kille
         assert sorted(number for numbers in held for number in numbers) == list(range(place))
 
 
-def reopened(ours: KafkaBroker) -> int:
+def reopened(ours: KafkaBroker, kills: "Future[None]") -> int:
     """The place that the newest marker tells, once the broker is there again."""
-    deadline = time.monotonic() + 600
+    patience = Patience(600)
     while True:
         try:
             return int(ours.open() or 0)
         except (ConnectionLostError, FencedError):
-            assert time.monotonic() < deadline
+            assert patience
+            if kills.done():
+                kills.result()  # tells why a broker has not started
             time.sleep(0.2)

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +38,8 @@ _PATIENCE_S: Final = 3.0
 """Seconds that an answer is waited for nonetheless if the run was asked to end: most come at once, and then it is known what is there."""
 _END_S: Final = 1.0
 """Seconds that each step of closing may take."""
+_ROUNDS: Final = 3
+"""Rounds of the loop in which a connection that was ended leaves it: that of TLS, and that beneath."""
 
 T = TypeVar("T")
 
@@ -76,6 +79,32 @@ class FailedError(Exception):
         self.failures = failures
 
 
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop that ends its connections.
+
+    The client closes them politely, which lasts until the other side has read what is left, or has said good-bye (TLS); a broker that
+    is away does neither.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connections: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+
+    async def create_connection(self, *args: Any, **options: Any) -> Any:
+        """See `asyncio.AbstractEventLoop`."""
+        found = await super().create_connection(*args, **options)
+        self._connections.add(found[0])
+        return found
+
+    async def end_connections(self) -> None:
+        """End those that are left at once."""
+        for one in list(self._connections):
+            if isinstance(one, asyncio.WriteTransport):
+                one.abort()
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(0)
+
+
 class Transactions:
     """One producer, from its start to its end.
 
@@ -85,7 +114,7 @@ class Transactions:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
-        self._loop = asyncio.new_event_loop()
+        self._loop = Loop()
         self._loop.set_exception_handler(lambda _, context: log.debug("%s", context.get("message")))
         self._producer: Any = None
         self._order: dict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -178,15 +207,15 @@ class Transactions:
 
     def close(self) -> None:
         """End the connections and the thread; quick also if the broker is away."""
-        with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(_END_S * 3)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_END_S)
+        with suppress(RuntimeError):  # it is closed already
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_END_S * 4)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            self._loop.run_until_complete(self._end())
         finally:
             self._loop.close()
 
@@ -229,7 +258,7 @@ class Transactions:
             with suppress(Exception):
                 await asyncio.wait_for(self._producer.stop(), _END_S)
             await self._cancel_all()
-            await asyncio.sleep(0)  # connections that are closed leave the loop in its next round
+        await self._loop.end_connections()
 
     async def _cancel_all(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,10 +1,17 @@
 """Transactions of the client that writes, with a client in place of aiokafka's; no broker is needed."""
 
 import asyncio
+import gc
 import logging
+import socket
+import ssl
+import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +29,7 @@ from cdc_assets.adapters.kafka.pipeline import PipelinedProducer
 from cdc_assets.adapters.kafka.transactions import FailedError, Transactions
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.publish.run import Run
+from cdc_assets_tests.certificates import self_signed
 
 
 class Client:
@@ -166,3 +174,49 @@ def test_what_is_sent_again_goes_first_and_in_its_order(order: tuple[int, ...]) 
         return found
 
     assert asyncio.run(put_back()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+@pytest.mark.parametrize("answers", ["nothing", "an end", "rubbish", "TLS alone"])
+def test_no_connection_is_left_to_the_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, answers: str
+) -> None:
+    left: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", left.append)
+    options: dict[str, Any] = {"transactional_id": "x", "security_protocol": protocol, "request_timeout_ms": 1000}
+    certificate, key = self_signed(tmp_path)
+    if protocol == "SSL":
+        options["ssl_context"] = ssl.create_default_context(cafile=str(certificate))
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain(certificate, key)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taker = threading.Thread(target=_take, args=(server, answers, own))
+        taker.start()
+        running = Transactions(options | {"bootstrap_servers": [f"127.0.0.1:{server.getsockname()[1]}"]})
+        with pytest.raises((TimeoutError, kafka_errors.KafkaError, OSError)):
+            running.start(0.7)
+        running.close()
+        assert not running._thread.is_alive()
+        del running
+        gc.collect()
+        server.shutdown(socket.SHUT_RDWR)
+        taker.join()
+    assert not left
+
+
+def _take(server: socket.socket, answers: str, own: ssl.SSLContext) -> None:
+    """Take connections, and answer nothing that a broker would."""
+    held = []
+    with suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            if answers == "TLS alone":
+                with suppress(OSError):
+                    connection = own.wrap_socket(connection, server_side=True)
+            held.append(connection)
+            if answers == "rubbish":
+                connection.sendall(b"\0\0\0\x08rubbish!")
+            elif answers == "an end":
+                connection.close()
+    for connection in held:
+        connection.close()
