@@ -1,11 +1,12 @@
 """From a server to topics in Kafka, ours and the real connector's: `python -m benchmarks kafka [--rows N] [--updates N] [--write]`.
 
-Both write the same events of the same server to the same broker (one process with Kafka's own heap of 1 GB, which has served a million
-records before; one partition a table, JSON without schemas unless `--schemas`, no compression unless `--compression`), one after the other. Ours is `cdc-assets capture --local`, then
-`cdc-assets publish`; theirs is a standalone Kafka Connect worker with the connector and a large queue. *Cold* is from the launch
-of a process to its last record in the topic; *warm* is the same work, into other topics, in a process that has done it before. A
-backlog is captured into a lake, and by a connector with offsets, that have a snapshot of one row. Processor seconds are those of
-the contender's process, without the server's and the broker's. A pass of ours comes first, in which the server encodes the rows.
+Both write the same events of the same server to the same broker, one after the other. The broker is one process with Kafka's own heap
+of 1 GB, which has served a million records before; a table has one partition; records are JSON without schemas unless `--schemas`,
+without compression unless `--compression`. Ours is `cdc-assets capture --local`, then `cdc-assets publish`; theirs is a standalone
+Kafka Connect worker with the connector and a large queue. *Cold* is from the launch of a process to its last record in the topic; *warm*
+is the same work, into other topics, in a process that has done it before. A backlog is captured into a lake, and by a connector with
+offsets, that have a snapshot of one row. Processor seconds are those of the contender's process, without the server's and the broker's. A
+pass of ours comes first, in which the server encodes the rows; what was written before a contender begins is on the disk by then.
 
 *Latency* is from the return of an INSERT to the record at a consumer of committed records, one row at a time, with
 `poll.interval.ms` 100 for both.
@@ -13,6 +14,7 @@ the contender's process, without the server's and the broker's. A pass of ours c
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -93,6 +95,7 @@ class Contest:
 
     def ours(self, events: int, operation: str, files: Sequence[Path]) -> Times:
         """Passes of ours, one for each configuration, each checked: all events, the last one of this operation."""
+        os.sync()
         times = run_process("kafka_passes", {"files": list(map(str, files))}, self.folder)
         for prefix in (json.loads(file.read_text())["topic.prefix"] for file in files):
             assert self.count(prefix) >= events, f"{self.count(prefix)} of {events} records"
@@ -141,6 +144,7 @@ class Contest:
         """Passes of the connector."""
         times, (first, *others) = Times(), list(given)
         before = {prefix: self.count(prefix) for prefix in given}
+        os.sync()
         started = time.perf_counter()
         with Worker(work, self.broker.servers, {first: given[first]}, heap="2g") as worker:
             self._await(worker, first, before[first] + events)
