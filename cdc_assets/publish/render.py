@@ -25,6 +25,8 @@ from cdc_assets.publish.transforms.part import Column, Part
 
 _ROWS, _ROWS_WITH_SCHEMA = 16384, 512
 """Rows that are rendered at once."""
+_BYTES = 8_000_000
+"""Bytes of rows that are rendered at once, about, and at least one row: what is rendered of wide rows waits in memory several times."""
 
 
 class Renderer:
@@ -53,8 +55,9 @@ class Renderer:
         Raises:
             ConnectionLostError: a schema registry does not answer.
         """
-        for first in range(0, batch.num_rows, self._most):
-            part = batch.slice(first, self._most)
+        most = max(1, min(self._most, _BYTES * batch.num_rows // max(1, batch.nbytes)))
+        for first in range(0, batch.num_rows, most):
+            part = batch.slice(first, most)
             try:
                 yield from self._runs(topic, part)
             except InvalidValueError as error:

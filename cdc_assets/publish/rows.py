@@ -137,11 +137,14 @@ class TopicRows:
                     positions.min if positions is not None and positions.has_min_max else "",
                 )
 
-    def _opened(self, directory: str, path: str, *, dictionaries: bool = False) -> pq.ParquetFile:
+    def _opened(
+        self, directory: str, path: str, *, dictionaries: bool = False, group: int | None = None
+    ) -> pq.ParquetFile:
+        """A file; texts are numbers only in one row group, because Arrow joins no dictionaries of several within structs."""
         try:
             stream = self._tables.location.existing(directory).open_input_file(path)
             found = pq.ParquetFile(stream)
-            if not dictionaries:
+            if not dictionaries or (group is None and found.num_row_groups > 1):
                 return found
             there = {found.schema.column(at).path for at in range(len(found.schema))}
             return pq.ParquetFile(
@@ -185,7 +188,7 @@ class TopicRows:
     def _piece(
         self, piece: Piece, schema: pa.Schema, after: Place, until: int | None, dictionaries: bool
     ) -> pa.RecordBatch:
-        with self._opened(piece.directory, piece.path, dictionaries=dictionaries) as parquet:
+        with self._opened(piece.directory, piece.path, dictionaries=dictionaries, group=piece.group) as parquet:
             try:
                 groups = range(parquet.num_row_groups) if piece.group is None else [piece.group]
                 table = parquet.read_row_groups(list(groups), columns=list(_COLUMNS))

@@ -11,6 +11,7 @@ from cdc_assets.config.settings import KafkaSettings, LakeSettings
 from cdc_assets.config.settings.kafka import ConverterSettings
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
 from cdc_assets.errors import LakeError
+from cdc_assets.lake import files
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -54,6 +55,31 @@ def found(tables: TopicTables, after: tuple[int, str] = BEGINNING, until: int | 
         for batch in batches
         for place in zip(batch.column("window_id").to_pylist(), batch.column("position").to_pylist(), strict=True)
     ]
+
+
+def test_a_file_of_several_row_groups_is_read_with_texts_as_numbers(
+    tables: TopicTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As wide rows that compress well have it."""
+    for name in ("ROW_GROUP_BYTES", "_WIDE_GROUP_BYTES"):
+        monkeypatch.setattr(files, name, 10)
+    commit(tables, 1, "abc", "a")
+    rows = [
+        row for batch in TopicRows(tables, "t").read(BEGINNING, None, dictionaries=True) for row in batch.to_pylist()
+    ]
+    assert [(row["position"], row["headers"]) for row in rows] == [(at, [("h", "1")]) for at in "abc"]
+
+
+def test_wide_rows_are_rendered_few_at_a_time(tables: TopicTables) -> None:
+    schema = layout("a")
+    rows = [
+        {"position": f"{at:02}", "key": "k", "value": {"a": "x" * 1_000_000}, "headers": [], "window_id": 1}
+        for at in range(20)
+    ]
+    [batch] = pa.Table.from_pylist(rows, schema).to_batches()
+    plain = ConverterSettings(schema=False)
+    sizes = [len(run) for run in Renderer(KafkaSettings(key=plain, value=plain)).runs("t", batch)]
+    assert (sum(sizes), max(sizes)) == (20, 7)
 
 
 def test_compaction_changes_neither_order_nor_bounds(tables: TopicTables) -> None:
