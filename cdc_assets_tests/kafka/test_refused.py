@@ -86,6 +86,20 @@ def test_a_producer_that_was_replaced_after_a_refusal_writes_nothing(broker: Bro
     newer.close()
 
 
+def test_a_record_that_fits_its_topic_compressed_is_taken(broker: Broker) -> None:
+    broker.create("compressed", max__message__bytes="5000")
+    options = (("max.request.size", "10000000"), ("compression.type", "zstd"))
+    ours = KafkaBroker(KafkaSettings(servers=broker.servers, producer=options), "compressed")
+    ours.open()
+    assert not ours.prepare(["compressed"])
+    ours.begin()
+    taken, reason = ours.send("compressed", run(None, 10, 1_000_000, 10, 3_000_000))
+    assert (taken, reason) == (4, "")
+    assert not ours.commit("marker")
+    ours.close()
+    assert len(list(read_committed(broker, "compressed"))) == 4
+
+
 @pytest.mark.parametrize("headers", HEADERS)
 def test_a_record_beyond_the_clients_limit_is_refused_and_those_before_it_are_taken(
     broker: Broker, headers: Headers | None

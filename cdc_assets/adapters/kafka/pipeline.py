@@ -31,7 +31,7 @@ class PipelinedProducer(AIOKafkaProducer):
 
     async def _request(self, node: int, batches: dict[Any, Any]) -> None:
         """Send a request; ends once there is room for another one, whether this one was answered or not."""
-        request = asyncio.create_task(SendProduceReqHandler(self._sender, batches).do(node))
+        request = asyncio.create_task(self._answered(node, batches))
         request.add_done_callback(self._sender._fail_all)  # as for an error in the sender's own task
         under_way = self._under_way[node]
         under_way.add(request)
@@ -42,6 +42,12 @@ class PipelinedProducer(AIOKafkaProducer):
             await asyncio.sleep(0)  # until it is written
         self._sender._in_flight.remove(node)
         self._sender._muted_partitions.difference_update(batches)
+
+    async def _answered(self, node: int, batches: dict[Any, Any]) -> None:
+        handler = SendProduceReqHandler(self._sender, batches)
+        await handler.do(node)
+        if handler._to_reenqueue:  # the sender may have stopped waiting for this request
+            self._message_accumulator._wakeup(self._message_accumulator._waiter_future)
 
     def _put_back(self, batch: Any) -> None:
         """Have a batch sent again, before those with later numbers and those that have none yet."""

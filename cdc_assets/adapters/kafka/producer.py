@@ -26,15 +26,14 @@ import pyarrow as pa
 
 from cdc_assets.adapters.kafka.admin import KafkaTopics
 from cdc_assets.adapters.kafka.arguments import ProducerOptions
-from cdc_assets.adapters.kafka.batches import HEAD_BYTES, batches
+from cdc_assets.adapters.kafka.batches import batches
 from cdc_assets.adapters.kafka.columns import Columns
 from cdc_assets.adapters.kafka.compression import Compression
+from cdc_assets.adapters.kafka.limits import DEFAULT_BYTES, Limits
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.partitions import by_partition
 from cdc_assets.adapters.kafka.refusals import CLIENT, REFUSALS, Translation, reason, refusals
-from cdc_assets.adapters.kafka.rights import given_by
 from cdc_assets.adapters.kafka.transactions import FailedError, Failure, Transactions
-from cdc_assets.adapters.kafka.varints import Numbers
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.publish.run import Run
@@ -45,10 +44,6 @@ _ANSWER_S: Final = 30.0
 """Time limit of a request to a broker."""
 _OUTCOME_S: Final = 120.0
 """Time limit of a commit, in which the client repeats what fails, unless `delivery.timeout.ms` says another."""
-_BATCH_BYTES: Final = 1_000_000
-"""The most bytes of a batch, after compression."""
-_LIMIT_BYTES: Final = 1_048_588
-"""Kafka's default limit of a batch."""
 _WAITING_BYTES: Final = 16_000_000
 """Bytes of all topics that wait for full batches."""
 
@@ -80,7 +75,7 @@ class KafkaBroker:
         name = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
         self._options = ProducerOptions.of(settings, name)
         self._errors = Translation(settings.servers, prefix, name, self._marker.topic)
-        self._most_bytes = self._options.most_bytes or _LIMIT_BYTES
+        self._limits = Limits(self._topics.limits, self._options.most_bytes or DEFAULT_BYTES, self._options.compression)
         self._outcome_s = self._options.delivery_s or _OUTCOME_S
         self._transactions: Transactions | None = None
         self._newest: str | None = None
@@ -122,15 +117,15 @@ class KafkaBroker:
     def send(self, topic: str, records: Run) -> tuple[int, str]:
         """See `Broker`."""
         columns = Columns.of(records)
-        sizes = columns.sizes() + HEAD_BYTES
-        taken, why = min(self._too_large(topic, sizes), self._elsewhere(topic, records), _untimely(records))
+        taken, why = min(self._limits.too_large(topic, columns), self._elsewhere(topic, records), _untimely(records))
         if why:
-            columns, sizes = Columns.of(records.slice(0, taken)), sizes[:taken]
+            columns = Columns.of(records.slice(0, taken))
         if taken:
+            size = int(columns.sizes().sum())
             waiting = self._waiting.setdefault(topic, _Waiting())
             waiting.parts.append(columns)
-            waiting.bytes += int(sizes.sum())
-            self._waiting_bytes += int(sizes.sum())
+            waiting.bytes += size
+            self._waiting_bytes += size
             with self._translated():
                 try:
                     self._send_full(topic)
@@ -185,29 +180,6 @@ class KafkaBroker:
             raise ConnectionLostError(f"Kafka at {self._settings.servers} is not connected. Next: open it again.")
         return self._transactions
 
-    def _limit(self, topic: str) -> int:
-        return min(self._topics.limits.get(topic, _LIMIT_BYTES), self._most_bytes)
-
-    def _most_of_batch(self, topic: str) -> int:
-        return min(self._limit(topic), _BATCH_BYTES)
-
-    def _too_large(self, topic: str, sizes: Numbers) -> tuple[int, str]:
-        """How many records come before the first that is too large, and what is told of it."""
-        wrong = sizes > self._limit(topic)
-        if not wrong.any():
-            return len(sizes), ""
-        at = int(np.argmax(wrong))
-        size, asked = int(sizes[at]), self._topics.limits.get(topic)
-        if asked is None and size > _LIMIT_BYTES:
-            rights = given_by(["DESCRIBE_CONFIGS"], "topic", topic)
-            return (
-                at,
-                f"it has {size:,} bytes, and max.message.bytes of the topic cannot be asked for: it needs {rights}",
-            )
-        if size > (asked or _LIMIT_BYTES):
-            return at, f"it has {size:,} bytes, and the topic takes {asked:,} (max.message.bytes)"
-        return at, f"it has {size:,} bytes, more than producer.max.request.size"
-
     def _elsewhere(self, topic: str, records: Run) -> tuple[int, str]:
         """How many records come before the first whose chosen partition does not exist, and what is told of it."""
         if records.partitions is None:
@@ -231,7 +203,7 @@ class KafkaBroker:
 
     def _send_full(self, topic: str) -> None:
         """Hand over what fills a batch, and everything if too much waits."""
-        if self._waiting[topic].bytes >= self._compressions[topic].room(self._most_of_batch(topic)):
+        if self._waiting[topic].bytes >= self._compressions[topic].room(self._limits.of_batch(topic)):
             self._hand_over(topic)
         if self._waiting_bytes >= _WAITING_BYTES:
             for other in list(self._waiting):
@@ -255,7 +227,7 @@ class KafkaBroker:
             count = self._own.partitions(topic, _ANSWER_S)
         except REFUSALS as error:
             raise FailedError([Failure(topic, error)]) from None
-        now, most = int(time.time() * 1000), self._most_of_batch(topic)
+        now, most = int(time.time() * 1000), self._limits.of_batch(topic)
         for partition, records in by_partition(Columns.joined(waiting.parts), count):
             for batch in batches(records, now, most, self._compressions[topic]):
                 self._own.send(topic, partition, batch, self._outcome_s)
@@ -263,7 +235,7 @@ class KafkaBroker:
     def _hand_over_marker(self, marker: str) -> None:
         key, value = (pa.array([data], pa.large_binary()) for data in (self._marker.key, marker.encode()))
         records = Columns(key, value, pa.array([b"\0"], pa.large_binary()), None, None)
-        for batch in batches(records, int(time.time() * 1000), _LIMIT_BYTES, Compression()):
+        for batch in batches(records, int(time.time() * 1000), DEFAULT_BYTES, Compression()):
             self._own.send(self._marker.topic, 0, batch, self._outcome_s)
 
     @contextmanager

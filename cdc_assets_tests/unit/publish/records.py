@@ -3,8 +3,12 @@
 import os
 import random
 
+import numpy as np
 import pyarrow as pa
 
+from cdc_assets.adapters.kafka.batches import Batch, batches
+from cdc_assets.adapters.kafka.columns import Columns
+from cdc_assets.adapters.kafka.compression import Compression
 from cdc_assets.publish.run import Headers, Run
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "20"))
@@ -44,3 +48,12 @@ def some(chance: random.Random) -> tuple[Run, list[Fields]]:
         strict=True,
     )
     return run, list(expected)
+
+
+def batch(records: int, size: int = 10) -> Batch:
+    """A batch of so many records, of so many bytes each."""
+    values = pa.array([b"x" * size] * records, pa.large_binary())
+    [made] = batches(
+        Columns.of(Run(1, pa.array(np.arange(records).astype(str)), values, values)), 1, 10**9, Compression()
+    )
+    return made

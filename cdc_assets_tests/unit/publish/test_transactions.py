@@ -10,26 +10,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
-from aiokafka.producer.message_accumulator import MessageBatch
 
 from cdc_assets.adapters.kafka import transactions
-from cdc_assets.adapters.kafka.batches import Batch, batches
-from cdc_assets.adapters.kafka.columns import Columns
-from cdc_assets.adapters.kafka.compression import Compression
-from cdc_assets.adapters.kafka.pipeline import PipelinedProducer
+from cdc_assets.adapters.kafka.batches import Batch
 from cdc_assets.adapters.kafka.transactions import FailedError, Transactions
 from cdc_assets.core.interruption import Interrupted
-from cdc_assets.publish.run import Run
 from cdc_assets_tests.certificates import self_signed
+from cdc_assets_tests.unit.publish.records import batch
 
 
 class Client:
@@ -77,14 +69,6 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Transactions, Client]
     running.start(10)
     yield running, client
     running.close()
-
-
-def batch(records: int, size: int = 10) -> Batch:
-    values = pa.array([b"x" * size] * records, pa.large_binary())
-    [made] = batches(
-        Columns.of(Run(1, pa.array(np.arange(records).astype(str)), values, values)), 1, 10**9, Compression()
-    )
-    return made
 
 
 def test_batches_of_a_partition_keep_their_order_and_come_before_the_commit(own: tuple[Transactions, Client]) -> None:
@@ -154,26 +138,6 @@ def test_a_broker_that_is_away_is_told_and_logged_once(caplog: pytest.LogCapture
         running.close()
         assert time.monotonic() - begun < 20
     assert [record.levelno for record in caplog.records if "127.0.0.1" in record.getMessage()] == [logging.ERROR]
-
-
-@pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_what_is_sent_again_goes_first_and_in_its_order(order: tuple[int, ...]) -> None:
-    async def put_back() -> list[int]:
-        producer = PipelinedProducer(bootstrap_servers="127.0.0.1:1", transactional_id="t")
-        accumulator, partition = producer._message_accumulator, TopicPartition("t", 0)
-        sent = [MessageBatch(partition, batch(1), 100, 0) for _ in range(4)]
-        for number, one in enumerate(sent[:3]):
-            one._builder._set_producer_state(1, 0, number)
-            one.drain_ready()
-        accumulator._batches[partition].append(sent[3])
-        accumulator._pending_batches.update(sent[:3])
-        for number in order:
-            accumulator.reenqueue(sent[number])
-        found = [sent.index(one) for one in accumulator._batches[partition]]
-        await producer.stop()
-        return found
-
-    assert asyncio.run(put_back()) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])

@@ -1,0 +1,67 @@
+"""Batches that are sent again by a producer with several requests on their way; no broker is needed."""
+
+import asyncio
+from itertools import permutations
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.producer.message_accumulator import MessageBatch
+
+from cdc_assets.adapters.kafka import pipeline
+from cdc_assets.adapters.kafka.pipeline import PipelinedProducer
+from cdc_assets_tests.unit.publish.records import batch
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_what_is_sent_again_goes_first_and_in_its_order(order: tuple[int, ...]) -> None:
+    async def put_back() -> list[int]:
+        producer = PipelinedProducer(bootstrap_servers="127.0.0.1:1", transactional_id="t")
+        accumulator, partition = producer._message_accumulator, TopicPartition("t", 0)
+        sent = [MessageBatch(partition, batch(1), 100, 0) for _ in range(4)]
+        for number, one in enumerate(sent[:3]):
+            one._builder._set_producer_state(1, 0, number)
+            one.drain_ready()
+        accumulator._batches[partition].append(sent[3])
+        accumulator._pending_batches.update(sent[:3])
+        for number in order:
+            accumulator.reenqueue(sent[number])
+        found = [sent.index(one) for one in accumulator._batches[partition]]
+        await producer.stop()
+        return found
+
+    assert asyncio.run(put_back()) == [0, 1, 2, 3]
+
+
+def test_the_last_batch_is_sent_again_though_nothing_comes_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
+
+    class Handler:
+        """Has the first request repeated."""
+
+        def __init__(self, sender: Any, batches: dict[Any, MessageBatch]) -> None:
+            self._accumulator, self._batches = sender._message_accumulator, batches.values()
+            self._to_reenqueue: list[MessageBatch] = []
+
+        async def do(self, node: int) -> None:
+            requests.append(node)
+            await asyncio.sleep(0.05)
+            self._to_reenqueue = list(self._batches) if len(requests) == 1 else []
+            for one in self._batches:
+                if self._to_reenqueue:
+                    self._accumulator.reenqueue(one)
+                else:
+                    one.done_noack()
+
+    async def send() -> None:
+        producer = PipelinedProducer(bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
+        producer._txn_manager.set_pid_and_epoch(1, 0)
+        monkeypatch.setattr(producer._metadata, "leader_for_partition", lambda _: 0)
+        producer._sender._sender_task = asyncio.create_task(producer._sender._sender_routine())
+        taken = await producer._message_accumulator.add_batch(batch(1), TopicPartition("t", 0), 5)
+        await asyncio.wait_for(taken, 5)
+        await producer.stop()
+
+    monkeypatch.setattr(pipeline, "SendProduceReqHandler", Handler)
+    asyncio.run(send())
+    assert requests == [0, 0]
