@@ -119,6 +119,6 @@ def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:
     """
 
     def is_in(patterns: Sequence[str]) -> bool:
-        return any(matches_name("topic.creation.<group>.include or .exclude", text, topic) for text in patterns)
+        return any(matches_name("topic.creation.groups", text, topic) for text in patterns)
 
     return next((rule for rule in rules[:-1] if is_in(rule.include) and not is_in(rule.exclude)), rules[-1])
