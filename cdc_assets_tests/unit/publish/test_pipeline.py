@@ -33,20 +33,25 @@ def test_what_is_sent_again_goes_first_and_in_its_order(order: tuple[int, ...]) 
     assert asyncio.run(put_back()) == [0, 1, 2, 3]
 
 
-def test_the_last_batch_is_sent_again_though_nothing_comes_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests = []
+@pytest.mark.parametrize("behind", [[], [0.01], [0.01, 0.03, 0.2], [0.0, 0.0, 0.0]])
+def test_a_batch_that_failed_is_sent_again_before_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch, behind: list[float]
+) -> None:
+    requests: list[list[int]] = []
 
     class Handler:
-        """Has the first request repeated."""
+        """Has the first request repeated, a moment after it has failed."""
 
         def __init__(self, sender: Any, batches: dict[Any, MessageBatch]) -> None:
-            self._accumulator, self._batches = sender._message_accumulator, batches.values()
+            self._accumulator, self._batches = sender._message_accumulator, list(batches.values())
             self._to_reenqueue: list[MessageBatch] = []
 
         async def do(self, node: int) -> None:
-            requests.append(node)
+            for one in self._batches:
+                one.get_data_buffer()
+            requests.append([one._builder.record_count() for one in self._batches])
+            self._to_reenqueue = self._batches if len(requests) == 1 else []
             await asyncio.sleep(0.05)
-            self._to_reenqueue = list(self._batches) if len(requests) == 1 else []
             for one in self._batches:
                 if self._to_reenqueue:
                     self._accumulator.reenqueue(one)
@@ -58,10 +63,13 @@ def test_the_last_batch_is_sent_again_though_nothing_comes_behind_it(monkeypatch
         producer._txn_manager.set_pid_and_epoch(1, 0)
         monkeypatch.setattr(producer._metadata, "leader_for_partition", lambda _: 0)
         producer._sender._sender_task = asyncio.create_task(producer._sender._sender_routine())
-        taken = await producer._message_accumulator.add_batch(batch(1), TopicPartition("t", 0), 5)
-        await asyncio.wait_for(taken, 5)
+        taken = []
+        for count, wait in enumerate([0.0, *behind], 1):
+            await asyncio.sleep(wait)
+            taken.append(await producer._message_accumulator.add_batch(batch(count), TopicPartition("t", 0), 5))
+        await asyncio.wait_for(asyncio.gather(*taken), 5)
         await producer.stop()
 
     monkeypatch.setattr(pipeline, "SendProduceReqHandler", Handler)
     asyncio.run(send())
-    assert requests == [0, 0]
+    assert requests == [[1], *([count] for count in range(1, len(behind) + 2))]
