@@ -64,10 +64,8 @@ class KafkaMarker:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
         }
-        end = {
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-        }  # the end is told once nothing more has come for so long
+        # the end is told once nothing more has come for so long
+        end = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
         options = {**connection_options(self._settings), **group, **end}
         consumer = made(self._kafka, self._kafka.Consumer, options, self._settings)
         try:
@@ -109,9 +107,9 @@ class KafkaMarker:
                 found = message.value().decode() if message.key() == self.key else found
             elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
                 return found
-            elif (
-                message.error().code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
-            ):  # of which nothing is asked
+            elif message.error().code() == self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+                continue  # nothing is asked of the group
+            else:
                 raise self._kafka.KafkaException(message.error())
         raise ConnectionLostError(f"Topic {self.topic} at {self._settings.servers} cannot be read to its end.")
 

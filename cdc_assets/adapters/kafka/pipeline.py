@@ -4,8 +4,9 @@ With one, each batch waits until the broker has written the one before it, and f
 
 *Why the order stays.* Requests of a connection are answered in their order, and each batch of a partition has a number that follows the
 one before it: a broker that has not taken one refuses those behind it. What is to be sent again goes in front of what was not sent
-yet, in the order of these numbers, and until it is there nothing else is sent to that broker. Should a batch ever come too early
-nonetheless, the broker refuses it for good: the transaction ends, and is repeated as a whole. So no record is doubled, left out or moved.
+yet, in the order of these numbers, and until it is there nothing else is sent, to no broker, since its partition may have moved. Should
+a batch ever come too early nonetheless, the broker refuses it for good: the transaction ends, and is repeated as a whole. So no record is
+doubled, left out or moved.
 """
 
 import asyncio
@@ -32,8 +33,8 @@ class PipelinedProducer(AIOKafkaProducer):
     async def _request(self, node: int, batches: dict[Any, Any]) -> None:
         """Send a request; ends once there is room for another one, whether this one was answered or not."""
         await asyncio.sleep(0)  # requests that have just failed note so
-        under_way = self._under_way[node]
-        if failed := [task for task, handler in under_way.items() if handler._to_reenqueue]:
+        under_way, requests = self._under_way[node], [one for of in self._under_way.values() for one in of.items()]
+        if failed := [task for task, handler in requests if handler._to_reenqueue]:
             await asyncio.wait(failed)
             for batch in batches.values():
                 self._put_back(batch)

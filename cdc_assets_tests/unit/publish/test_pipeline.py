@@ -33,10 +33,12 @@ def test_what_is_sent_again_goes_first_and_in_its_order(order: tuple[int, ...]) 
     assert asyncio.run(put_back()) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["stays", "moves"])
 @pytest.mark.parametrize("behind", [[], [0.01], [0.01, 0.03, 0.2], [0.0, 0.0, 0.0]])
 def test_a_batch_that_failed_is_sent_again_before_those_behind_it(
-    monkeypatch: pytest.MonkeyPatch, behind: list[float]
+    monkeypatch: pytest.MonkeyPatch, behind: list[float], moves: bool
 ) -> None:
+    """Also if its partition has moved to another broker meanwhile."""
     requests: list[list[int]] = []
 
     class Handler:
@@ -61,7 +63,7 @@ def test_a_batch_that_failed_is_sent_again_before_those_behind_it(
     async def send() -> None:
         producer = PipelinedProducer(bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
         producer._txn_manager.set_pid_and_epoch(1, 0)
-        monkeypatch.setattr(producer._metadata, "leader_for_partition", lambda _: 0)
+        monkeypatch.setattr(producer._metadata, "leader_for_partition", lambda _: int(moves and bool(requests)))
         producer._sender._sender_task = asyncio.create_task(producer._sender._sender_routine())
         taken = []
         for count, wait in enumerate([0.0, *behind], 1):
