@@ -53,8 +53,6 @@ log = logging.getLogger(__name__)
 _TELL_EVERY_S = 60.0
 _LONGEST_S = 20.0
 """Seconds after which a transaction is committed though it could hold more."""
-_AT_ONCE = 4000
-"""Records that are handed over together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ class Publisher:
             if not self._begun:
                 self._broker.begin()
                 self._begun, self._begun_at = True, monotonic()
-            records = stream.take(max(1, min(_AT_ONCE, self._most - self._rows)))
+            records = stream.take(max(1, self._most - self._rows))
             taken, reason = self._targets.send(stream.name, records)
             if taken:
                 done = records.slice(0, taken)

@@ -37,7 +37,7 @@ _NOTHING: Final = pa.scalar(b"", BYTES)
 
 
 class Batch:
-    """A record batch for `AIOKafkaProducer.send_batch`, which asks a builder for what is here.
+    """A record batch for `AIOKafkaProducer.send_batch`, which asks a builder for what is here, and `requests`, which asks for its parts.
 
     Args:
         records: joined, and compressed.
@@ -51,7 +51,6 @@ class Batch:
         self._records, self._count, self._first, self._newest = records, count, first, newest
         self._codec = codec
         self._producer = -1, -1, -1
-        self._built: bytes | None = None
         self.bytes = len(records)
 
     def record_count(self) -> int:
@@ -77,17 +76,12 @@ class Batch:
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         self._producer = producer_id, producer_epoch, base_sequence & _LAST_SEQUENCE
 
-    def _build(self) -> bytes:
-        """Its bytes; a batch that is sent again is the same, which the broker knows by its sequence number."""
-        if self._built is None:
-            records = self._records
-            size, last = HEAD_BYTES + len(records), self._count - 1
-            numbers = last, self._first, self._newest, *self._producer, self._count
-            checked = _CHECKED.pack(_TRANSACTIONAL | self._codec, *numbers)
-            checksum = google_crc32c.extend(google_crc32c.value(checked), records)
-            self._built = b"".join((_HEAD.pack(0, size - 12, -1, 2, checksum), checked, records))
-            self._records = b""
-        return self._built
+    def parts(self) -> tuple[bytes, bytes, Any]:
+        """Its bytes, unjoined."""
+        numbers = self._count - 1, self._first, self._newest, *self._producer, self._count
+        checked = _CHECKED.pack(_TRANSACTIONAL | self._codec, *numbers)
+        checksum = google_crc32c.extend(google_crc32c.value(checked), self._records)
+        return _HEAD.pack(0, self.size() - 12, -1, 2, checksum), checked, self._records
 
 
 def batches(records: Columns, now: int, most: int, compression: Compression) -> Iterator[Batch]:

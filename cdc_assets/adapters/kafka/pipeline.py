@@ -14,7 +14,8 @@ from collections import defaultdict
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.producer.sender import SendProduceReqHandler
+
+from cdc_assets.adapters.kafka.requests import Handler
 
 _MOST: Final = 3
 """Requests that are on their way to a broker at once; brokers remember the numbers of five."""
@@ -39,7 +40,7 @@ class PipelinedProducer(AIOKafkaProducer):
             for batch in batches.values():
                 self._put_back(batch)
         else:
-            handler = SendProduceReqHandler(self._sender, batches)
+            handler = Handler(self._sender, batches)
             request = asyncio.create_task(self._answered(handler, node))
             under_way[request] = handler
             request.add_done_callback(under_way.pop)
@@ -51,7 +52,7 @@ class PipelinedProducer(AIOKafkaProducer):
         self._sender._in_flight.remove(node)
         self._sender._muted_partitions.difference_update(batches)
 
-    async def _answered(self, handler: SendProduceReqHandler, node: int) -> None:
+    async def _answered(self, handler: Handler, node: int) -> None:
         await handler.do(node)
         if handler._to_reenqueue:  # the sender may have stopped waiting for this request
             self._message_accumulator._wakeup(self._message_accumulator._waiter_future)

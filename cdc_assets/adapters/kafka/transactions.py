@@ -120,6 +120,8 @@ class Transactions:
         self._order: dict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sending: set[asyncio.Task[None]] = set()
         self._failures: list[Failure] = []
+        self._counts: dict[str, int] = {}
+        """Partitions of topics, as of this transaction."""
         self._bytes, self._room = 0, threading.Condition()
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
@@ -142,14 +144,18 @@ class Transactions:
 
     def begin(self, limit_s: float) -> None:
         """Begin a transaction."""
+        self._counts.clear()
         self._wait(self._producer.begin_transaction(), limit_s)
 
     def partitions(self, topic: str, limit_s: float, wanted: int = 0) -> int:
-        """Number of a topic's partitions, as far as the client knows it.
+        """Number of a topic's partitions, as far as the client knows it; asked for once in a transaction, since the loop is at work.
 
         Args:
             wanted: a partition of which the broker is asked anew unless it is known.
         """
+
+        if self._counts.get(topic, 0) > wanted:
+            return self._counts[topic]
 
         async def work() -> int:
             found = await self._producer.partitions_for(topic)
@@ -158,7 +164,8 @@ class Transactions:
                 found = await self._producer.partitions_for(topic)
             return len(found)
 
-        return self._wait(work(), limit_s)
+        self._counts[topic] = self._wait(work(), limit_s)
+        return self._counts[topic]
 
     def send(self, topic: str, partition: int, batch: Batch, limit_s: float) -> None:
         """Hand over a batch, once there is room.

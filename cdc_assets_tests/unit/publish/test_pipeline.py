@@ -1,15 +1,18 @@
 """Batches that are sent again by a producer with several requests on their way; no broker is needed."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.producer.message_accumulator import MessageBatch
+from aiokafka.protocol.produce import ProduceRequest
 
 from cdc_assets.adapters.kafka import pipeline
 from cdc_assets.adapters.kafka.pipeline import PipelinedProducer
+from cdc_assets.adapters.kafka.requests import JoinedRequest
 from cdc_assets_tests.unit.publish.records import batch
 
 
@@ -50,7 +53,7 @@ def test_a_batch_that_failed_is_sent_again_before_those_behind_it(
 
         async def do(self, node: int) -> None:
             for one in self._batches:
-                one.get_data_buffer()
+                one._builder.parts()
             requests.append([one._builder.record_count() for one in self._batches])
             self._to_reenqueue = self._batches if len(requests) == 1 else []
             await asyncio.sleep(0.05)
@@ -72,6 +75,25 @@ def test_a_batch_that_failed_is_sent_again_before_those_behind_it(
         await asyncio.wait_for(asyncio.gather(*taken), 5)
         await producer.stop()
 
-    monkeypatch.setattr(pipeline, "SendProduceReqHandler", Handler)
+    monkeypatch.setattr(pipeline, "Handler", Handler)
     asyncio.run(send())
     assert requests == [[1], *([count] for count in range(1, len(behind) + 2))]
+
+
+@pytest.mark.parametrize("version", range(3, 8))
+def test_a_request_that_is_joined_once_is_that_of_aiokafka(version: int) -> None:
+    versions = {0: (0, version)}
+    parts = {
+        (topic, partition): (b"h%d" % partition, b"", topic.encode())
+        for topic in ("a", "täble")
+        for partition in (0, 3)
+    }
+
+    def topics(data: Callable[[Sequence[bytes]], Any]) -> list[tuple[str, list[tuple[int, Any]]]]:
+        return [(topic, [(at, data(parts[topic, at])) for at in (0, 3)]) for topic in ("a", "täble")]
+
+    ours, theirs = JoinedRequest("id", -1, 40000, topics(list)), ProduceRequest("id", -1, 40000, topics(b"".join))
+    built = ours.prepare(versions)
+    assert version == built.API_VERSION
+    assert built.encode() == theirs.prepare(versions).encode()
+    assert built.build_request_header(1, "c").encode() == theirs.prepare(versions).build_request_header(1, "c").encode()
