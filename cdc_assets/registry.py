@@ -47,6 +47,18 @@ class SchemaRegistry:
         if credentials:
             self._headers["Authorization"] = "Basic " + b64encode(credentials.encode()).decode()
 
+    def check(self) -> None:
+        """Ask for something that every registry has.
+
+        Raises:
+            ConnectionLostError: the registry does not answer.
+            ConfigurationError: it does not let this user in.
+        """
+        try:
+            self._ask("/subjects", None)
+        except _NotTakenError as error:
+            raise self._silent(error) from None
+
     def schema(self, number: int) -> Mapping[str, Any] | None:
         """The answer for a schema's number: its text in `schema`; None if there is none.
 

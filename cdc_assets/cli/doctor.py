@@ -7,6 +7,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
+from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.adapters.sqlserver.grants import grants
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
@@ -32,7 +33,13 @@ from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.run.overview.tables import RECORD_IT
 
 COMPLETE = "complete"
-PER_TABLE = {"capture instance": "table", "reading": "source or change table", "structure": "table", "topic": "topic"}
+PER_TABLE = {
+    "capture instance": "table",
+    "reading": "source or change table",
+    "structure": "table",
+    "topic": "topic",
+    "Kafka topic": "topic",
+}
 """Checks made for each of these objects: passed ones are counted, not listed."""
 
 
@@ -44,7 +51,7 @@ def doctor(
     ] = False,
     login: Annotated[str, typer.Option("--login", help="Name of that login.")] = "cdc_reader",
 ) -> None:
-    """Check the connection, the prerequisites on the server, and the lake; say how to correct what is wrong.
+    """Check the connection, the prerequisites on the server, the lake, and Kafka if topics are published; say how to correct what is wrong.
 
     Changes nothing. Ends with exit code 1 if a capture could not work.
     """
@@ -63,6 +70,8 @@ def doctor(
         results += _topics(settings, source if ready else None)
         if all(result.ok or not result.blocking for result in results):
             results += [result for drift in CaptureOverview(settings, source).drifts() for result in _structure(drift)]
+    if settings.kafka.servers:
+        results += inspect_kafka(settings.kafka, settings.events.topic_prefix)
     _end(results, as_json)
 
 

@@ -15,8 +15,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.adapters.kafka.producer import KafkaBroker
-from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import PreflightError
 from cdc_assets.publish.run import Run
 from cdc_assets.standin.control import StandIn
@@ -247,3 +248,23 @@ def test_a_topic_that_may_not_be_made_or_written_stops_alone_and_goes_on_later(
     rights.give(other, WRITE)
     case.publish()
     assert (case.ids(), len(case.sent(other))) == (list(range(1, 11)), 5)
+
+
+def test_rights_are_asked_for_before_anything_is_published(
+    broker: Broker, rights: Rights, options: dict[str, str]
+) -> None:
+    settings = KafkaSettings(servers=broker.secured, producer=tuple(options.items()), rules=(TopicRule(replication=2),))
+    for topic in ("asked.__published", "asked.t", "asked.u"):
+        broker.create(topic)
+        rights.give(topic, DESCRIBE)
+    rights.give("asked.__published", READ)
+    rights.give("asked.t", WRITE)
+    found = {(one.check, one.subject): one for one in inspect_kafka(settings, "asked")}
+    assert found.pop(("Kafka", broker.secured)).ok
+    assert found.pop(("Kafka topic", "asked.t")).ok
+    replicas = found.pop(("replication factor", "topic.creation.default.replication.factor"))
+    assert (replicas.ok, replicas.actual) == (False, "2")
+    for (_, topic), one in found.items():
+        assert (one.ok, one.actual) == (False, "not allowed: WRITE")
+        assert f"kafka-acls --add --allow-principal User:<user> --operation Write --topic {topic}" in one.remedy
+    assert len(found) == 2

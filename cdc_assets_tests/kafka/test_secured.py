@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
@@ -72,3 +73,10 @@ def test_a_user_who_is_known_writes_and_another_does_not(broker: Broker, certifi
         wrong._start()
     assert "wrong-one" not in str(told.value)
     wrong.close()
+    found = list(inspect_kafka(right._settings, kind))
+    assert [one.ok for one in found] == [True, True], found
+    assert found[0].actual == "reached, 1 broker"
+    [found_wrong] = inspect_kafka(wrong._settings, kind)
+    assert (found_wrong.check, found_wrong.ok, found_wrong.blocking) == ("Kafka", False, True)
+    assert "uthentication" in found_wrong.actual, found_wrong
+    assert "wrong-one" not in str(found_wrong)

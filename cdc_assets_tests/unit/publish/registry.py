@@ -24,7 +24,10 @@ class Registry:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._answer(registry.schema(int(self.path.rpartition("/")[2])))
+                if self.path == "/subjects":
+                    self._answer((200, sorted(registry.subjects)))
+                else:
+                    self._answer(registry.schema(int(self.path.rpartition("/")[2])))
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -1,0 +1,111 @@
+"""Asks brokers and schema registry whether topics could be published; changes nothing.
+
+The right on the transactional id is not asked for: only a producer can, and it would fence the publisher that is at work.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from cdc_assets.adapters.kafka.arguments import ProducerOptions
+from cdc_assets.adapters.kafka.client import client_library
+from cdc_assets.adapters.kafka.marker import made, marker_topic
+from cdc_assets.adapters.kafka.options import connection_options
+from cdc_assets.adapters.kafka.rights import given_by
+from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.core.check_result import CheckResult
+from cdc_assets.errors import CdcError, ConfigurationError
+from cdc_assets.registry import SchemaRegistry
+
+_LIMIT_S: Final = 5.0
+"""Time limit of each request in seconds."""
+_WRITABLE: Final = "can be written"
+
+
+def inspect_kafka(settings: KafkaSettings, prefix: str) -> Iterator[CheckResult]:
+    """What a publisher needs.
+
+    Args:
+        settings: with `servers`.
+        prefix: topic prefix.
+    """
+    try:
+        if settings.problem:
+            name, value, supported = settings.problem
+            raise ConfigurationError(name, value, f"{supported}, to publish to Kafka", "change it, or leave it out")
+        ProducerOptions.of(settings, "doctor")
+        yield from _Brokers(settings).inspect(prefix)
+    except CdcError as error:
+        yield _failed("Kafka", settings.servers, error, "options that its clients take")
+    for side in dict.fromkeys((settings.key, settings.value)):
+        if side.format == "avro":
+            yield _registry(side.registry, side.credentials)
+
+
+class _Brokers:
+    """The brokers of a capture.
+
+    Args:
+        settings: with `servers`.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings, self._reasons = settings, list[str]()
+        self._kafka = client_library("bootstrap.servers", settings.servers)
+        options = connection_options(settings) | {"error_cb": lambda error: self._reasons.append(error.str())}
+        self._admin = made(self._kafka, self._kafka.admin.AdminClient, options, settings)
+
+    def inspect(self, prefix: str) -> Iterator[CheckResult]:
+        """See `inspect_kafka`."""
+        name = self._settings.servers
+        try:
+            found = self._admin.list_topics(timeout=_LIMIT_S)
+            topics = self._rights([topic for topic in found.topics if topic.startswith(f"{prefix}.")])
+        except self._kafka.KafkaException as error:
+            self._admin.poll(0)
+            reason = "; ".join([error.args[0].str(), *self._reasons[:1]])
+            advice = "check bootstrap.servers, and user, password and certificates among the producer options"
+            yield CheckResult("Kafka", name, False, f"not reached: {reason}", "reached", advice)
+            return
+        count = len(found.brokers)
+        yield CheckResult("Kafka", name, True, f"reached, {count} broker{'' if count == 1 else 's'}", "reached")
+        yield from self._replicas(count)
+        for topic, allowed in topics:
+            needed = ["WRITE", "READ"] if topic == marker_topic(prefix) else ["WRITE"]
+            if missing := [one for one in needed if one not in allowed]:
+                remedy = f"give {given_by(missing, 'topic', topic)}"
+                yield CheckResult("Kafka topic", topic, False, f"not allowed: {', '.join(missing)}", _WRITABLE, remedy)
+            else:
+                yield CheckResult("Kafka topic", topic, True, _WRITABLE, _WRITABLE)
+
+    def _replicas(self, brokers: int) -> Iterator[CheckResult]:
+        wanted = max(rule.replication for rule in self._settings.rules)
+        if self._settings.creates and wanted > brokers:
+            expected, remedy = f"at most {brokers}, the number of brokers", "lower it, or add brokers"
+            name = "topic.creation.default.replication.factor"
+            yield CheckResult("replication factor", name, False, str(wanted), expected, remedy)
+
+    def _rights(self, topics: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
+        """Operations that the user is allowed on each topic."""
+        if not topics:
+            return []
+        asked = self._admin.describe_topics(
+            self._kafka.TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=_LIMIT_S
+        )
+        return [(name, [one.name for one in self._allowed(future)]) for name, future in asked.items()]
+
+    def _allowed(self, future: Any) -> Sequence[Any]:
+        found: Sequence[Any] | None = future.result().authorized_operations
+        return found or ()
+
+
+def _registry(addresses: str, credentials: str) -> CheckResult:
+    try:
+        SchemaRegistry(addresses, credentials).check()
+    except CdcError as error:
+        return _failed("schema registry", addresses, error, "reached")
+    return CheckResult("schema registry", addresses, True, "reached", "reached")
+
+
+def _failed(check: str, subject: str, error: CdcError, expected: str) -> CheckResult:
+    fact, _, remedy = str(error).partition(" Next: ")
+    return CheckResult(check, subject, False, fact, expected, remedy)
