@@ -1,17 +1,20 @@
 """Puts the publication of topics together with a Kafka broker."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from time import monotonic
 from typing import Final
 
 from cdc_assets.adapters.kafka.broker import kafka_broker
 from cdc_assets.adapters.kafka.marker import QUICK_S, KafkaMarker
+from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.follow import publish
+from cdc_assets.publish.preflight import inspect_registries
 from cdc_assets.publish.publisher import Commit, Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.span import Replay
@@ -21,6 +24,13 @@ _TICK_S: Final = 2.0
 """Time limit of an answer to a tick."""
 _AWAY_S: Final = 5.0
 """Seconds after which a tick asks again a broker that has not answered."""
+
+
+def inspect_publishing(config: CaptureConfig) -> Iterator[CheckResult]:
+    """Whether topics could be published to Kafka; nothing if none are to be."""
+    if config.kafka.servers:
+        yield from inspect_kafka(config.kafka, config.events.topic_prefix)
+        yield from inspect_registries(config.kafka)
 
 
 def forget_publisher(config: CaptureConfig) -> None:

@@ -7,11 +7,11 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.adapters.sqlserver.grants import grants
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.assembly.publishing import inspect_publishing
 from cdc_assets.cli.as_json import of_doctor, print_json
 from cdc_assets.cli.console import (
     DEFAULT_CONFIG,
@@ -70,8 +70,7 @@ def doctor(
         results += _topics(settings, source if ready else None)
         if all(result.ok or not result.blocking for result in results):
             results += [result for drift in CaptureOverview(settings, source).drifts() for result in _structure(drift)]
-    if settings.kafka.servers:
-        results += inspect_kafka(settings.kafka, settings.events.topic_prefix)
+    results += inspect_publishing(settings)
     _end(results, as_json)
 
 

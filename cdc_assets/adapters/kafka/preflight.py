@@ -1,4 +1,4 @@
-"""Asks brokers and schema registry whether topics could be published; changes nothing.
+"""Asks brokers whether topics could be published; changes nothing.
 
 The right on the transactional id is not asked for: only a producer can, and it would fence the publisher that is at work.
 """
@@ -14,7 +14,6 @@ from cdc_assets.adapters.kafka.rights import given_by
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import CdcError, ConfigurationError
-from cdc_assets.registry import SchemaRegistry
 
 _LIMIT_S: Final = 5.0
 """Time limit of each request in seconds."""
@@ -35,10 +34,8 @@ def inspect_kafka(settings: KafkaSettings, prefix: str) -> Iterator[CheckResult]
         ProducerOptions.of(settings, "doctor")
         yield from _Brokers(settings).inspect(prefix)
     except CdcError as error:
-        yield _failed("Kafka", settings.servers, error, "options that its clients take")
-    for side in dict.fromkeys((settings.key, settings.value)):
-        if side.format == "avro":
-            yield _registry(side.registry, side.credentials)
+        fact, _, remedy = str(error).partition(" Next: ")
+        yield CheckResult("Kafka", settings.servers, False, fact, "options that its clients take", remedy)
 
 
 class _Brokers:
@@ -96,16 +93,3 @@ class _Brokers:
     def _allowed(self, future: Any) -> Sequence[Any]:
         found: Sequence[Any] | None = future.result().authorized_operations
         return found or ()
-
-
-def _registry(addresses: str, credentials: str) -> CheckResult:
-    try:
-        SchemaRegistry(addresses, credentials).check()
-    except CdcError as error:
-        return _failed("schema registry", addresses, error, "reached")
-    return CheckResult("schema registry", addresses, True, "reached", "reached")
-
-
-def _failed(check: str, subject: str, error: CdcError, expected: str) -> CheckResult:
-    fact, _, remedy = str(error).partition(" Next: ")
-    return CheckResult(check, subject, False, fact, expected, remedy)

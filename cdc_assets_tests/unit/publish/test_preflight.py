@@ -8,6 +8,7 @@ from cdc_assets.adapters.kafka import preflight
 from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.config.settings.kafka import ConverterSettings
+from cdc_assets.publish.preflight import inspect_registries
 from cdc_assets_tests.engines.servers import free_port
 from cdc_assets_tests.unit.publish.registry import Registry
 
@@ -32,13 +33,13 @@ def test_brokers_that_are_away_and_wrong_options_are_told(monkeypatch: pytest.Mo
 def test_a_registry_that_answers_or_not_is_told() -> None:
     with Registry() as registry:
         own = ConverterSettings("avro", registry=registry.address)
-        settings = replace(away(), key=own, value=own, problem=("p", "v", "other"))
-        _, found = inspect_kafka(settings, "p")
+        settings = replace(away(), key=own, value=own)
+        [found] = inspect_registries(settings)
         assert (found.check, found.subject, found.ok) == ("schema registry", registry.address, True)
         registry.credentials = "Basic x"
-        _, found = inspect_kafka(settings, "p")
+        [found] = inspect_registries(settings)
         assert not found.ok
         assert "lets in" in found.actual
         registry.credentials, registry.away = "", True
-        _, found = inspect_kafka(settings, "p")
+        [found] = inspect_registries(settings)
         assert (found.ok, "does not answer" in found.actual) == (False, True)
