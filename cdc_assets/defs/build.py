@@ -126,7 +126,11 @@ def _capture_definitions(
     whole = [headroom_check(catalog), capture_job_check(catalog)]
     checks = [*whole, *([drift_check(catalog)] if discovery.tables else [])]
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
-    jobs = [dg.define_asset_job(names.changes, streamed, description=_CHANGES_JOB)]
+    followed = dg.AssetSelection.assets(catalog.windows_key).without_checks()
+    jobs = [
+        dg.define_asset_job(names.changes, streamed, description=_CHANGES_JOB),
+        dg.define_asset_job(names.follow, followed, description=_FOLLOW_JOB),
+    ]
     if snapshot:
         jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
     mirrors = mirror_assets(catalog) if catalog.keys("current") else None
@@ -166,6 +170,9 @@ def capture_resources(names: Names, capture: CaptureSource, spark: SparkResource
 
 
 _CHANGES_JOB = "Stream the changes of all captured tables until there are no new ones."
+_FOLLOW_JOB = (
+    "The same for the sensor: it selects the record of windows alone, so that it starts sooner and records less."
+)
 _MIRROR_JOB = "Bring the tables of current rows and their history to where the topics are."
 _RECONCILE_JOB = "Compare the tables of current rows with the server, beside the stream."
 _PUBLISH_JOB = "Publish to Kafka what is complete in the lake."

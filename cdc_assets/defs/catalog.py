@@ -90,6 +90,11 @@ class Names:
         return f"{word(self.capture)}_changes"
 
     @property
+    def follow(self) -> str:
+        """Job that streams changes for the sensor; see `sensors`."""
+        return f"{word(self.capture)}_follow"
+
+    @property
     def changes_op(self) -> str:
         """Step of the changes job."""
         return f"{word(self.capture)}_follow_log"
@@ -290,7 +295,7 @@ class CaptureCatalog:
     def runs(self) -> CaptureRuns:
         """Recognizes runs of this capture."""
         assets = {*self.keys("snapshot"), *self.keys("changes"), *map(self.system_key, self.system)}
-        return CaptureRuns(frozenset({self.names.snapshot, self.names.changes}), frozenset(assets))
+        return CaptureRuns(frozenset({self.names.snapshot, self.names.changes, self.names.follow}), frozenset(assets))
 
 
 def _code_reference(file: str) -> dict[str, Any]:

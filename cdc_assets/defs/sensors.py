@@ -6,9 +6,11 @@ others, so they start a run by themselves. A file, a Kafka topic, requests of
 users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
 
 *What a run selects.* A streaming run reads all tables of the capture, whatever its selection is, and
-reports those that had events. Dagster writes a record in advance for each selected asset and check, and stores a
-description of each new selection. So the sensor selects only the window manifest, the one table that
-every such run writes: the number of records does not grow with the tables of the capture, and no table is left out.
+reports those that had events. Dagster writes a record in advance for each selected asset and check. So the sensor has a job
+of its own (`names.follow`) that has only the window manifest, the one table that
+every such run writes: the number of records does not grow with the tables of the capture, and no table is left out. It is a
+job and not a selection from one, because Dagster takes each selection anew from all assets of the code location: once in the code
+server, twice in the run, and with two descriptions of all tables.
 A snapshot run of the sensor reads all tables that need it, too, so it selects `_MOST_SELECTED` of them at most: a selected
 table costs four records, another one only its materialization.
 
@@ -209,9 +211,7 @@ def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg
     """A request for a streaming run, which reads all tables whatever is selected."""
     return dg.RunRequest(
         run_key=key,
-        job_name=catalog.names.changes,
-        asset_selection=[catalog.windows_key],
-        asset_check_keys=[],  # None would select all checks of the manifest, which have their own job
+        job_name=catalog.names.follow,
         tags=dict(tags),
     )
 

@@ -8,6 +8,10 @@ newest of them stay before it for people, and are never folded again.
 replacement is one atomic commit, whose state is that of the rows it replaces: before it readers fold the rows, after it
 they take the state. The next writer counts the rows behind the newest fold, so a replacement that was due is made up for
 behind its first rows. On a full disk it is left for later, because the rows themselves are recorded.
+
+*Readers* fold a row once: the state after the rows that were read before is kept, and only those behind them are folded. That is
+right because a row that was read from a file stays what it is, and so does all before it: each row is numbered and fenced. If the
+newest of them is not among the rows any more, because of a fold or a copy that was restored, all are folded anew.
 """
 
 import json
@@ -30,6 +34,9 @@ log = logging.getLogger(__name__)
 
 S = TypeVar("S")
 
+_LARGE = 500_000
+"""Characters, which are read and folded in a few hundredths of a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class Folding(Generic[S]):
@@ -47,7 +54,11 @@ class Folding(Generic[S]):
 
     def state(self, rows: Sequence[Row]) -> S:
         """The state after rows, in order."""
-        return reduce(self.after, rows[max(newest_fold(rows), 0) :], self.start)
+        return self.onward(rows[max(newest_fold(rows), 0) :], self.start)
+
+    def onward(self, rows: Sequence[Row], state: S) -> S:
+        """The state after more rows."""
+        return reduce(self.after, rows, state)
 
 
 class FoldedLog(Generic[S]):
@@ -58,19 +69,30 @@ class FoldedLog(Generic[S]):
         schema: schema of the rows, with columns `sequence`, `event`, `detail` and `at`.
         folding: how they become a state.
         every: number of rows after which they are replaced by their fold; limits the time to read them.
+        size: length of their details from which they are replaced before, unless the last fold is more than half as long.
         keep: number of replaced rows that are kept for people.
     """
 
     def __init__(
-        self, tables: DeltaTables, directory: str, schema: pa.Schema, folding: Folding[S], *, every: int, keep: int
+        self,
+        tables: DeltaTables,
+        directory: str,
+        schema: pa.Schema,
+        folding: Folding[S],
+        *,
+        every: int,
+        keep: int,
+        size: int = _LARGE,
     ) -> None:
         self.directory = directory
         self._log = FencedLog(tables, directory, schema)
         self._columns: list[str] = schema.names
-        self._folding, self._every, self._keep = folding, every, keep
-        self._since_fold = 0
+        self._folding, self._every, self._keep, self._size = folding, every, keep, size
+        self._since_fold = self._size_since_fold = self._size_of_fold = 0
         self._known: dict[str, Sequence[Row]] = {}
         """Rows that were read, by file."""
+        self._read: tuple[Row, S] | None = None
+        """The newest of them, and the state after it."""
         self.folded = False
         """Whether this writer has replaced rows, so that there is something to vacuum."""
         self.state = folding.start
@@ -88,7 +110,19 @@ class FoldedLog(Generic[S]):
         rows = rows[max(newest_fold(rows), 0) :]
         first = rows[0]["sequence"] if rows else 0
         self._known = {path: [row for row in own if row["sequence"] >= first] for path, own in files.items()}
-        return self._folding.state(rows)
+        state = self._state_after(rows)
+        self._read = (rows[-1], state) if rows else None
+        return state
+
+    def _state_after(self, rows: Sequence[Row]) -> S:
+        """The state after rows of which the first is the newest fold, if there is one."""
+        state, done = self._folding.start, 0
+        if self._read is not None:
+            newest, known = self._read
+            place = int(newest["sequence"]) - int(rows[0]["sequence"]) if rows else -1
+            if 0 <= place < len(rows) and rows[place] is newest:  # the same file
+                state, done = known, place + 1
+        return self._folding.onward(rows[done:], state)
 
     def rows(self) -> Sequence[Row]:
         """The rows that are kept, in order; their fold is the state.
@@ -114,8 +148,11 @@ class FoldedLog(Generic[S]):
         Rows that `read` has kept are not read again: a file never changes, and which files there are is read anew.
         """
         rows = self._log.claim(self._known)
-        self.state = self._folding.state(rows)
-        self._since_fold = len(rows) - 1 - newest_fold(rows)
+        fold = newest_fold(rows)
+        self.state = self._state_after(rows[max(fold, 0) :])
+        self._since_fold = len(rows) - 1 - fold
+        self._size_since_fold = sum(len(row["detail"]) for row in rows[fold + 1 :])
+        self._size_of_fold = len(rows[fold]["detail"]) if fold >= 0 else 0
 
     def _append(self, now: datetime, event: str, detail: Mapping[str, Any], **columns: Any) -> None:
         """Write a row; the state is then the one after it."""
@@ -124,18 +161,20 @@ class FoldedLog(Generic[S]):
         self._log.append(row)
         self.state = state
         self._since_fold += 1
+        self._size_since_fold += len(row["detail"])
 
     def _fold_if_due(self, now: datetime) -> None:
-        """Replace the rows by their fold, if there are many."""
-        if self._since_fold < self._every:
+        """Replace the rows by their fold, if there are many, or if they are large and twice as large as it."""
+        if self._since_fold < self._every and self._size_since_fold < max(self._size, 2 * self._size_of_fold):
             return
         step("checkpoint-begun")
+        fold = self._row(now, "state", self._folding.encode(self.state), {})
         try:
-            self._log.replace(self._row(now, "state", self._folding.encode(self.state), {}), self._keep)
+            self._log.replace(fold, self._keep)
         except LakeFullError as error:
             log.warning("The rows of %s could not be folded; it is retried later: %s", self.directory, error)
             return
-        self._since_fold, self.folded = 0, True
+        self._since_fold, self._size_since_fold, self._size_of_fold, self.folded = 0, 0, len(fold["detail"]), True
         step("checkpoint-written")
 
     def _row(self, now: datetime, event: str, detail: Mapping[str, Any], columns: dict[str, Any]) -> Row:

@@ -101,7 +101,7 @@ class ManifestRows(FoldedLog[CaptureState]):
         if self._outbox:
             for notification in self.state.notifications:
                 self._outbox.send(notification)
-        if event in ("complete", "advance", "claim"):
+        if event in ("complete", "snapshot-complete", "advance", "claim"):
             self._fold_if_due(now)
 
 

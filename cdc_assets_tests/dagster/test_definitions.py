@@ -151,14 +151,14 @@ def test_sensors_checks_jobs_and_schedules_are_described(shop: Shop) -> None:
     assert len(checks) == 2 * len(TABLES) + 2
 
 
-JOBS = ("shop_changes", "shop_snapshot", "shop_headroom")
+JOBS = ("shop_changes", "shop_follow", "shop_snapshot", "shop_headroom")
 
 
 def test_all_runs_are_in_one_process_and_share_one_pool(shop: Shop) -> None:
     definitions = shop.definitions()
     for name in JOBS:
         assert definitions.resolve_job_def(name).executor_def is dg.in_process_executor
-    pools = {node.definition.pool for name in JOBS[:2] for node in definitions.resolve_job_def(name).nodes}  # type: ignore[union-attr]
+    pools = {node.definition.pool for name in JOBS[:3] for node in definitions.resolve_job_def(name).nodes}  # type: ignore[union-attr]
     assert pools == {"cdc_shop"}
 
 

@@ -57,10 +57,10 @@ def instance(shop: Shop) -> Iterator[dg.DagsterInstance]:
 def as_the_sensor_asks(shop: Shop, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     """The run that the sensor starts now."""
     request = tick(shop, instance)
-    checks = None if request.asset_check_keys is None else set(request.asset_check_keys)
     with shop.in_environment():
         job = shop.definitions().resolve_job_def(request.job_name)
-        job = job.get_subset(asset_selection=set(request.asset_selection), asset_check_selection=checks)
+        if request.asset_selection:
+            job = job.get_subset(asset_selection=set(request.asset_selection))
         return job.execute_in_process(
             instance=instance, run_config=request.run_config, tags=request.tags, raise_on_error=False
         )

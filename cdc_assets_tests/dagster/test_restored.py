@@ -36,7 +36,7 @@ def test_sensor_starts_one_run_whose_checks_tell_it(restored: Shop, instance: dg
     assert "history must be the one that was read" in doctor.output
     assert "topic.prefix" in doctor.output
     events = len(restored.events("customers"))
-    assert tick(restored, instance).job_name == "shop_changes"
+    assert tick(restored, instance).job_name == "shop_follow"
     result = restored.changes(instance)
     verdicts = {found.asset_key: found for found in result.get_asset_check_evaluations()}
     lost = verdicts[key("customers", "changes")]

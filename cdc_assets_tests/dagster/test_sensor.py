@@ -118,7 +118,7 @@ def test_after_the_snapshot_only_news_start_a_run(shop: Shop, instance: dg.Dagst
     assert tick(shop, instance).skip_message == "Nothing new."
     shop.add_customers(1)
     request = tick(shop, instance)
-    assert request.job_name == "shop_changes"
+    assert request.job_name == "shop_follow"
     assert request.run_key.endswith(request.tags["cdc/lsn"])
     assert request.run_key.startswith("shop:")
     assert shop.changes(instance).success
@@ -131,7 +131,7 @@ def test_idle_tick_of_the_daemon_waits_for_a_change(shop: Shop, instance: dg.Dag
         later = others.submit(lambda: (time.sleep(1), shop.add_customers(1)))
         request = tick(shop, instance)
         later.result()
-    assert request.job_name == "shop_changes"
+    assert request.job_name == "shop_follow"
     shop.changes(instance)
 
 
@@ -182,7 +182,7 @@ def test_incremental_snapshot_of_a_killed_run_is_a_reason_to_start(shop: Shop, i
     table = next(iter(manifest.claim(now).tables))
     signals = SignalState(queue=(QueuedTable(table, "again"),))
     manifest.record_signals(now, {table.database: signals})
-    assert tick(shop, instance).job_name == "shop_changes"
+    assert tick(shop, instance).job_name == "shop_follow"
     manifest.record_signals(now, {table.database: replace(signals, paused=True)})
     assert tick(shop, instance).skip_message == "Nothing new."
 
@@ -277,7 +277,7 @@ def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(
             "cdc_assets.defs.sqlserver.SqlServerCdcResource.tables", lambda _: []
         ):  # the location is not loaded again
             request = tick(early, instance)
-            assert (request.job_name, request.tags[NEW_TABLES_TAG]) == ("shop_changes", "SalesDb.dbo.orders")
+            assert (request.job_name, request.tags[NEW_TABLES_TAG]) == ("shop_follow", "SalesDb.dbo.orders")
             assert early.changes(instance, tags=request.tags).success
             assert "Nothing new" in tick(early, instance).skip_message
         assert [event["value"]["op"] for event in early.events("orders")] == ["r"]

@@ -87,7 +87,7 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
     done = launch(asked, instance, tables=[CUSTOMERS], snapshot="blocking", conditions={CUSTOMERS: select})
     assert done.success
     request = tick(asked, instance)
-    assert (request.job_name, request.tags["cdc/signals"]) == ("shop_changes", "in-process")
+    assert (request.job_name, request.tags["cdc/signals"]) == ("shop_follow", "in-process")
     changes = asked.changes(instance)
     assert changes.success
     assert observed(changes) == ["TABLE_SCAN_COMPLETED"]
@@ -110,7 +110,7 @@ def test_incremental_and_a_row_of_the_signal_table(asked: Shop, instance: dg.Dag
     assert read_again(changes) == {"rows": 3, "rows_reads": 3, "windows": 1}
     data = json.dumps({"data-collections": [CUSTOMERS]})
     asked.execute(f"INSERT INTO {SIGNALS} VALUES ('row', 'execute-snapshot', '{data}')")
-    assert tick(asked, instance).job_name == "shop_changes"
+    assert tick(asked, instance).job_name == "shop_follow"
     assert read_again(asked.changes(instance))["rows_reads"] == 40
     assert reads(asked, "incremental") == 3 + 40
 

@@ -51,7 +51,7 @@ def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         shop.write({"snapshot.mode": "always"})
         request, cursor = tick(shop, instance, "the process before")
         assert (request.job_name, len(request.asset_selection)) == ("shop_snapshot", len(TABLES))
-        assert tick(shop, instance, cursor)[0].job_name == "shop_changes"
+        assert tick(shop, instance, cursor)[0].job_name == "shop_follow"
         before = len(shop.events("products"))
         assert shop.snapshot(instance).success
         assert len(shop.events("products")) == 2 * before
@@ -72,7 +72,7 @@ def test_unreadable_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.Mon
         found, cursor = tick(shop, instance)
         assert "1 tables could not be read" in found.skip_message
         shop.add_customers(1)
-        assert tick(shop, instance, cursor)[0].job_name == "shop_changes", "the others are streamed meanwhile"
+        assert tick(shop, instance, cursor)[0].job_name == "shop_follow", "the others are streamed meanwhile"
         assert shop.changes(instance).success
 
         monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
@@ -101,6 +101,6 @@ def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, m
 
         assert "the next attempt starts after" in tick(shop, instance, cursor, loaded)[0].skip_message
         shop.add_customers(1)
-        assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_changes", "the others are streamed"
+        assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_follow", "the others are streamed"
         monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
         assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_snapshot"

@@ -55,7 +55,7 @@ _PAGES = {
         ["Checks the server for a new captured LSN", "Running", " · start "],
     ),
     "snapshot runs": (f"{_RUNS}shop_snapshot", ["shop_snapshot", "Launched by", "shop_lsn", "cdc/committed"]),
-    "stream runs": (f"{_RUNS}shop_changes", ["shop_changes", "Launched by", "shop_lsn", "cdc/lsn"]),
+    "stream runs": (f"{_RUNS}shop_follow", ["shop_follow", "Launched by", "shop_lsn", "cdc/lsn"]),
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -34,10 +35,17 @@ def after(state: int, row: Row) -> int:
 
 
 class Sum(FoldedLog[int]):
-    def __init__(self, path: Path) -> None:
-        folding = Folding(0, after, lambda state: {"number": state})
+    def __init__(self, path: Path, every: int = 3, size: int = 1000) -> None:
+        self.done: list[int] = []
+        """Rows that were folded."""
+
+        def counted(state: int, row: Row) -> int:
+            self.done.append(row["sequence"])
+            return after(state, row)
+
+        folding = Folding(0, counted, lambda state: {"number": state})
         self.tables = TopicTables(Location(str(path)), "sum")
-        super().__init__(self.tables, "sum", SCHEMA, folding, every=3, keep=10)
+        super().__init__(self.tables, "sum", SCHEMA, folding, every=every, keep=10, size=size)
 
     def claim(self) -> "Sum":
         self._take_over()
@@ -165,6 +173,63 @@ def test_a_reader_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.Monke
         assert len(opened) == 1
         assert len(reader.rows()) == len(Sum(tmp_path).rows())
     assert reader.read() == Sum(tmp_path).read()
+
+
+def test_a_reader_folds_each_row_once(tmp_path: Path) -> None:
+    total, reader = Sum(tmp_path, every=5).claim(), Sum(tmp_path, every=5)
+    for number in range(1, 20):
+        total.add(number)
+        assert reader.read() == total.state == sum(range(number + 1))
+        assert reader.done[-1] == total.rows()[-1]["sequence"]
+    assert len(reader.done) == len(set(reader.done))
+    reader.claim()
+    assert (reader.state, len(reader.done)) == (total.state, len(set(reader.done))), (
+        "nor does it when it becomes the writer"
+    )
+    reader.add(20)
+    assert total.read() == reader.read() == reader.state == 210
+
+
+def test_a_reader_folds_anew_what_a_restored_copy_holds(tmp_path: Path) -> None:
+    """Rows of the same numbers that are others."""
+    total = Sum(tmp_path / "lake", every=100).claim()
+    total.add(1)
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    total.add(2)
+    total.add(3)
+    reader = Sum(tmp_path / "lake", every=100)
+    assert reader.read() == 6
+    shutil.rmtree(tmp_path / "lake")
+    shutil.copytree(tmp_path / "copy", tmp_path / "lake")
+    assert reader.read() == 1
+    later = Sum(tmp_path / "lake", every=100).claim()
+    for number in (10, 20, 30):
+        later.add(number)
+    assert reader.read() == 61
+    assert reader.claim().state == 61
+
+
+def test_large_rows_are_folded_before_there_are_many(tmp_path: Path) -> None:
+    size = len('{"number":1}')
+    total = Sum(tmp_path, every=100, size=3 * size).claim()
+    folded = []
+    for number in range(1, 9):
+        total.folded = False
+        total = total if number % 2 else Sum(tmp_path, every=100, size=3 * size).claim()
+        total.add(1)
+        folded.append(total.folded)
+    assert folded == [False, False, True] * 2 + [False, False]
+    assert Sum(tmp_path).read() == 8
+
+
+def test_a_large_fold_is_not_made_anew_for_each_row(tmp_path: Path) -> None:
+    total = Sum(tmp_path, every=100, size=1).claim()
+    total.add(10**40)
+    assert total.folded
+    total.folded = False
+    total.add(1)
+    assert not total.folded
+    assert Sum(tmp_path, every=100, size=1).claim().state == 10**40 + 1
 
 
 def test_rows_of_an_earlier_release_lack_columns(tmp_path: Path) -> None:
