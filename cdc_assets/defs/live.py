@@ -5,7 +5,7 @@ for a server that is away. It reports the page (`page`) as a materialization of 
 troubles change, else every `_REPORT_S` seconds while something else has; and results of checks by `board`. Between two
 looks it waits for a multiple of what the last one took, so that it never takes more than a fixed share of the time.
 
-Between runs the sensor does the same, and reports only what has changed (`IdlePage`).
+Between runs the sensor does the same, as rarely, and reports only what has changed (`IdlePage`).
 
 *Nothing is invented.* A check whose facts could not be asked fails with the reason. *Crash:* no state is kept.
 """
@@ -43,7 +43,7 @@ from cdc_assets.run.overview.report import Trouble
 
 log = logging.getLogger(__name__)
 
-_FIRST_S, _FIRST_OF_TABLE_S = 1.0, 0.005
+_FIRST_S, _FIRST_OF_TABLE_S = 1.0, 0.01
 """Seconds from the start of a run to its first look, which would take the processor from the run's first window; and as many more for
 each table, since a look at many takes longer than many a run."""
 _EVERY_S = 3.0
@@ -237,11 +237,12 @@ class IdlePage:
         """
         if monotonic() < self._next:
             return []
+        begun = monotonic()
         seen = subject.look()
         if failed is not None:
             run = Trouble("the last run", f"{failed.dagster_run.run_id[:8]} failed. Next: follow the error of that run")
             seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, run)))
-        self._next = monotonic() + _IDLE_EVERY_S
+        self._next = monotonic() + max(_IDLE_EVERY_S, _SHARE * (monotonic() - begun))
         before, self._reported = self._reported, seen.report
         if not seen.report.tables and not seen.report.troubles:
             return []

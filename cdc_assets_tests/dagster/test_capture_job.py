@@ -17,6 +17,7 @@ def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "_IDLE_EVERY_S", 0.0)
+    monkeypatch.setattr(live, "_SHARE", 0.0)
     assert shop.snapshot(instance).success
     definitions = shop.definitions()
     (sensor,) = definitions.get_repository_def().sensor_defs

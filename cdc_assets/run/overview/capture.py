@@ -1,7 +1,7 @@
 """The overview of a capture: manifest, lake and server, each read once and only when needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 from cdc_assets.capture.losses import audited, is_numbered, owners, refuse_without_manifest, topic_of
 from cdc_assets.config.settings import CaptureConfig
@@ -74,6 +74,8 @@ class CaptureOverview:
         self.state: CaptureState = FOLDING.state(self._rows)
         self._included, self._adapters = included_by(config), adapters
         self._facts: dict[str, DatabaseFacts] = {}
+        self._instances_of = cache(lambda database: self._source.capture_instances(database))
+        """All capture instances of a database, asked once."""
 
     @property
     def name(self) -> str:
@@ -202,7 +204,7 @@ class CaptureOverview:
             RetryableError: the server is away or busy.
         """
         if database not in self._facts:
-            self._facts[database] = ask_database(self._source, self.config, self.state, database)
+            self._facts[database] = ask_database(self._source, self.config, self.state, database, self._instances_of)
         return self._facts[database]
 
     def knows(self, database: str) -> bool:
@@ -270,7 +272,7 @@ class CaptureOverview:
 
     @cached_property
     def _drifts(self) -> Sequence[Drift]:
-        return drifts(self._source, self._history, self.state)
+        return drifts(self._source, self._history, self.state, self._instances_of)
 
     @cached_property
     def _history(self) -> SchemaHistory:

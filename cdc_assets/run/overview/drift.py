@@ -1,6 +1,6 @@
 """Differences between tables on the server and the structure of their events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cdc_assets.capture.instances import by_age
@@ -23,7 +23,13 @@ class OverviewSource(Source, Protocol):
         """Options with which each capture instance was made, by its name."""
 
 
-def drifts(source: OverviewSource, history: SchemaHistory, state: CaptureState) -> Sequence[Drift]:
+InstancesOf = Callable[[str], Sequence[CaptureInstance]]
+"""All capture instances of a database."""
+
+
+def drifts(
+    source: OverviewSource, history: SchemaHistory, state: CaptureState, instances_of: InstancesOf
+) -> Sequence[Drift]:
     """Drift of every streaming table, sorted by table; tables and databases that are gone are reported elsewhere.
 
     Args:
@@ -37,14 +43,20 @@ def drifts(source: OverviewSource, history: SchemaHistory, state: CaptureState) 
     found: list[Drift] = []
     for database in sorted({entry.table.database for entry in streaming}):
         if source.trouble(database) is None:
-            found += _of_database(source, history, [entry for entry in streaming if entry.table.database == database])
+            states = [entry for entry in streaming if entry.table.database == database]
+            found += _of_database(source, history, states, instances_of(database))
     return found
 
 
-def _of_database(source: OverviewSource, history: SchemaHistory, states: Sequence[TableState]) -> list[Drift]:
+def _of_database(
+    source: OverviewSource,
+    history: SchemaHistory,
+    states: Sequence[TableState],
+    instances: Sequence[CaptureInstance],
+) -> list[Drift]:
     database = states[0].table.database
-    instances, statements = source.capture_instances(database), source.ddl_statements(database)
-    options, schemas = source.instance_options(database), source.table_schemas([state.table for state in states])
+    statements, options = source.ddl_statements(database), source.instance_options(database)
+    schemas = source.table_schemas([state.table for state in states])
     by_table: dict[TableId, list[CaptureInstance]] = {}
     for instance in instances:
         by_table.setdefault(instance.table, []).append(instance)

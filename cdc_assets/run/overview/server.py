@@ -1,7 +1,7 @@
 """What a server reports about one database of a capture now."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -43,12 +43,19 @@ class DatabaseFacts:
     now: datetime | None = None
 
 
-def ask_database(source: Source, config: CaptureConfig, state: CaptureState, database: str) -> DatabaseFacts:
+def ask_database(
+    source: Source,
+    config: CaptureConfig,
+    state: CaptureState,
+    database: str,
+    instances_of: Callable[[str], Sequence[CaptureInstance]],
+) -> DatabaseFacts:
     """Read all facts with a few small queries, whose number does not grow with the number of tables.
 
     Args:
         state: state recorded in the manifest.
         database: in the server's letter case.
+        instances_of: returns all capture instances of a database.
 
     Raises:
         RetryableError: the server is away or busy.
@@ -57,7 +64,7 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         if problem := source.trouble(database):
             return DatabaseFacts(problem)
         fork, restored = restore_problem(source, state, database)
-        instances = by_table(source.capture_instances(database), config.streaming)
+        instances = by_table(instances_of(database), config.streaming)
         positions = {
             known.position for table, known in state.tables.items() if table.database == database and known.position
         }
