@@ -11,7 +11,7 @@ a number that nothing else has (`adoption`) are not missed.
 
 *What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when
 it has enough rows, or has taken a third of the time that a broker allows by default. Parts are cut between two positions of a
-topic, and the marker names the topics that are ahead of their window.
+topic, never between a delete and its tombstone, and the marker names the topics that are ahead of their window.
 
 *A record that is refused for good* stops its topic at the record before it; other topics go on, and the marker holds where
 the topic is. It is tried again at the next start.
@@ -47,6 +47,7 @@ from cdc_assets.publish.span import Span
 from cdc_assets.publish.start import Start
 from cdc_assets.publish.stream import Ahead, Stream, runs_behind
 from cdc_assets.publish.targets import Targets
+from cdc_assets.publish.tombstones import event_of
 
 log = logging.getLogger(__name__)
 
@@ -236,7 +237,7 @@ class Publisher:
         """Send a topic's records of one window, or all of them; yields the rows of transactions that are full."""
         last = ""
         while (head := stream.head) is not None and stream.has(window):
-            if self._is_full() and head.first != last:
+            if self._is_full() and event_of(head.first) != last:
                 yield self._commit()
             if not self._begun:
                 self._broker.begin()
@@ -245,12 +246,14 @@ class Publisher:
             taken, reason = self._targets.send(stream.name, records)
             if taken:
                 done = records.slice(0, taken)
-                last = done.last
+                last = event_of(done.last)
                 self._note(stream, done)
             if reason:
                 refused = records.slice(taken, taken + 1).first
                 self._stop(stream.name, f"the event at {refused} is refused: {reason}")
-                if refused == last:  # others share its position and must not be there without it
+                if (
+                    event_of(refused) == last
+                ):  # others share its position, and must not be there without it, nor a delete
                     raise _Refused
                 return
 

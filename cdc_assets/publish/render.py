@@ -20,6 +20,7 @@ from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.publish.forms import Form, JsonForm, escape_pairs_of, form_of
 from cdc_assets.publish.run import Headers, Run, Sent, binary, cut, merged, trouble
+from cdc_assets.publish.tombstones import end_of
 from cdc_assets.publish.transforms.chain import Chain
 from cdc_assets.publish.transforms.part import Column, Part
 
@@ -48,6 +49,8 @@ class Renderer:
         is_json = all(side.format == "json" for side in (settings.key, settings.value))
         self.takes_dictionaries = is_json and not (settings.flat or self._chain or rename)
         """Whether texts in rows may be numbers of their distinct values."""
+        self.needs_deletes = self._chain.needs_deletes
+        """Whether a tombstone must come in one batch with its delete."""
 
     def runs(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
         """Records of the rows of a topic, in their order; one with a problem in place of those that cannot be rendered.
@@ -56,8 +59,10 @@ class Renderer:
             ConnectionLostError: a schema registry does not answer.
         """
         most = max(1, min(self._most, _BYTES * batch.num_rows // max(1, batch.nbytes)))
-        for first in range(0, batch.num_rows, most):
-            part = batch.slice(first, most)
+        first = 0
+        while first < batch.num_rows:
+            stop = end_of(batch, first + most) if self.needs_deletes else first + most
+            part, first = batch.slice(first, stop - first), stop
             try:
                 yield from self._runs(topic, part)
             except InvalidValueError as error:

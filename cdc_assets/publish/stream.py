@@ -16,6 +16,7 @@ from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.place import WHOLE, Place
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.run import Run
+from cdc_assets.publish.tombstones import undivided
 
 _AHEAD = 4
 """Runs that wait to be sent, over all topics."""
@@ -96,7 +97,8 @@ def runs_behind(topic: Topic, renderer: Renderer, place: Place, complete: int, a
     if topic.numbered and topic.newest == place[0] and place[1] == WHOLE:
         return
     least, most = after and after + WHOLE, (until or WHOLE) + WHOLE
-    for batch in topic.rows.read(place, complete if topic.numbered else None, dictionaries=renderer.takes_dictionaries):
+    batches = topic.rows.read(place, complete if topic.numbered else None, dictionaries=renderer.takes_dictionaries)
+    for batch in undivided(batches) if renderer.needs_deletes else batches:
         for run in renderer.runs(topic.name, batch):
             found = run.between(least, most) if topic.numbered and (after or until) else run
             if len(found):

@@ -19,7 +19,7 @@ from cdc_assets.standin.sample import SIGNAL_TABLE
 from cdc_assets_tests.cluster.hosts import Forwarder, Network
 from cdc_assets_tests.cluster.standalone import StandaloneCluster
 from cdc_assets_tests.object_store import SECRET
-from cdc_assets_tests.patience import wait_until
+from cdc_assets_tests.patience import Patience, wait_until
 from cdc_assets_tests.shop import Shop
 
 SLOW = float(os.environ.get("CDC_CLUSTER_PATIENCE", "1"))
@@ -67,6 +67,14 @@ class Site:
         yield
         read = self.forwarder.sent - before
         assert not [number for number in workers if not read[self.network.address(number)]], read
+
+    def wait_until_read_by(self, *workers: int) -> None:
+        """Add rows until each of these workers has read some: after a start, one may have an executor before the other."""
+        before, patience = Counter(self.forwarder.sent), Patience(180)
+        while [number for number in workers if not (self.forwarder.sent - before)[self.network.address(number)]]:
+            assert patience, self.forwarder.sent - before
+            self.shop.add_customers(2)
+            self.wait_for_customers()
 
     def environment(self, **properties: str) -> dict[str, str]:
         """Of a capture on the cluster."""

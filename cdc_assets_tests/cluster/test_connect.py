@@ -58,6 +58,5 @@ def test_server_that_goes_away_and_comes_back_costs_nothing(remote: Site) -> Non
         remote.wait_until_told("does not answer any more")
         python, port = remote.properties["spark.pyspark.python"], int(remote.remote.rpartition(":")[2])
         remote.cluster.add_connect_server(remote.network.head, python, port=port)
-        with remote.read_by(1, 2):
-            remote.wait_for_customers()
+        remote.wait_until_read_by(1, 2)
     remote.exact()

@@ -30,7 +30,7 @@ TRANSFORMS = {
     "transforms.unwrap.predicate": "table",
     "transforms.unwrap.delete.tombstone.handling.mode": "rewrite-with-tombstone",
     "transforms.unwrap.add.fields": "op,source.commit_lsn",
-    "transforms.unwrap.add.headers": "db",
+    "transforms.unwrap.add.headers": "op,db,source.change_lsn",
     "transforms.route.type": ROUTER,
     "transforms.route.regex": r"(.*)\.SalesDb\.dbo\.(.*)",
     "transforms.route.replacement": "clean.$1.$2",
@@ -65,6 +65,7 @@ def test_unwrapped_routed_and_outbox_records_are_the_connectors(
             row = f"'{number}', '{kind}', 'key {number % 2}', 'changed', N'{{\"n\": {number}}}'"
             case.execute(f"INSERT INTO dbo.outbox VALUES ({row})")
         case.execute("DELETE FROM dbo.t WHERE id = 2; DELETE FROM dbo.outbox")
+        case.execute("UPDATE dbo.t SET id = 30 WHERE id = 3")
         case.capture()
         killed = case.command(crash="publish-sent:2")
         assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
@@ -77,9 +78,9 @@ def test_unwrapped_routed_and_outbox_records_are_the_connectors(
         )
     for topic, own in sent.items():
         assert list(map(content, own)) == list(map(content, read_committed(broker, THEIRS + topic))), topic
-    assert [len(own) for own in sent.values()] == [3 + 9 + 2, 2, 4]
+    assert [len(own) for own in sent.values()] == [3 + 9 + 2 + 3, 2, 4]
 
 
 def content(sent: Sent) -> tuple[Any, ...]:
-    """All of a record but a tombstone's headers: in Connect it has those that its delete was given, by a shared object."""
-    return sent.partition, sent.key, sent.value, None if sent.value is None else headers(sent)
+    """All of a record."""
+    return sent.partition, sent.key, sent.value, headers(sent)

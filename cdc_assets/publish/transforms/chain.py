@@ -43,6 +43,11 @@ class Chain:
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = [(_KINDS[type(step.settings)](step.settings), step.predicate) for step in steps]
 
+    @property
+    def needs_deletes(self) -> bool:
+        """Whether a tombstone must come together with its delete."""
+        return any(isinstance(transform, Unwrap) and transform.needs_deletes for transform, _ in self._steps)
+
     def __bool__(self) -> bool:
         return bool(self._steps)
 

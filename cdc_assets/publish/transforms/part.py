@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.errors import InvalidValueError
+from cdc_assets.publish.tombstones import deletes_of
 from cdc_assets.typemap.connect import ConnectType, described
 
 Mask = npt.NDArray[np.bool_]
@@ -37,6 +38,7 @@ class Part:
         value: their values; null is a tombstone.
         headers: names and texts, as in the lake.
         header_key: the key's field as in the lake, which describes keys in headers.
+        deletes: where the delete that each is the tombstone of stands in the batch; -1 for none.
         added: further headers, with their types.
         partition: of each; None if the producer chooses.
         timestamp: milliseconds of each; None for the time of sending.
@@ -50,6 +52,7 @@ class Part:
     value: Column
     headers: pa.Array
     header_key: pa.Field
+    deletes: Numbers
     added: tuple[Column, ...] = ()
     partition: pa.Array | None = None
     timestamp: pa.Array | None = None
@@ -74,6 +77,7 @@ class Part:
             key=Column(self.key.field, taken(self.key.array)),
             value=Column(self.value.field, taken(self.value.array)),
             headers=taken(self.headers),
+            deletes=self.deletes[mask],
             added=tuple(Column(column.field, taken(column.array)) for column in self.added),
             partition=taken(self.partition),
             timestamp=taken(self.timestamp),
@@ -99,7 +103,7 @@ class Transform(Protocol):
 def part_of(topic: str, batch: pa.RecordBatch) -> Part:
     """All rows of a topic's batch."""
     key, value = (Column(batch.schema.field(name), batch.column(name)) for name in ("key", "value"))
-    return Part(topic, np.arange(len(batch)), key, value, batch.column("headers"), key.field)
+    return Part(topic, np.arange(len(batch)), key, value, batch.column("headers"), key.field, deletes_of(batch))
 
 
 def is_valid(array: pa.Array) -> Mask:

@@ -4,7 +4,7 @@
 |---|---|
 | `c`, `r`, `u` | the row, with `__deleted` = `false` in the modes that rewrite |
 | `d` | as the mode says: nothing, a null that has the row's schema, a tombstone, or the old row with `__deleted` = `true` |
-| tombstone | nothing, except in `rewrite-with-tombstone` |
+| tombstone | nothing, except in `rewrite-with-tombstone`: itself, with the headers that its delete was given before its own |
 | truncation | nothing |
 | what is no change event | itself |
 """
@@ -19,6 +19,7 @@ from cdc_assets.config.settings.transforms import AddedField, UnwrapSettings
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.publish.transforms.part import (
     Column,
+    Mask,
     Part,
     child,
     children,
@@ -39,26 +40,44 @@ class Unwrap:
     def __init__(self, settings: UnwrapSettings) -> None:
         self._settings = settings
 
+    @property
+    def needs_deletes(self) -> bool:
+        """Whether tombstones have headers of their deletes."""
+        return self._settings.deletes == "rewrite-with-tombstone" and bool(self._settings.headers)
+
     def apply(self, part: Part) -> Sequence[Part]:
         """See `Transform`."""
         present = is_valid(part.value.array)
-        found = self._tombstones(part.where(~present)) if not present.all() else []
+        found = self._tombstones(part, present) if not present.all() else []
         if not present.any():
             return found
         events = part.where(present)
         return [*found, *(self._events(events) if is_envelope(part.value.field) else [events])]
 
-    def _tombstones(self, part: Part) -> list[Part]:
+    def _tombstones(self, part: Part, present: Mask) -> list[Part]:
+        """Tombstones, with the headers of their deletes where these are among the rows."""
         if self._settings.deletes != "rewrite-with-tombstone":
             return []
-        names = [added.name for added in self._settings.headers if added.field == "op"]
+        at = np.searchsorted(part.rows, part.deletes)
+        follows = ~present & (part.deletes >= 0) & (part.rows[at] == part.deletes) & is_envelope(part.value.field)
+        deletes = Column(part.value.field, part.value.array.take(pa.array(at[follows])))
         return [
-            replace(part, added=(*part.added, *(_constant(name, "d", len(part), optional=False) for name in names)))
+            *self._told(part.where(follows), self._headers(deletes)),
+            *self._told(part.where(~present & ~follows), []),
         ]
 
+    def _told(self, part: Part, shared: Sequence[Column]) -> Iterator[Part]:
+        """Tombstones with headers of their deletes, and what they are given themselves."""
+        if len(part):
+            names = [added.name for added in self._settings.headers if added.field == "op"]
+            own = [_constant(name, "d", len(part), optional=False) for name in names]
+            yield replace(part, added=(*part.added, *shared, *own))
+
+    def _headers(self, value: Column) -> list[Column]:
+        return [column for added in self._settings.headers if (column := _copied(value, added))]
+
     def _events(self, part: Part) -> Iterator[Part]:
-        headers = [column for added in self._settings.headers if (column := _copied(part.value, added))]
-        part = replace(part, added=(*part.added, *headers))
+        part = replace(part, added=(*part.added, *self._headers(part.value)))
         after, before = _required(part, "after"), _required(part, "before")
         has_after, has_before = is_valid(after.array), is_valid(before.array)
         deletes = ~has_after & has_before
