@@ -62,11 +62,11 @@ class Unwrap:
         follows = ~present & (part.deletes >= 0) & (part.rows[at] == part.deletes) & is_envelope(part.value.field)
         deletes = Column(part.value.field, part.value.array.take(pa.array(at[follows])))
         return [
-            *self._told(part.where(follows), self._headers(deletes)),
-            *self._told(part.where(~present & ~follows), []),
+            *self._with_headers(part.where(follows), self._headers(deletes)),
+            *self._with_headers(part.where(~present & ~follows), []),
         ]
 
-    def _told(self, part: Part, shared: Sequence[Column]) -> Iterator[Part]:
+    def _with_headers(self, part: Part, shared: Sequence[Column]) -> Iterator[Part]:
         """Tombstones with headers of their deletes, and what they are given themselves."""
         if len(part):
             names = [added.name for added in self._settings.headers if added.field == "op"]
