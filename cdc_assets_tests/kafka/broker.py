@@ -69,15 +69,16 @@ class Broker:
         self.kill()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it answers; one that ends is started again, as by a supervisor."""
         self._process = self._java("kafka.Kafka")
         patience = Patience(180)
         while True:
             try:
                 self.admin.list_topics(timeout=2)
             except KafkaException:
-                assert self._process.poll() is None, (self._folder / "log").read_text()[-3000:]
                 assert patience, (self._folder / "log").read_text()[-3000:]
+                if self._process.poll() is not None:
+                    self._process = self._java("kafka.Kafka")
                 time.sleep(0.3)
             else:
                 return
