@@ -55,9 +55,7 @@ class Broker:
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True)
-        (self._folder / "server.properties").write_text(self._properties())
-        self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c").wait(300)
+        self.format()
         try:
             self.start()
         except BaseException:
@@ -68,9 +66,29 @@ class Broker:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
+    @property
+    def controller(self) -> str:
+        """Address of its controller."""
+        return f"127.0.0.1:{self._controller}"
+
+    def format(self) -> None:
+        """Make its folder."""
+        self._folder.mkdir(parents=True)
+        (self._folder / "server.properties").write_text(self._properties())
+        self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c").wait(300)
+
     def start(self) -> None:
-        """Start it, and wait until it answers; one that ends is started again, as by a supervisor."""
+        """Start it, and wait until it answers."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start it."""
         self._process = self._java("kafka.Kafka")
+
+    def wait(self) -> None:
+        """Wait until it answers; one that ends is started again, as by a supervisor."""
+        assert self._process is not None
         patience = Patience(180)
         while True:
             try:
@@ -78,7 +96,7 @@ class Broker:
             except KafkaException:
                 assert patience, (self._folder / "log").read_text()[-3000:]
                 if self._process.poll() is not None:
-                    self._process = self._java("kafka.Kafka")
+                    self.launch()
                 time.sleep(0.3)
             else:
                 return
@@ -131,7 +149,7 @@ class Broker:
             return subprocess.Popen(whole, stdout=log, stderr=log)
 
     def _properties(self) -> str:
-        listeners = f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{self._controller}"
+        listeners = f"PLAINTEXT://{self.servers},CONTROLLER://{self.controller}"
         listeners += f",SECURED://{self.secured}" if self.secured else ""
         security = "org.apache.kafka.common.security"
         secured = [
@@ -145,7 +163,7 @@ class Broker:
             [
                 "process.roles=broker,controller",
                 "node.id=1",
-                f"controller.quorum.voters=1@127.0.0.1:{self._controller}",
+                f"controller.quorum.voters=1@{self.controller}",
                 f"listeners={listeners}",
                 f"advertised.listeners=PLAINTEXT://{self.servers}"
                 + (f",SECURED://{self.secured}" if self.secured else ""),
