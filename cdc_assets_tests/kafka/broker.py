@@ -71,6 +71,11 @@ class Broker:
         """Address of its controller."""
         return f"127.0.0.1:{self._controller}"
 
+    @property
+    def data(self) -> Path:
+        """Folder of its partitions."""
+        return self._folder / "data"
+
     def format(self) -> None:
         """Make its folder."""
         self._folder.mkdir(parents=True)
@@ -170,7 +175,7 @@ class Broker:
                 "controller.listener.names=CONTROLLER",
                 "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL",
                 *(f"listener.name.secured.{line}" for line in secured if self.secured),
-                f"log.dirs={self._folder / 'data'}",
+                f"log.dirs={self.data}",
                 "offsets.topic.replication.factor=1",
                 "offsets.topic.num.partitions=1",
                 "transaction.state.log.replication.factor=1",

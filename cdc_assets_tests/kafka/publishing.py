@@ -169,6 +169,13 @@ def count(broker: Broker, topic: str) -> int:
         consumer.close()
 
 
+def listed(iterable: Any) -> Iterator[Any]:
+    """What one of Java's holds."""
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
 def murmur2(data: bytes) -> int:
     """Java's `Utils.murmur2`, as unsigned."""
     length, m, mask = len(data), 0x5BD1E995, 0xFFFFFFFF

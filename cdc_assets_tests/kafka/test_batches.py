@@ -1,14 +1,14 @@
 """Record batches beside Java's own: the same bytes without compression, and with it what Java reads back."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from aiokafka.structs import TopicPartition
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import JavaGateway
 
 from cdc_assets.adapters.kafka.batches import Batch, batches
 from cdc_assets.adapters.kafka.columns import Columns
@@ -16,24 +16,14 @@ from cdc_assets.adapters.kafka.compression import Compression
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.publish.run import Run
-from cdc_assets_tests.kafka.broker import Broker, jars
-from cdc_assets_tests.kafka.publishing import read_committed
+from cdc_assets_tests.kafka.broker import Broker
+from cdc_assets_tests.kafka.publishing import listed, read_committed
 from cdc_assets_tests.unit.publish.records import EXAMPLES, NOW, Fields, some
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 PRODUCER = 2**40 + 7, 32_766
 """Its number and its epoch."""
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaGateway]:
-    port, token, process = launch_gateway(classpath=jars(), die_on_exit=True, enable_auth=True, return_proc=True)
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
-    yield gateway
-    gateway.shutdown()
-    process.stdin.close()  # at which it ends
-    process.wait(60)
 
 
 def written(java: JavaGateway, records: Sequence[Fields], sequence: int) -> bytes:
@@ -70,12 +60,6 @@ def records_of(java: JavaGateway, batch: Any) -> list[Fields]:
         )
         for record in listed(batch)
     ]
-
-
-def listed(iterable: Any) -> Iterator[Any]:
-    iterator = iterable.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
 
 
 def built(batch: Batch, sequence: int) -> bytes:
