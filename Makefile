@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws lint bench bench-curves docs screenshots lock clean
+.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws lint bench bench-kafka bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -67,6 +67,9 @@ lint: setup-dev ## ruff, ruff format, mypy
 
 bench: setup-dev ## A snapshot and a backlog beside the real connector and PySpark's JDBC reader, cold and warm; ratios; minutes
 	$(PY) -m benchmarks versus
+
+bench-kafka: setup-dev ## The same events in the topics of a real broker, beside the real connector in Kafka Connect; a quarter of an hour
+	$(PY) -m benchmarks kafka
 
 bench-curves: setup-dev ## Rates over tasks, tables, sizes of transactions; cost of commits over windows; half an hour
 	$(PY) -m benchmarks curves

@@ -6,6 +6,7 @@ process's own clock, with the processor seconds of it and its children.
 """
 
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -63,6 +64,16 @@ def timed(work: Callable[[], object], but: int | None = None) -> tuple[float, fl
     started, used = time.perf_counter(), processor_seconds(but)
     work()
     return time.perf_counter() - started, processor_seconds(but) - used
+
+
+def claim_memory(size: int = 3_000_000_000) -> None:
+    """Touch memory and give it back, so that a contender's pages are the machine's already.
+
+    A virtual machine may hand free memory to its host. What is written next then waits for the host: here 2.7 s of a processor for
+    900 MB of a file, and 0.2 s in memory that was in use just before. Within seconds it is the host's again.
+    """
+    with mmap.mmap(-1, size) as memory:
+        memory[:: mmap.PAGESIZE] = bytes(len(range(0, size, mmap.PAGESIZE)))
 
 
 def tell(work: Callable[[], object]) -> None:
