@@ -1,11 +1,9 @@
-"""Keeps a capture's page and checks true while a run works, and between runs.
+"""Keeps a capture's page and checks true while a run works; between runs the sensor does (`idle_page`).
 
 A thread of the run asks manifest, lake and server every few seconds over a connection of its own, also while the loop waits
 for a server that is away. It reports the page (`page`) as a materialization of the window manifest: at once if health or
 troubles change, else every `_REPORT_S` seconds while something else has; and results of checks by `board`. Between two
 looks it waits for a multiple of what the last one took, so that it never takes more than a fixed share of the time.
-
-Between runs the sensor does the same, as rarely, and reports only what has changed (`IdlePage`).
 
 *Nothing is invented.* A check whose facts could not be asked fails with the reason. *Crash:* no state is kept.
 """
@@ -39,7 +37,6 @@ from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of, without_server
-from cdc_assets.run.overview.report import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +45,10 @@ _FIRST_S, _FIRST_OF_TABLE_S = 1.0, 0.01
 each table, since a look at many takes longer than many a run."""
 _EVERY_S = 3.0
 """Least seconds between two looks."""
-_SHARE = 5.0
+SHARE = 5.0
 """A look is followed by a pause of at least this many times its duration."""
 _REPORT_S = 10.0
 """Least seconds between two materializations of the page if health and troubles stay the same."""
-_IDLE_EVERY_S = 8.0
-"""Least seconds between two looks while no run works."""
 _END_S = 5.0
 """Longest wait for a look that is under way when the run ends; it reports nothing any more."""
 
@@ -195,7 +190,7 @@ class LivePage:
             while not self._end.is_set():
                 begun = monotonic()
                 self._look_once()
-                self._end.wait(max(_EVERY_S, _SHARE * (monotonic() - begun)))
+                self._end.wait(max(_EVERY_S, SHARE * (monotonic() - begun)))
 
     def _look_once(self, *, last: bool = False) -> None:
         """Look and report. A failure of the report itself must not end the run whose state it reports."""
@@ -218,44 +213,6 @@ class LivePage:
         event = dg.AssetMaterialization(self._subject.key, metadata=metadata)
         dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
         self._reported = monotonic(), report
-
-
-class IdlePage:
-    """The page of a capture between runs, for its sensor; it only reports changes of health or troubles."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-        self._reported: CaptureReport | None = None
-
-    def events(
-        self, subject: Subject, failed: dg.RunRecord | None
-    ) -> list[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """The page and the checks of the whole capture, if they differ from those of the previous call.
-
-        Args:
-            failed: the last run, if it has failed for a reason of its own.
-        """
-        if monotonic() < self._next:
-            return []
-        begun = monotonic()
-        seen = subject.look()
-        if failed is not None:
-            run = Trouble("the last run", f"{failed.dagster_run.run_id[:8]} failed. Next: follow the error of that run")
-            seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, run)))
-        self._next = monotonic() + max(_IDLE_EVERY_S, _SHARE * (monotonic() - begun))
-        before, self._reported = self._reported, seen.report
-        if not seen.report.tables and not seen.report.troubles:
-            return []
-        if (before is None and seen.report.health == "healthy") or (before and not differs(before, seen.report)):
-            return []
-        whole = [result for result in seen.checks if result.asset_key in (subject.key, *subject.others)]
-        broken = [result for result in seen.checks if not result.passed and result not in whole]
-        page = dg.AssetMaterialization(subject.key, metadata=page_of(seen.report))
-        return [page, *whole, *broken]
-
-    def forget(self) -> None:
-        """A run works and reports by itself; look again once it has ended."""
-        self._next, self._reported = 0.0, None
 
 
 def differs(before: CaptureReport, now: CaptureReport) -> bool:

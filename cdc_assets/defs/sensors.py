@@ -42,8 +42,9 @@ import dagster as dg
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.kafka import publishing
-from cdc_assets.defs.live import IdlePage, Subject, subject_of
+from cdc_assets.defs.live import Subject, subject_of
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.pauses import (
     MOST_FAILURES,

@@ -1,6 +1,7 @@
 """Reads the rows of a topic in the order in which they are published: by window, and in a window by position.
 
-*Which files.* Files of windows tell their window by their name. Compaction joins files, so of all others, and of large ones, the footer is
+*Which files.* Files of windows tell their window by their name, and a small one is a piece as a whole; if it turns out to have several row
+groups, as wide rows that compress well have, one of these is read after the other. Compaction joins files, so of all others, and of large ones, the footer is
 read, once, for the statistics of `window_id` in each row group. So a turn of the publisher opens the files of new
 windows and those that compaction has mixed them into, never the whole table.
 
@@ -36,7 +37,7 @@ from cdc_assets.publish.prefetch import prefetched
 
 _OF_WINDOW = re.compile(r"w(\d{10,})-")
 _WHOLE_BYTES = 8_000_000
-"""Bytes up to which a file of a window is read as a whole, whatever row groups it has."""
+"""Bytes up to which the row groups of a file are not asked for before it is read."""
 _ANY = (-1, 2**62)
 """Windows of a row group without statistics."""
 _COLUMNS = ("position", "key", "value", "headers", "window_id")
@@ -120,31 +121,14 @@ class TopicRows:
 
     def _groups(self, directory: str, path: str) -> Iterator[Piece]:
         with self._opened(directory, path) as parquet:
-            for group in range(parquet.num_row_groups):
-                found = {}
-                for at in range(parquet.metadata.num_columns):
-                    column = parquet.metadata.row_group(group).column(at)
-                    if column.path_in_schema in ("position", "window_id"):
-                        found[column.path_in_schema] = column.statistics
-                windows, positions = found.get("window_id"), found.get("position")
-                least, greatest = _ANY if windows is None or not windows.has_min_max else (windows.min, windows.max)
-                yield Piece(
-                    directory,
-                    path,
-                    group,
-                    least,
-                    greatest,
-                    positions.min if positions is not None and positions.has_min_max else "",
-                )
+            yield from _groups_of(parquet, directory, path)
 
-    def _opened(
-        self, directory: str, path: str, *, dictionaries: bool = False, group: int | None = None
-    ) -> pq.ParquetFile:
-        """A file; texts are numbers only in one row group, because Arrow joins no dictionaries of several within structs."""
+    def _opened(self, directory: str, path: str, *, dictionaries: bool = False) -> pq.ParquetFile:
+        """A file; its texts may be numbers, because no more than a row group of it is read."""
         try:
             stream = self._tables.location.existing(directory).open_input_file(path)
             found = pq.ParquetFile(stream)
-            if not dictionaries or (group is None and found.num_row_groups > 1):
+            if not dictionaries:
                 return found
             there = {found.schema.column(at).path for at in range(len(found.schema))}
             return pq.ParquetFile(
@@ -165,33 +149,30 @@ class TopicRows:
         until: int | None,
         dictionaries: bool,
     ) -> Iterator[pa.RecordBatch]:
-        held: dict[int, pa.RecordBatch] = {}
-        order: list[tuple[int, str, int, int]] = []
-        """Window, position, piece and row of what is held."""
-        batches = prefetched(
+        waiting = _Waiting()
+        found = prefetched(
             partial(self._piece, piece, schemas[piece.directory], after, until, dictionaries) for piece in pieces
         )
-        for number, batch in enumerate(batches):
-            following = pieces[number + 1].bound if number + 1 < len(pieces) else None
-            if not order and _is_next(batch, following):
-                yield batch
-                continue
-            windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
-            held[number] = batch
-            order += zip(windows, positions, [number] * len(windows), range(len(windows)), strict=True)
-            order.sort()
-            ready = len(order) if following is None else bisect_left(order, following, key=itemgetter(0, 1))
-            yield from _taken(held, order[:ready])
-            order = order[ready:]
-            held = {at: held[at] for at in {entry[2] for entry in order}}
+        for number, (batch, rest) in enumerate(found, 1):
+            while True:
+                bounds = [piece.bound for piece in (*rest[:1], *pieces[number : number + 1])]
+                yield from waiting.add(batch, min(bounds, default=None))
+                if not rest:
+                    break
+                batch, _ = self._piece(rest[0], schemas[rest[0].directory], after, until, dictionaries)
+                rest = rest[1:]
 
     def _piece(
         self, piece: Piece, schema: pa.Schema, after: Place, until: int | None, dictionaries: bool
-    ) -> pa.RecordBatch:
-        with self._opened(piece.directory, piece.path, dictionaries=dictionaries, group=piece.group) as parquet:
+    ) -> tuple[pa.RecordBatch, Sequence[Piece]]:
+        """Rows of a piece, and what is left of it: row groups in the order of their bounds."""
+        rest: list[Piece] = []
+        with self._opened(piece.directory, piece.path, dictionaries=dictionaries) as parquet:
             try:
-                groups = range(parquet.num_row_groups) if piece.group is None else [piece.group]
-                table = parquet.read_row_groups(list(groups), columns=list(_COLUMNS))
+                if piece.group is None and parquet.num_row_groups > 1:
+                    groups = _groups_of(parquet, piece.directory, piece.path)
+                    piece, *rest = sorted(groups, key=lambda group: group.bound)
+                table = parquet.read_row_groups([piece.group or 0][: parquet.num_row_groups], columns=list(_COLUMNS))
             except STORE_ERRORS as error:
                 raise self._trouble(piece.directory, piece.path, error) from error
         missing = set(_COLUMNS) - set(table.column_names)
@@ -212,7 +193,50 @@ class TopicRows:
         target = pa.schema([_narrowed(field, schema.field(field.name)) for field in table.schema])
         table = table.cast(target).combine_chunks()
         batches = table.to_batches()
-        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=target)
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=target), rest
+
+
+class _Waiting:
+    """Rows that were read and may have others before them that were not."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, pa.RecordBatch] = {}
+        self._order: list[tuple[int, str, int, int]] = []
+        """Window, position, batch and row of each."""
+        self._count = 0
+
+    def add(self, batch: pa.RecordBatch, following: Place | None) -> Iterator[pa.RecordBatch]:
+        """Rows that come before everything that is not read yet.
+
+        Args:
+            following: bound of that; None if all is read.
+        """
+        if not self._order and _is_next(batch, following):
+            yield batch
+            return
+        windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
+        self._held[self._count] = batch
+        self._order += zip(windows, positions, [self._count] * len(windows), range(len(windows)), strict=True)
+        self._order.sort()
+        self._count += 1
+        ready = len(self._order) if following is None else bisect_left(self._order, following, key=itemgetter(0, 1))
+        yield from _taken(self._held, self._order[:ready])
+        self._order = self._order[ready:]
+        self._held = {at: self._held[at] for at in {entry[2] for entry in self._order}}
+
+
+def _groups_of(parquet: pq.ParquetFile, directory: str, path: str) -> Iterator[Piece]:
+    """The row groups of a file, by their statistics."""
+    for group in range(parquet.num_row_groups):
+        found = {}
+        for at in range(parquet.metadata.num_columns):
+            column = parquet.metadata.row_group(group).column(at)
+            if column.path_in_schema in ("position", "window_id"):
+                found[column.path_in_schema] = column.statistics
+        windows, positions = found.get("window_id"), found.get("position")
+        least, greatest = _ANY if windows is None or not windows.has_min_max else (windows.min, windows.max)
+        position = positions.min if positions is not None and positions.has_min_max else ""
+        yield Piece(directory, path, group, least, greatest, position)
 
 
 def _narrowed(found: pa.Field, described: pa.Field) -> pa.Field:

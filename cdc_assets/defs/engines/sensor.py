@@ -30,7 +30,7 @@ from cdc_assets.defs.engines.assets import READ_TO
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.live import IdlePage
+from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.pauses import pause_of, run_key
 from cdc_assets.defs.sensors import SIGNAL_TAG, note_reason, with_page
 from cdc_assets.defs.waiting import Asks, change_comes

@@ -36,16 +36,19 @@ def tables(tmp_path: Path) -> TopicTables:
 
 
 def commit(tables: TopicTables, window: int, positions: str, *names: str) -> None:
-    """One row for each letter."""
+    """One row for each letter, one file for each word."""
     schema = layout(*names)
-    rows = [
-        {"position": at, "key": at, "value": dict.fromkeys(names, at), "headers": [("h", "1")], "window_id": window}
-        for at in positions
-    ]
     tables.ensure("t", schema)
-    with TopicWriter(tables.location, "t", schema, window) as writer:
-        writer.write(pa.Table.from_pylist(rows, schema).to_batches())
-    assert tables.commit("t", schema, writer.files, window, {})
+    written = []
+    for word in positions.split():
+        rows = [
+            {"position": at, "key": at, "value": dict.fromkeys(names, at), "headers": [("h", "1")], "window_id": window}
+            for at in word
+        ]
+        with TopicWriter(tables.location, "t", schema, window) as writer:
+            writer.write(pa.Table.from_pylist(rows, schema).to_batches())
+        written += writer.files
+    assert tables.commit("t", schema, written, window, {})
 
 
 def found(tables: TopicTables, after: tuple[int, str] = BEGINNING, until: int | None = None) -> list[tuple[int, str]]:
@@ -64,10 +67,23 @@ def test_a_file_of_several_row_groups_is_read_with_texts_as_numbers(
     for name in ("ROW_GROUP_BYTES", "_WIDE_GROUP_BYTES"):
         monkeypatch.setattr(files, name, 10)
     commit(tables, 1, "abc", "a")
-    rows = [
-        row for batch in TopicRows(tables, "t").read(BEGINNING, None, dictionaries=True) for row in batch.to_pylist()
-    ]
+    batches = list(TopicRows(tables, "t").read(BEGINNING, None, dictionaries=True))
+    rows = [row for batch in batches for row in batch.to_pylist()]
     assert [(row["position"], row["headers"]) for row in rows] == [(at, [("h", "1")]) for at in "abc"]
+    assert [len(batch) for batch in batches] == [1, 1, 1]
+
+
+def test_row_groups_that_are_in_no_order_are_read_in_that_of_events(
+    tables: TopicTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several files that overlap, too; no writer here makes such."""
+    for name in ("ROW_GROUP_BYTES", "_WIDE_GROUP_BYTES"):
+        monkeypatch.setattr(files, name, 10)
+    commit(tables, 1, "gca hdbf", "a")
+    commit(tables, 2, "zy", "a")
+    whole = [*((1, at) for at in "abcdfgh"), *((2, at) for at in "yz")]
+    assert found(tables) == whole
+    assert found(tables, (1, "c"), 1) == [place for place in whole if (1, "c") < place < (2, "")]
 
 
 def test_wide_rows_are_rendered_few_at_a_time(tables: TopicTables) -> None:
