@@ -40,6 +40,8 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 
 DATABASE, CAPTURE = "Many", "many"
+_TICK_S = 5.0
+"""As long as Dagster's daemon waits between two; a look at the capture, which a tick begins, goes on meanwhile."""
 SNAPSHOT = "first snapshot"
 _CREATE = """
 CREATE TABLE dbo.{0} (
@@ -265,9 +267,10 @@ def in_process(many: Many, changed: int) -> None:
             request = tick(many, instance, defs)
         with measured(f"changes of {changed} tables", many) as phase:
             run(many, instance, defs, request, phase)
-        for _ in range(2):
+        for _ in range(6):
             with measured("tick, nothing new", many):
                 tick(many, instance, defs)
+            time.sleep(_TICK_S)
     stop_spark()
 
 
