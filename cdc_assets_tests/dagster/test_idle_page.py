@@ -38,6 +38,12 @@ class Looks:
         return found()
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of that of the other modules."""
+    monkeypatch.setattr(idle_page, "_PATIENCE_S", 0.1)
+
+
 @pytest.fixture
 def looks() -> Looks:
     """None has begun."""
