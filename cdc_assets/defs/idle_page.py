@@ -1,7 +1,8 @@
 """Keeps a capture's page and checks true while no run works, for its sensor.
 
 Each look is in a thread of its own, because one at many tables lasts: a tick waits for it briefly, and the next one tells what it has
-found. Only changes of health or troubles are told.
+found. A look that will last begins when the tick has ended, because both share the interpreter. Only changes of health or troubles
+are told.
 
 *Nothing old is told.* What was seen before or while a run worked, or long before the tick, is thrown away, and a new look begins. *Crash:* no state is
 kept.
@@ -23,7 +24,9 @@ from cdc_assets.run.overview.report import Trouble
 _EVERY_S = 8.0
 """Least seconds between two looks."""
 _PATIENCE_S = 0.2
-"""Seconds that a tick waits for a look."""
+"""Seconds that a tick waits for a look, if the one before it did not take longer."""
+_PAUSE_S = 1.0
+"""Seconds after which a look begins for which no tick waits."""
 _OLD_S = 60.0
 """Seconds after which nobody is told what a look has found: the sensor was switched off meanwhile."""
 
@@ -32,7 +35,7 @@ class IdlePage:
     """The page of a capture between runs; it only reports changes of health or troubles."""
 
     def __init__(self) -> None:
-        self._next, self._ended = 0.0, 0.0
+        self._next, self._ended, self._took = 0.0, 0.0, 0.0
         self._under_way: Future[Seen] | None = None
         self._is_void = False
         """Whether a run has worked since the look that is under way began."""
@@ -73,7 +76,7 @@ class IdlePage:
                 return None
             self._is_void = False
             self._under_way = self._begun(subject)
-        if not wait([self._under_way], _PATIENCE_S).done:
+        if not wait([self._under_way], _PATIENCE_S if self._is_short else 0.0).done:
             return None
         look, self._under_way = self._under_way, None
         if self._is_void or monotonic() - self._ended > _OLD_S:
@@ -81,11 +84,17 @@ class IdlePage:
             return self._seen(subject)
         return look.result()
 
+    @property
+    def _is_short(self) -> bool:
+        """Whether a look is expected to end while a tick waits."""
+        return self._took <= _PATIENCE_S
+
     def _begun(self, subject: Subject) -> Future[Seen]:
         """A look in a thread, which lasts as long as the process at most."""
-        found, begun = Future[Seen](), monotonic()
+        found = Future[Seen]()
 
         def work() -> None:
+            begun = monotonic()
             try:
                 seen = subject.look()
             except BaseException as error:  # noqa: BLE001 - the tick raises it
@@ -93,8 +102,11 @@ class IdlePage:
             else:
                 outcome = partial(found.set_result, seen)
             self._ended = monotonic()
-            self._next = self._ended + max(_EVERY_S, SHARE * (self._ended - begun))
+            self._took = self._ended - begun
+            self._next = self._ended + max(_EVERY_S, SHARE * self._took)
             outcome()
 
-        threading.Thread(target=work, name=f"look at {subject.capture}", daemon=True).start()
+        thread = threading.Timer(0.0 if self._is_short else _PAUSE_S, work)
+        thread.name, thread.daemon = f"look at {subject.capture}", True
+        thread.start()
         return found

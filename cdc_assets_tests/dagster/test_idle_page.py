@@ -115,3 +115,15 @@ def test_tick_fails_with_a_look_and_the_next_one_looks_again(subject: Subject, l
     looks.found = lambda: seen("quiet")
     page._next = 0.0
     assert troubles(page, subject) == "1"
+
+
+def test_look_that_will_last_begins_when_the_tick_has_ended(subject: Subject, looks: Looks) -> None:
+    page = IdlePage()
+    looks.may_end.set()
+    assert troubles(page, subject) == "1"
+    page._next, page._took = 0.0, 5.0
+    looks.found = lambda: seen("quiet", "away")
+    assert not page.events(subject, None)
+    assert looks.begun == 1
+    assert troubles(page, subject) == "2"
+    assert looks.begun == 2
