@@ -14,6 +14,7 @@ import yaml
 
 from cdc_assets import build_definitions
 from cdc_assets.errors import ConfigurationError
+from cdc_assets_tests.requirements import hide_all_but
 from cdc_assets_tests.shop import ROOT, Shop
 
 DEFINITIONS = """
@@ -52,6 +53,7 @@ print({{name: value.value for name, value in metadata.items()}})
 """
 
 
+TOOL = "dagster-dg-cli"
 INSTALLS = os.environ.get("CDC_TEST_INSTALL") == "1"
 """Whether the wheel is installed by pip from the package index, as its users do; minutes."""
 
@@ -60,7 +62,7 @@ def install(wheel: Path, folder: Path) -> Path:
     """The interpreter of a new environment in which pip has installed the wheel, first alone, then with what tests use."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    for wanted in ([str(wheel)], [f"{wheel}[demo]", "dagster-dg-cli"]):
+    for wanted in ([str(wheel)], [f"{wheel}[demo]", TOOL]):
         subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True, timeout=900)
         subprocess.run([python, "-m", "pip", "check"], check=True, timeout=60)
         if wanted == [str(wheel)]:
@@ -71,7 +73,7 @@ def install(wheel: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter that has the wheel and the packages of this environment, and nothing of this repository."""
+    """An interpreter that has the wheel, those packages of this environment that it asks for, and nothing of this repository."""
     hatchling = pytest.importorskip("hatchling.builders.wheel", reason="the build back end is in the dev extra")
     folder = tmp_path_factory.mktemp("library")
     wheel = next(hatchling.WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
@@ -84,6 +86,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sys.modules["dagster"].__file__ or ""
     ).parent.parent  # an editable install's own path is not followed
     (site / "packages.pth").write_text(f"{packages}\n")
+    hide_all_but(["cdc-assets[demo]", TOOL], site)
     return folder / "venv" / "bin" / "python"
 
 

@@ -1,6 +1,7 @@
 """Makes the broker that publishes; its libraries are imported once topics are published, and not before."""
 
 import importlib
+from typing import Any
 
 from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.config.settings import KafkaSettings
@@ -18,6 +19,20 @@ def kafka_broker(settings: KafkaSettings, prefix: str, replay: str = "") -> Brok
     Raises:
         ConfigurationError: the extra `kafka` is not installed, or an option is wrong.
     """
-    client_library("bootstrap.servers", "(given)", "aiokafka")
-    made: Broker = importlib.import_module("cdc_assets.adapters.kafka.producer").KafkaBroker(settings, prefix, replay)
+    made: Broker = _module("producer").KafkaBroker(settings, prefix, replay)
     return made
+
+
+def check_options(settings: KafkaSettings) -> None:
+    """Check the options of the client that writes; no broker is asked.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed, or an option is wrong.
+    """
+    _module("arguments").ProducerOptions.of(settings, "doctor")
+
+
+def _module(name: str) -> Any:
+    """One of this package that imports the client."""
+    client_library("bootstrap.servers", "(given)", "aiokafka")
+    return importlib.import_module(f"cdc_assets.adapters.kafka.{name}")

@@ -6,7 +6,7 @@ The right on the transactional id is not asked for: only a producer can, and it 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.arguments import ProducerOptions
+from cdc_assets.adapters.kafka.broker import check_options
 from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.adapters.kafka.marker import made, marker_topic
 from cdc_assets.adapters.kafka.options import connection_options
@@ -31,7 +31,7 @@ def inspect_kafka(settings: KafkaSettings, prefix: str) -> Iterator[CheckResult]
         if settings.problem:
             name, value, supported = settings.problem
             raise ConfigurationError(name, value, f"{supported}, to publish to Kafka", "change it, or leave it out")
-        ProducerOptions.of(settings, "doctor")
+        check_options(settings)
         yield from _Brokers(settings).inspect(prefix)
     except CdcError as error:
         fact, _, remedy = str(error).partition(" Next: ")
