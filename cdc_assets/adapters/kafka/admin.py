@@ -31,7 +31,7 @@ class KafkaTopics:
 
     def __init__(self, settings: KafkaSettings, markers: str, limit_s: float) -> None:
         self._settings, self._markers, self._limit_s = settings, markers, limit_s
-        self._kafka = client_library("bootstrap.servers", "(given)")
+        self._kafka = client_library("bootstrap.servers", settings.servers)
         self.limits: dict[str, int] = {}
         """Bytes of a batch that topics take, as far as they could be asked for."""
 

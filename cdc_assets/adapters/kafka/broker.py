@@ -19,7 +19,7 @@ def kafka_broker(settings: KafkaSettings, prefix: str, replay: str = "") -> Brok
     Raises:
         ConfigurationError: the extra `kafka` is not installed, or an option is wrong.
     """
-    made: Broker = _module("producer").KafkaBroker(settings, prefix, replay)
+    made: Broker = _module("producer", settings).KafkaBroker(settings, prefix, replay)
     return made
 
 
@@ -29,10 +29,10 @@ def check_options(settings: KafkaSettings) -> None:
     Raises:
         ConfigurationError: the extra `kafka` is not installed, or an option is wrong.
     """
-    _module("arguments").ProducerOptions.of(settings, "doctor")
+    _module("arguments", settings).ProducerOptions.of(settings, "doctor")
 
 
-def _module(name: str) -> Any:
+def _module(name: str, settings: KafkaSettings) -> Any:
     """One of this package that imports the client."""
-    client_library("bootstrap.servers", "(given)", "aiokafka")
+    client_library("bootstrap.servers", settings.servers, "aiokafka")
     return importlib.import_module(f"cdc_assets.adapters.kafka.{name}")

@@ -44,7 +44,7 @@ class KafkaMarker:
 
     def __init__(self, settings: KafkaSettings, prefix: str, limit_s: float = QUICK_S, replay: str = "") -> None:
         self._settings, self._prefix, self._limit_s = settings, prefix, limit_s
-        self._kafka = client_library("bootstrap.servers", "(given)")
+        self._kafka = client_library("bootstrap.servers", settings.servers)
         self.topic = replay_topic(prefix) if replay else marker_topic(prefix)
         self.key = (replay or prefix).encode()
 
