@@ -44,7 +44,7 @@ class Server(ABC):
         self.folder.mkdir(parents=True)
         if os.getuid() == 0:
             shutil.chown(self.folder, self.user)
-            for place in self.folder.parents[:3]:  # the folders of pytest are its user's alone; one may be the system's
+            for place in self.folder.parents[:4]:  # the folders of pytest are its user's alone; one may be the system's
                 place.chmod(place.stat().st_mode | 0o055)
         self._command = self.prepare()
         self.start()
