@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import pytest
@@ -30,30 +31,29 @@ def free_port() -> int:
 
 
 class Server(ABC):
-    """A server that lasts as long as its context."""
+    """A server that lasts as long as its context, with a folder of its own: root's servers are of other users, who cannot pass pytest's.
+
+    Args:
+        log: what it says of itself, of all its starts.
+    """
 
     user: str
     name: str
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(self, log: Path) -> None:
+        self._log, self.port = log, free_port()
         self._command: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True)
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._place = TemporaryDirectory(prefix="cdc-server-", ignore_cleanup_errors=True)
+        self.folder = Path(self._place.name)
         if os.getuid() == 0:
             shutil.chown(self.folder, self.user)
-            for place in self.folder.parents[:4]:  # the folders of pytest are its user's alone; one may be the system's
-                place.chmod(place.stat().st_mode | 0o055)
         self._command = self.prepare()
         self.start()
         return self
-
-    @property
-    def _log(self) -> Path:
-        """What it says of itself, of all its starts."""
-        return self.folder.with_suffix(".log")
 
     def start(self) -> None:
         with self._log.open("ab") as log:
@@ -83,6 +83,7 @@ class Server(ABC):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._place.cleanup()
 
     def _as_user(self) -> dict[str, Any]:
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -98,7 +98,7 @@ class Deployment:
 @contextmanager
 def deployed(kind: str, folder: Path) -> Iterator[Deployment]:
     folder.mkdir(exist_ok=True)
-    server = MariaDb(folder / "server") if kind == "mysql" else Postgres(folder / "server")
+    server = MariaDb(folder / "server.log") if kind == "mysql" else Postgres(folder / "server.log")
     with server, dg.DagsterInstance.ephemeral() as instance:
         found = Deployment(kind, server, folder, instance)
         found.write()

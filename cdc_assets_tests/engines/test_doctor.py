@@ -26,7 +26,7 @@ def wrong(folder: Path, properties: dict[str, str]) -> dict[tuple[str, str], Any
 
 
 def test_what_mysql_lacks(tmp_path: Path) -> None:
-    with MariaDb(tmp_path / "server") as server:
+    with MariaDb(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key)")
         server.execute("set global binlog_format = 'MIXED'; set global binlog_row_image = 'MINIMAL'")
         server.execute("create user poor@'%' identified by 'secret'; grant select on shop.* to poor@'%'")
@@ -51,7 +51,7 @@ def test_what_mysql_lacks(tmp_path: Path) -> None:
 
 
 def test_what_postgresql_lacks(tmp_path: Path) -> None:
-    with Postgres(tmp_path / "server") as server:
+    with Postgres(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key)")
         server.execute("alter system set wal_level = 'replica'")
         server.without("wal_level")

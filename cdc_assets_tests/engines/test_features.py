@@ -90,7 +90,7 @@ def fill(server: Server, rows: Sequence[str]) -> None:
 
 @pytest.mark.parametrize(("kind", "modes"), CASES)
 def test_types(kind: type[Server], modes: dict[str, str], tmp_path: Path) -> None:
-    with kind(tmp_path / "server") as server:
+    with kind(tmp_path / "server.log") as server:
         if kind is Postgres:
             server.execute("create extension hstore; create extension ltree")
         server.execute(POSTGRES_TYPES if kind is Postgres else MARIADB_TYPES)
@@ -132,7 +132,7 @@ def test_changing_structures_and_other_operations(kind: type[Server], tmp_path: 
     """Added, dropped, renamed and retyped columns, changed keys, deletions without tombstones, TRUNCATE, messages."""
     is_postgres = kind is Postgres
     retype = "alter column z type text" if is_postgres else "modify z varchar(9)"
-    with kind(tmp_path / "server") as server:
+    with kind(tmp_path / "server.log") as server:
         server.execute("create table first (id int primary key)")
         server.execute("insert into first values (1)")
         own, other = (
@@ -170,7 +170,7 @@ SIGNAL_TABLE = "create table signals (id varchar(64) primary key, type varchar(3
 def test_incremental_snapshots_read_each_row_once(kind: type[Server], channel: str, tmp_path: Path) -> None:
     """Asked for by a row or a file; the run is killed in the middle."""
     schema = "public" if kind is Postgres else "shop"
-    with kind(tmp_path / "server") as server:
+    with kind(tmp_path / "server.log") as server:
         server.execute(SIGNAL_TABLE)
         server.execute("create table items (id int primary key, n int)")
         server.execute("insert into items values " + ", ".join(f"({number}, 0)" for number in range(60)))
@@ -205,7 +205,7 @@ def test_incremental_snapshots_read_each_row_once(kind: type[Server], channel: s
 def test_signals_that_name_no_captured_table_are_told(kind: type[Server], tmp_path: Path) -> None:
     """The connector itself reports both snapshots as complete."""
     schema = "public" if kind is Postgres else "shop"
-    with kind(tmp_path / "server") as server:
+    with kind(tmp_path / "server.log") as server:
         server.execute(SIGNAL_TABLE)
         server.execute("create table items (id int primary key)")
         server.execute("insert into items values (1)")
@@ -248,7 +248,7 @@ def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
     kind: type[Server], after: Sequence[str], tmp_path: Path
 ) -> None:
     """The binlog was purged, the slot was dropped or made anew: no run reads on as if nothing were missing."""
-    with kind(tmp_path / "server") as server:
+    with kind(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key)")
         server.execute("insert into items values (1)")
         own = properties_of(server, 0)
@@ -278,7 +278,7 @@ def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
 
 
 def test_a_binlog_that_was_reset_and_has_grown_since_is_told(tmp_path: Path) -> None:
-    with MariaDb(tmp_path / "server") as server:
+    with MariaDb(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key, t text)")
         server.execute("insert into items values (1, 'before')")
         own = properties_of(server, 0)
@@ -298,7 +298,7 @@ def test_a_binlog_that_was_reset_and_has_grown_since_is_told(tmp_path: Path) -> 
 
 def test_an_engine_that_hangs_is_killed(tmp_path: Path) -> None:
     """Its process is stopped, as one that only collects garbage is."""
-    with MariaDb(tmp_path / "server") as server:
+    with MariaDb(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key)")
         lake = {"lake.path": str(tmp_path / "lake"), "engine.watchdog.ms": "30000", "engine.heap": "512m"}
         process = ours(tmp_path, properties_of(server, 0) | lake, idle=600)
@@ -313,7 +313,7 @@ def test_an_engine_that_hangs_is_killed(tmp_path: Path) -> None:
 def test_the_postgresql_of_the_examples_is_captured(tmp_path: Path) -> None:
     """The file alone differs from the story on MariaDB."""
     example = json.loads((ROOT / "resources" / "engines" / "postgresql.json").read_text())
-    with Postgres(tmp_path / "server") as server:
+    with Postgres(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key)")
         server.execute("insert into items values (1), (2)")
         server.execute("create role cdc superuser login replication password 'secret'")

@@ -86,7 +86,7 @@ def status_of(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", [MariaDb, Postgres])
 def test_a_stream_goes_on_when_the_server_is_back(kind: type[Server], tmp_path: Path) -> None:
-    with kind(tmp_path / "server") as server, proxy(("127.0.0.1", server.port)) as link:
+    with kind(tmp_path / "server.log") as server, proxy(("127.0.0.1", server.port)) as link:
         server.execute("create table items (id int primary key, name varchar(60))")
         server.execute("insert into items values (0, 'first')")
         own = properties_of(server, 0) | {

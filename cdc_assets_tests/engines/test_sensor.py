@@ -75,7 +75,7 @@ def write(server: Server, folder: Path, **more: str) -> Path:
 
 @contextmanager
 def watched(kind: type[Server], folder: Path) -> Iterator[Watched]:
-    with kind(folder / "server") as server:
+    with kind(folder / "server.log") as server:
         server.execute("create table items (id int primary key)")
         server.execute("insert into items values (1)")
         server.execute("create table other (id int primary key)")

@@ -99,7 +99,7 @@ def kill_engine_of(process: subprocess.Popen[bytes], after_s: float) -> None:
 @pytest.mark.parametrize("kind", [MariaDb, Postgres])
 def test_the_lake_is_the_database(kind: type[Server], tmp_path: Path) -> None:
     chance = random.Random(SEED)  # noqa: S311 - moments of kills
-    with kind(tmp_path / "server") as server:
+    with kind(tmp_path / "server.log") as server:
         shop = Shop(server, SEED)
         shared = server.properties() | {
             "topic.prefix": "shop",

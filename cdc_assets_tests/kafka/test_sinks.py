@@ -42,7 +42,7 @@ def test_a_jdbc_sink_reaches_the_servers_state(server: StandIn, tmp_path: Path, 
     case.insert(*range(30))
     case.execute("INSERT INTO dbo.t VALUES (100, N'Zoë 😀 日本 '' \"'), (101, NULL), (102, N'')")
     case.capture("snapshot")
-    with Postgres(tmp_path / "postgres") as database:
+    with Postgres(tmp_path / "postgres.log") as database:
         case.publish()
         with Worker(tmp_path / "connect", broker.servers, {"sink": sink(database, case.topic)}) as worker:
             wait_until(lambda: held(database) == state(case), worker, "the snapshot")
