@@ -170,6 +170,26 @@ def test_the_demo_says_what_it_lacks(python: Path, shop: Shop, tmp_path: Path, a
     assert "pip install 'cdc-assets[demo]'" in done.stderr + done.stdout
 
 
+EVERY_MODULE = """
+import importlib
+import pkgutil
+import cdc_assets
+
+for module in pkgutil.walk_packages(cdc_assets.__path__, "cdc_assets."):
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError:
+        print(module.name)
+"""
+
+
+def test_modules_of_extras_alone_need_them(python: Path, shop: Shop, tmp_path: Path) -> None:
+    lacking = set(run(python, tmp_path, shop, "-c", EVERY_MODULE).split())
+    extras = re.compile(r"cdc_assets\.(adapters\.kafka|metrics)\.\w+")
+    assert {name for name in lacking if not extras.fullmatch(name)} == set()
+    assert "cdc_assets.adapters.kafka.preflight" not in lacking
+
+
 def test_every_public_name_is_there(python: Path, shop: Shop, tmp_path: Path) -> None:
     code = "import cdc_assets; print(all(getattr(cdc_assets, name).__doc__ for name in cdc_assets.__all__))"
     assert run(python, tmp_path, shop, "-c", code).strip() == "True"
