@@ -14,6 +14,7 @@ from cdc_assets.standin.errors import unsupported
 from cdc_assets.standin.sqltypes import CHARACTER, DECIMAL, LEGACY_LOB, MAX, SCALED_TIME, UNICODE, SqlType
 from cdc_assets.standin.wire.buffers import Reader, long_text, short_text
 from cdc_assets.standin.wire.collations import codec_of_bytes, collation_bytes
+from cdc_assets.standin.wire.packets import ProtocolError
 
 IMAGE, TEXT, GUID, INTN, DATEN, TIMEN, DATETIME2N, DATETIMEOFFSETN = 0x22, 0x23, 0x24, 0x26, 0x28, 0x29, 0x2A, 0x2B
 VARIANT, NTEXT, BITN, DECIMALN, NUMERICN, FLTN, MONEYN, DATETIMN = 0x62, 0x63, 0x68, 0x6A, 0x6C, 0x6D, 0x6E, 0x6F
@@ -146,6 +147,8 @@ def read_type_info(reader: Reader) -> WireType:
 
     Raises:
         SqlError: for sql_variant, table-valued and CLR parameters.
+        ProtocolError: a precision or scale that the type does not have.
+        LookupError: a number of bytes that no such type has.
     """
     token = reader.u8()
     if token in _FIXED_BACK:
@@ -156,11 +159,16 @@ def read_type_info(reader: Reader) -> WireType:
         return WireType(token, SqlType(name, precision=_PRECISION.get(name, 0)))
     if token in (DECIMALN, NUMERICN):
         _, precision, scale = reader.take(3)
+        if not 1 <= precision <= 38 or scale > precision:
+            raise ProtocolError(f"a decimal({precision},{scale})")
         return WireType(token, SqlType("decimal" if token == DECIMALN else "numeric", precision=precision, scale=scale))
     if token == DATEN:
         return WireType(token, SqlType("date"))
     if token in _SCALED_BACK:
-        return WireType(token, SqlType(_SCALED_BACK[token], scale=reader.u8()))
+        scale = reader.u8()
+        if scale > 7:
+            raise ProtocolError(f"a {_SCALED_BACK[token]}({scale})")
+        return WireType(token, SqlType(_SCALED_BACK[token], scale=scale))
     if token in _COUNTED_BACK:
         return _read_counted(token, reader)
     return _read_rare(token, reader)

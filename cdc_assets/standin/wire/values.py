@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import isfinite
-from typing import Final
+from typing import Final, NoReturn
 
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.sql.xmltext import normalized
@@ -30,6 +30,12 @@ from cdc_assets.standin.wire.typeinfo import INFO_BYTES, WireType, read_type_inf
 DAY_TICKS: Final = 864_000_000_000
 DAY_THIRDS: Final = 86400 * 300
 DAY_MINUTES: Final = 1440
+MINUTE_TICKS: Final = DAY_TICKS // DAY_MINUTES
+DAYS: Final = 3_652_059
+"""From 0001-01-01 to 9999-12-31."""
+FIRST_DATETIME_DAY, LAST_DATETIME_DAY = -53_690, 2_958_463
+"""1753-01-01 and 9999-12-31, from 1900-01-01."""
+OFFSET_MINUTES: Final = 14 * 60
 
 _PLP_NULL: Final = 0xFFFFFFFFFFFFFFFF
 _NULL_32: Final = 0xFFFFFFFF
@@ -59,8 +65,9 @@ def read_typed(data: bytes, place: int) -> tuple[SqlType, Value, int]:
         Type, value, the place behind both.
 
     Raises:
-        SqlError: for sql_variant, table-valued and CLR parameters, xml that is not well-formed, numbers that are none.
-        ProtocolError: the request ends early.
+        SqlError: for sql_variant, table-valued and CLR parameters, xml that is not well-formed, values that their type
+            does not hold.
+        ProtocolError: the request ends early, a type that cannot be, a value of another size than its type's.
         LookupError, ValueError, struct.error: it cannot be read.
     """
     behind = place + INFO_BYTES[data[place]]
@@ -104,7 +111,24 @@ def _raw(wire: WireType) -> Raw:
         return _chunks
     if name in LEGACY_LOB:
         return _long
-    return _medium if name in CHARACTER or name in ("binary", "varbinary") else _short
+    if name in CHARACTER or name in ("binary", "varbinary"):
+        return _medium
+    return _short if name in DECIMAL else _of_size(wire.type.max_length)
+
+
+def _of_size(size: int) -> Raw:
+    """Values that are NULL or have so many bytes."""
+
+    def raw(data: bytes, place: int) -> tuple[bytes | None, int]:
+        length = data[place]
+        if length == size:
+            end = place + 1 + size
+            return data[place + 1 : end], end
+        if length:
+            raise ProtocolError(f"a value of {length} bytes at {place} where {size} belong")
+        return None, place + 1
+
+    return raw
 
 
 def _short(data: bytes, place: int) -> tuple[bytes | None, int]:
@@ -159,12 +183,15 @@ def _bit(data: bytes) -> int:
     return min(data[0], 1)
 
 
-def _unsigned(data: bytes) -> int:
-    return int.from_bytes(data, "little")
+def _date(data: bytes) -> int:
+    days = int.from_bytes(data, "little")
+    return days if days < DAYS else _refuse("date")
 
 
 def _decimal(sql_type: SqlType, data: bytes) -> int | bytes:
     magnitude = int.from_bytes(data[1:], "little")
+    if magnitude >= 10**sql_type.precision:
+        return _refuse(sql_type.name)
     return decimal_to_stored(magnitude if data[0] else -magnitude, sql_type)
 
 
@@ -172,12 +199,13 @@ def _temporal(sql_type: SqlType, data: bytes) -> int | bytes:
     tail = {"time": 0, "datetime2": 3, "datetimeoffset": 5}[sql_type.name]
     clock = len(data) - tail
     ticks: int = int.from_bytes(data[:clock], "little") * 10 ** (7 - sql_type.scale)
-    if not tail:
-        return ticks
+    if ticks >= DAY_TICKS:
+        return _refuse(sql_type.name)
     ticks += int.from_bytes(data[clock : clock + 3], "little") * DAY_TICKS
-    if tail == 3:
-        return ticks
-    return offset_to_stored(ticks, int.from_bytes(data[clock + 3 :], "little", signed=True))
+    minutes = int.from_bytes(data[clock + 3 :], "little", signed=True)
+    if abs(minutes) > OFFSET_MINUTES or not 0 <= ticks + minutes * MINUTE_TICKS < DAYS * DAY_TICKS > ticks:
+        return _refuse(sql_type.name)
+    return offset_to_stored(ticks, minutes) if tail == 5 else ticks
 
 
 def _real(data: bytes) -> float:
@@ -189,15 +217,16 @@ def _float(data: bytes) -> float:
 
 
 def _valid(number: float) -> float:
-    """The number; 8023 for one that SQL Server's types cannot hold."""
-    if not isfinite(number):
-        raise SqlError(
-            8023,
-            "The incoming tabular data stream (TDS) remote procedure call (RPC) protocol stream is incorrect. "
-            "The supplied value is not a valid instance of data type float. Check the source data for invalid values. "
-            "An example of an invalid value is data of numeric type with scale greater than precision.",
-        )
-    return number
+    return number if isfinite(number) else _refuse("float")
+
+
+def _refuse(name: str) -> NoReturn:
+    raise SqlError(
+        8023,
+        "The incoming tabular data stream (TDS) remote procedure call (RPC) protocol stream is incorrect. "
+        f"The supplied value is not a valid instance of data type {name}. Check the source data for invalid values. "
+        "An example of an invalid value is data of numeric type with scale greater than precision.",
+    )
 
 
 def _smallmoney(data: bytes) -> int:
@@ -211,12 +240,14 @@ def _money(data: bytes) -> int:
 
 def _datetime(data: bytes) -> int:
     days, thirds = struct.unpack("<iI", data)
+    if not FIRST_DATETIME_DAY <= days <= LAST_DATETIME_DAY or thirds >= DAY_THIRDS:
+        return _refuse("datetime")
     return int(days * DAY_THIRDS + thirds)
 
 
 def _smalldatetime(data: bytes) -> int:
     days, minutes = struct.unpack("<HH", data)
-    return int(days * DAY_MINUTES + minutes)
+    return int(days * DAY_MINUTES + minutes) if minutes < DAY_MINUTES else _refuse("smalldatetime")
 
 
 def _bytes(data: bytes) -> bytes:
@@ -224,6 +255,6 @@ def _bytes(data: bytes) -> bytes:
 
 
 _DECODERS: Final[dict[str, Callable[[bytes], Value]]] = {
-    "date": _unsigned, "real": _real, "float": _float, "money": _money, "smallmoney": _smallmoney,
+    "date": _date, "real": _real, "float": _float, "money": _money, "smallmoney": _smallmoney,
     "datetime": _datetime, "smalldatetime": _smalldatetime, "uniqueidentifier": guid_to_stored,
 }  # fmt: skip

@@ -12,9 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdc_assets.standin.errors import SqlError
+from cdc_assets.standin.sql.convert import convert_argument
+from cdc_assets.standin.sqltypes import NVARCHAR_MAX
 from cdc_assets.standin.wire import login, prelogin, request
 from cdc_assets.standin.wire.packets import ProtocolError
+from cdc_assets.standin.wire.rowenc import encode_value
 from cdc_assets.standin.wire.server import TdsServer
+from cdc_assets.standin.wire.typeinfo import INFO_BYTES
 from cdc_assets_tests.standin.wire.conftest import odbc
 from cdc_assets_tests.standin.wire.scripted import ScriptedEngine
 
@@ -35,9 +39,47 @@ CALL = HEADERS + struct.pack("<HHH", 0xFFFF, 10, 0)
 @example(data=b"")
 @example(data=CALL + b"\0\0\x26\x03")
 @example(data=HEADERS + b"\x00\xd8")
+@example(data=HEADERS + b"\x00\x00\x00\x00\x01\x00\x00\x00+\x08\x01\x00")  # a datetimeoffset(8)
 def test_garbage_is_a_protocol_error(parse: Callable[[bytes], Any], data: bytes) -> None:
     with contextlib.suppress(ProtocolError, SqlError):
         parse(data)
+
+
+PLACES = st.sampled_from([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 17, 38, 39, 255])
+"""Sizes, precisions and scales: those that types have, and their neighbours."""
+
+
+@st.composite
+def parameters(draw: st.DrawFn) -> bytes:
+    """A token that a parameter may have, with any arguments, and any value behind a length of one or two bytes or in chunks."""
+    token = draw(st.sampled_from([token for token in range(256) if INFO_BYTES[token]]))
+    arguments = bytes(draw(PLACES) for _ in range(INFO_BYTES[token] - 1))
+    value = draw(st.binary(max_size=20))
+    lengths = (b"", bytes((len(value),)), struct.pack("<H", len(value)), struct.pack("<QI", len(value), len(value)))
+    return b"\0\0" + bytes((token,)) + arguments + draw(st.sampled_from(lengths)) + value + b"\0\0\0\0"
+
+
+@settings(max_examples=500, deadline=None)
+@given(sent=parameters())
+@example(sent=b"\0\0*\x08\x01\xee")  # a datetime2(8)
+@example(sent=b"\0\0)\x05\x07\x99h)\xaf\x06R\x97")  # a time(5) of seven bytes
+@example(sent=b"\0\0)\x02\x03\xff\xff\xff")  # a time behind the end of the day
+@example(sent=b"\0\0(\x03\xfaq\xe4")  # a date in the year 40991
+@example(sent=b"\0\0*\x02\x06\0\0\0\xfaq\xe4")  # a datetime2 in it
+@example(sent=b"\0\0+\x02\x08\0\0\0\0\0\0\xf0\xff")  # a datetimeoffset before the year 1
+@example(sent=b"\0\0+\x02\x08\0\0\0\1\0\0\xff\x7f")  # one of three weeks from Greenwich
+@example(sent=b"\0\0=\xff\xff\xff\x7f\0\0\0\0")  # a datetime behind the year 9999
+@example(sent=b"\0\0:\0\0\xff\xff")  # a smalldatetime behind the end of the day
+@example(sent=b"\0\0&\x01\x03T1\xcc")  # a tinyint of three bytes
+@example(sent=b"\0\0j\x05\x05\0\x05\1\xff\xff\xff\xff")  # a decimal(5,0) of ten digits
+@example(sent=b"\0\0j\x11\x27\0\x11\1" + b"\xff" * 16)  # a decimal(39,0)
+@example(sent=b"\0\0l\x05\x05\x07\x05\1\0\0\0\0")  # a numeric(5,7)
+def test_what_is_read_as_a_parameter_is_a_value_of_its_type(sent: bytes) -> None:
+    with contextlib.suppress(ProtocolError, SqlError):
+        for call in request.read_calls(CALL + sent):
+            for parameter in call.parameters:
+                encode_value(parameter.type, parameter.value)
+                convert_argument(parameter.value, parameter.type, NVARCHAR_MAX)
 
 
 @pytest.mark.parametrize(

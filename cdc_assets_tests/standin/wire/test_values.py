@@ -34,6 +34,12 @@ def decimals(sql_type: SqlType) -> SearchStrategy[int | bytes]:
     return st.integers(-limit, limit).map(lambda scaled: decimal_to_stored(scaled, sql_type))
 
 
+def is_between_the_years(moment: tuple[int, int]) -> bool:
+    """Whether the local time of a moment in UTC is in the years 1 to 9999."""
+    ticks, minutes = moment
+    return 0 <= ticks + minutes * 60 * 10**7 < (LAST_DAY + 1) * DAY
+
+
 def values(sql_type: SqlType) -> SearchStrategy[Value]:
     """Any value that the type can hold."""
     name, scale = sql_type.name, sql_type.scale
@@ -43,7 +49,8 @@ def values(sql_type: SqlType) -> SearchStrategy[Value]:
         return st.builds(lambda day, time: day + time, TICKS, clock(scale))
     if name == "datetimeoffset":
         moments = st.builds(lambda day, time: day + time, TICKS, clock(scale))
-        return st.builds(offset_to_stored, moments, st.integers(-840, 840))
+        held = st.tuples(moments, st.integers(-840, 840)).filter(is_between_the_years)
+        return held.map(lambda parts: offset_to_stored(*parts))
     others: dict[str, SearchStrategy[Value]] = {
         "bit": st.integers(0, 1), "tinyint": st.integers(0, 255), "smallint": integers(16), "int": integers(32),
         "bigint": integers(64), "money": integers(64), "smallmoney": integers(32),
