@@ -4,12 +4,13 @@ A heartbeat shows that the capture works even if nothing changes; its position i
 `heartbeat.interval.ms` 0 sends none.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 
 from cdc_assets.config.settings import EventSettings, HeartbeatSettings
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
+from cdc_assets.core.ports import Clock
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
 from cdc_assets.lake.small import append_rows
 from cdc_assets.lake.topics import TopicTables
@@ -46,30 +47,33 @@ class Heartbeat:
 
     def __init__(self, tables: TopicTables, settings: HeartbeatSettings, events: EventSettings) -> None:
         self._tables, self._settings, self._events = tables, settings, events
-        self._last: datetime | None = None
+        self._last: timedelta | None = None
+        self._number = -1
 
-    def beat(self, now: datetime, watermark: Lsn | None, *, forced: bool = False) -> bool:
+    def beat(self, clock: Clock, watermark: Lsn | None, *, forced: bool = False) -> bool:
         """Write a heartbeat if one is due.
 
         Args:
-            now: current time with time zone UTC; the interval counts from the last heartbeat.
+            clock: of the capture; the interval counts from the last heartbeat.
             watermark: LSN up to which every table is complete.
             forced: whether to write it regardless of the interval, as after a snapshot.
 
         Raises:
             LakeError: the lake cannot be written.
         """
-        interval = self._settings.interval_s
-        if not interval or (not forced and self._last and now - self._last < timedelta(seconds=interval)):
+        interval, elapsed = timedelta(seconds=self._settings.interval_s), clock.elapsed()
+        if not interval or (not forced and self._last is not None and elapsed - self._last < interval):
             return False
-        self._last = now
-        millis = int(now.timestamp() * 1000)
+        self._last = elapsed
+        millis, topic = int(clock.now().timestamp() * 1000), heartbeat_topic(self._settings, self._events)
+        if self._number < 0:  # the clock may be behind the numbers of an earlier run
+            self._number = self._tables.reached(topic)
+        self._number = max(self._number + 1, millis)
         row = {
-            "position": f"{Position(watermark or ZERO_LSN, 0, ZERO_LSN, 0)}h{millis:013d}",
+            "position": f"{Position(watermark or ZERO_LSN, 0, ZERO_LSN, 0)}h{self._number:013d}",
             "key": {"serverName": self._events.topic_prefix},
             "value": {"ts_ms": millis},
             "headers": None,
-            "window_id": millis,
+            "window_id": self._number,
         }
-        topic = heartbeat_topic(self._settings, self._events)
-        return append_rows(self._tables, topic, pa.Table.from_pylist([row], SCHEMA), millis)
+        return append_rows(self._tables, topic, pa.Table.from_pylist([row], SCHEMA), self._number)

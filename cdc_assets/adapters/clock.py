@@ -1,6 +1,7 @@
 """The machine's clock."""
 
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 
 from cdc_assets.core import interruption
 
@@ -11,6 +12,10 @@ class SystemClock:
     def now(self) -> datetime:
         """Aware, UTC."""
         return datetime.now(UTC)
+
+    def elapsed(self) -> timedelta:
+        """Time since some moment, never set back."""
+        return timedelta(seconds=time.monotonic())
 
     def sleep(self, seconds: float) -> None:
         """Wait; ends early if the run is asked to end."""

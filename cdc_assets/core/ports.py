@@ -7,7 +7,7 @@ Nothing here knows pyodbc, Spark or Dagster.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cdc_assets.core.capture_job import CaptureJob
@@ -206,7 +206,10 @@ class Clock(Protocol):
     """Time."""
 
     def now(self) -> datetime:
-        """Aware, UTC."""
+        """Aware, UTC: for what is recorded and told. It may be set back, so no wait is measured by it."""
+
+    def elapsed(self) -> timedelta:
+        """Time since some moment, the same for the life of the process; never set back: for waits and intervals."""
 
     def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -97,9 +97,12 @@ class Retention:
         self._age = timedelta(hours=config.lake.topic_hours)
 
     def run_when_due(self) -> None:
-        """Drop what may be dropped, if nobody has looked for a while; after a failure the next look goes on."""
+        """Drop what may be dropped, if nobody has looked for a while; after a failure the next look goes on.
+
+        A look far in the future was recorded by a clock that was set back since, and counts as none.
+        """
         looked = self._manifest.state.looked
-        if not self._age or (looked is not None and self._clock.now() - looked < self._age * _LOOK_SHARE):
+        if not self._age or (looked is not None and abs(self._clock.now() - looked) < self._age * _LOOK_SHARE):
             return
         try:
             self.run()

@@ -19,7 +19,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 from cdc_assets.capture.endings import leave_out_database
@@ -94,12 +94,12 @@ class StreamLoop:
         self._beyond_repair: set[TableId] = set()
         """Tables whose gap a snapshot in this run did not close; the next run tries again."""
         self.unavailable = dict(unavailable)
-        self._checked: dict[str, datetime] = dict.fromkeys(self.unavailable, ledger.clock.now())
+        self._checked: dict[str, timedelta] = dict.fromkeys(self.unavailable, ledger.clock.elapsed())
         self._failures = 0
         self._failed: Counter[str] = Counter()
         """Retryable errors of a database since its last good turn."""
-        self._postponed: dict[str, datetime] = {}
-        """When a database with a retryable error is tried again."""
+        self._postponed: dict[str, timedelta] = {}
+        """When a database with a retryable error is tried again, by `Clock.elapsed`."""
 
     def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         """Run the loop; see `Capture.stream`."""
@@ -112,32 +112,32 @@ class StreamLoop:
 
     def _run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         clock, streaming, account = self._ledger.clock, self._config.streaming, self._activities.account
-        quiet_since, nap = clock.now(), _NAP_S
-        deadline = clock.now() + timedelta(seconds=streaming.max_duration_s) if streaming.max_duration_s else None
+        quiet_since, nap = clock.elapsed(), _NAP_S
+        deadline = clock.elapsed() + timedelta(seconds=streaming.max_duration_s) if streaming.max_duration_s else None
         while True:
             if should_yield():
                 return "yielded"
-            if deadline is not None and clock.now() >= deadline:
+            if deadline is not None and clock.elapsed() >= deadline:
                 return "deadline"
             if not self._streams() and self._has_stopped():
                 self._end_missing_tables(databases)
                 return "nothing"
             self._incremental.wait_for_slot(_SLOT_WAIT_S)
-            begun, before = clock.now(), account.streamed
+            begun, before = clock.elapsed(), account.streamed
             here = [database for database in databases if database not in self.unavailable or self._is_back(database)]
             received = self._run_or_wait(lambda: self._watch.listen(databases))
             if self._turn(here) or received:
-                quiet_since, nap = clock.now(), _NAP_S
+                quiet_since, nap = clock.elapsed(), _NAP_S
                 if 0 < account.streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
                 continue
             self._jobs.check(here)
             if self._awaited:  # rows are being read, or the capture job has not captured their markers yet
-                quiet_since = clock.now()
+                quiet_since = clock.elapsed()
                 self._incremental.wait_for_read(min(nap, streaming.poll_interval_s))
                 nap *= 2
                 continue
-            quiet_for = clock.now() - quiet_since
+            quiet_for = clock.elapsed() - quiet_since
             if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle" if self._streams() else "nothing"
             if not self._run_or_wait(self._record_sent):
@@ -157,7 +157,7 @@ class StreamLoop:
 
     def _turn(self, databases: Sequence[str]) -> bool:
         """Carry out one window of each database, all in one job; False if there was nothing to do."""
-        now = self._ledger.clock.now()
+        now = self._ledger.clock.elapsed()
         postponed = [self._postponed[name] for name in databases if self._postponed.get(name, now) > now]
         databases = [name for name in databases if self._postponed.get(name, now) <= now]
         worked = bool(databases) and self._turn_of(databases)
@@ -225,10 +225,10 @@ class StreamLoop:
             "Database %s: %s Retrying in %s s (failure %d).",
             database, error, streaming.retry_wait_s, self._failed[database],
         )  # fmt: skip
-        self._postponed[database] = self._ledger.clock.now() + timedelta(seconds=streaming.retry_wait_s)
+        self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=streaming.retry_wait_s)
 
     def _beat(self, database: str) -> bool:
-        self._activities.heartbeat.beat(self._ledger.clock.now(), self._ledger.state.watermark(database))
+        self._activities.heartbeat.beat(self._ledger.clock, self._ledger.state.watermark(database))
         return False
 
     def _streams(self) -> bool:
@@ -254,7 +254,7 @@ class StreamLoop:
 
     def _leave_out(self, database: str, error: CdcError) -> None:
         """Leave a database out; if no other database is left and it may come back, wait for it."""
-        self.unavailable[database], self._checked[database] = error, self._ledger.clock.now()
+        self.unavailable[database], self._checked[database] = error, self._ledger.clock.elapsed()
         if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
             leave_out_database(self._ledger, self._lake, database, error)
             return
@@ -275,7 +275,7 @@ class StreamLoop:
 
     def _is_back(self, database: str) -> bool:
         """Whether a database that was left out can be captured again; checked from time to time."""
-        now = self._ledger.clock.now()
+        now = self._ledger.clock.elapsed()
         if now - self._checked[database] < IDLE_CHECK or self._ledger.state.log(database).restored:
             return False
         self._checked[database] = now

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from cdc_assets.capture.ledger import Ledger
@@ -85,7 +85,7 @@ class SignalWatch:
         self._server, self._history, self._ledger = server, history, ledger
         self._channels, self._settings = channels, settings
         self._seen: dict[str, Lsn] = {}
-        self._due: dict[str, datetime] = {}
+        self._due: dict[str, timedelta] = {}
 
     def reset(self) -> None:
         """Read everything at the next call, whatever was read before: a loop begins."""
@@ -126,7 +126,7 @@ class SignalWatch:
         return any(received)
 
     def _receive(self, channel: SignalChannel, databases: Sequence[str]) -> bool:
-        now, wait = self._ledger.clock.now(), timedelta(seconds=self._settings.poll_interval_s)
+        now, wait = self._ledger.clock.elapsed(), timedelta(seconds=self._settings.poll_interval_s)
         if now < self._due.get(channel.name, now):
             return False
         self._due[channel.name] = now + wait

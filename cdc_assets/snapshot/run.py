@@ -199,8 +199,7 @@ class Snapshotter:
         for table in run.tables:
             if table.table in failed:
                 log.warning("%s could not be read: %s", table.table, failed[table.table])
-        now = self._ledger.clock.now()
-        self._heartbeat.beat(now, self._state.watermark(database), forced=True)
+        self._heartbeat.beat(self._ledger.clock, self._state.watermark(database), forced=True)
         troubled = tuple(TroubledTable(table, "failed", reason) for table, reason in failed.items())
         return SnapshotSummary(tuple(table.table for table in finished), troubled)
 

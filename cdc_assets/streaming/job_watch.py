@@ -7,7 +7,7 @@ only then. *Crash:* no state is kept; the next run checks again.
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.ports import Clock, Source
@@ -23,12 +23,12 @@ class JobWatch:
 
     def __init__(self, source: Source, clock: Clock) -> None:
         self._source, self._clock = source, clock
-        self._checked: dict[str, datetime] = {}
+        self._checked: dict[str, timedelta] = {}
         self._jobs: dict[str, CaptureJob] = {}
 
     def check(self, databases: Iterable[str]) -> None:
         """Check the jobs from time to time; a query that fails is ignored, since reading the log will fail too."""
-        now = self._clock.now()
+        now = self._clock.elapsed()
         for database in databases:
             if database in self._checked and now - self._checked[database] < CHECK_EVERY:
                 continue

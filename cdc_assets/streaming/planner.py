@@ -36,7 +36,7 @@ for the log to pass its start.
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from cdc_assets.capture.endings import retire
@@ -85,8 +85,8 @@ class Planner:
     ) -> None:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._runner, self._settings, self._losses = runner, settings, losses
-        self._checked: dict[str, datetime] = {}
-        self._asked: dict[str, datetime] = {}
+        self._checked: dict[str, timedelta] = {}
+        self._asked: dict[str, timedelta] = {}
         self._names: dict[str, frozenset[str]] = {}
         """Names of the capture instances by database, at the last check."""
         self._awaited: set[str] = set()
@@ -197,7 +197,7 @@ class Planner:
 
     def _idle(self, database: str, after: Lsn) -> Window | None:
         """Check a database without new transactions, from time to time; returns a window if an instance is taken over."""
-        now = self._ledger.clock.now()
+        now = self._ledger.clock.elapsed()
         if not self._is_check_due(database, now):
             return None
         self._checked[database] = self._asked[database] = now
@@ -211,12 +211,12 @@ class Planner:
             return None
         if new := [read for parts in reads.values() for read in parts if self._is_new(read)]:
             return self._drafted(database, new, captured)
-        self._ledger.manifest.advance(now, database, captured)
+        self._ledger.manifest.advance(self._ledger.clock.now(), database, captured)
         return None
 
     def _check_for_tables(self, database: str) -> None:
         """Look for tables of a database from which nothing streams yet, from time to time."""
-        now = self._ledger.clock.now()
+        now = self._ledger.clock.elapsed()
         if database not in self._asked or now - self._asked[database] >= HAND_OVER_CHECK:
             self._asked[database] = now
             self._find_tables_without_position(database, self._server.instances(database))
@@ -230,7 +230,7 @@ class Planner:
             table for table in instances if not self._state.has_position(table)
         )
 
-    def _is_check_due(self, database: str, now: datetime) -> bool:
+    def _is_check_due(self, database: str, now: timedelta) -> bool:
         if database not in self._checked or now - self._checked[database] >= IDLE_CHECK:
             return True
         if now - self._asked[database] < HAND_OVER_CHECK:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +113,13 @@ def test_database_that_is_offline_continues_where_it_stopped(two: Two, step: str
 
 
 class WakingClock(SystemClock):
-    """Calls something at a wait, by default the third."""
+    """Calls something at a wait, by default the third, and is set back by a day."""
 
     def __init__(self, wake: Callable[[], None], at: int = 3) -> None:
         self._wake, self._at, self._waits = wake, at, 0
+
+    def now(self) -> datetime:
+        return super().now() - timedelta(days=self._waits >= self._at)
 
     def sleep(self, seconds: float) -> None:
         self._waits += 1

@@ -1,6 +1,7 @@
 """What is dropped from topics, what is not, and who is told."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -62,6 +63,19 @@ def test_old_events_go_once_their_mirror_has_them(world: World) -> None:
     assert {
         at for table in world.tables for at, event in world.ever[table].items() if event.lsn == last(world)
     } <= young
+    world.check()
+
+
+def test_a_clock_that_was_ahead_postpones_no_later_look(world: World) -> None:
+    world.server.behind = -timedelta(hours=100 * HOURS)
+    world.stream()
+    world.server.behind = timedelta()
+    world.turn([0, 1, 2, 3])
+    world.turn([0, 1, 2, 3])
+    before = sum(dropped(world))
+    world.later(2 * HOURS)
+    world.stream()
+    assert sum(dropped(world)) > before
     world.check()
 
 

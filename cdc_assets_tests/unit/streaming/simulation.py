@@ -76,7 +76,11 @@ class SimulatedServer:
     """Structures of the change tables."""
     captured: Lsn | None = None
     now: datetime = START
+    behind: timedelta = timedelta()
+    """What the clocks of captures are behind the server's."""
     before_read: Callable[[str], None] = lambda statement: None
+    meanwhile: Callable[[float], None] = lambda seconds: None
+    """Called at the end of each wait of a capture, with the seconds that it has waited so far."""
     batch_rows: int = 3
     kinds: dict[str, pa.DataType] = field(default_factory=lambda: {"id": pa.int32()})
     """Arrow types of columns that are not text."""
@@ -390,12 +394,18 @@ class SimulatedClock:
     """Time that passes only by sleeping."""
 
     server: SimulatedServer
+    slept: timedelta = timedelta()
 
     def now(self) -> datetime:
-        return self.server.now
+        return self.server.now - self.server.behind
+
+    def elapsed(self) -> timedelta:
+        return self.slept
 
     def sleep(self, seconds: float) -> None:
+        self.slept += timedelta(seconds=seconds)
         self.server.now += timedelta(seconds=seconds)
+        self.server.meanwhile(self.slept.total_seconds())
 
 
 def make_config(path: str, **changes: object) -> CaptureConfig:
