@@ -71,6 +71,7 @@ class Round:
         entry: the queued table as it was when the round began.
         chunked: its key order and row identity.
         wanted: number of rows requested.
+        is_deleted: whether the open marker is deleted to close the round (`insert_delete`); else somebody's clean-up deletes it.
         server_time: the server's clock when the round began.
         reading: rows being read.
         closing: whether the close marker is written.
@@ -85,6 +86,7 @@ class Round:
     wanted: int
     server_time: datetime
     reading: Future[RoundRows]
+    is_deleted: bool = False
     closing: bool = False
     opened: Lsn | None = None
     closed: Lsn | None = None
@@ -97,7 +99,7 @@ class Round:
             elif row.signal.id == f"{self.marker}-open":
                 if row.operation == INSERT:
                     self.opened = row.lsn
-                else:
+                elif self.is_deleted:
                     self.closed = row.lsn
 
     def is_of(self, entry: QueuedTable) -> bool:
@@ -123,6 +125,10 @@ class RoundReader:
         self.staging = Staging(lake.tables.location, f"{lake.events.topic_prefix}.__staging")
         self._thread: ThreadPoolExecutor | None = None
         self._running: set[Future[RoundRows]] = set()
+
+    @property
+    def _deletes(self) -> bool:
+        return self._settings.watermarking == "insert_delete"
 
     def _tasks(self) -> int:
         """Number of tasks that may read a round: all but one, which is left for the stream if there are more than two."""
@@ -162,7 +168,7 @@ class RoundReader:
         reading = self._thread.submit(self._read, entry, chunked, low, wanted)
         self._running.add(reading)
         reading.add_done_callback(self._running.discard)
-        return Round(marker, data, entry, chunked, wanted, server_time, reading)
+        return Round(marker, data, entry, chunked, wanted, server_time, reading, self._deletes)
 
     def _wanted(self, chunked: ChunkedTable, before: Round | None) -> int:
         """Number of rows of the next round."""
@@ -202,7 +208,7 @@ class RoundReader:
         current.reading.result()
         step("chunk-read")
         source, table = self._server.source, markers.table
-        if self._settings.watermarking == "insert_delete":
+        if self._deletes:
             history = self._lake.history.latest(table)
             assert history is not None  # noqa: S101 - the table streams
             source.delete_signal(table, history.schema.columns[0].name, f"{current.marker}-open")

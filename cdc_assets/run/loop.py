@@ -44,7 +44,6 @@ from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.new_tables import NewTables
 from cdc_assets.run.selection import included_by
-from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.planner import IDLE_CHECK
 
 log = logging.getLogger(__name__)
@@ -322,7 +321,7 @@ class StreamLoop:
         if self._tables_to_repair(database):
             self._planner.end_missing_tables(database)  # a table that is gone cannot be read again
         if tables := self._tables_to_repair(database):
-            self._activities.snapshotter.run(database, [Request(table) for table in tables])
+            self._activities.snapshotter.run(database, self._activities.due.whole(tables))
             after = self._ledger.state.tables
             self._beyond_repair |= {table for table in tables if after[table].status == "gap"}
 

@@ -1,15 +1,24 @@
 """What happens to a round of an incremental snapshot in flight (spec debezium-sqlserver §9.3), each on the stand-in."""
 
 import json
+from concurrent.futures import Future
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
 
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.signal import Signal
 from cdc_assets.core.steps import listening
+from cdc_assets.incremental.rounds import Round
 from cdc_assets.lake.location import Location
+from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.signals.inbox import Inbox
+from cdc_assets.signals.table import DELETE, INSERT, Row
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.incremental import Once, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, check_law, values
@@ -138,3 +147,29 @@ def test_stop_of_one_table_continues_with_the_next(server: StandIn, tmp_path: Pa
         world.run()
     assert world.reads(table) == []
     assert ids(world, other) == [1, 2]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_only_a_round_that_is_closed_so_ends_with_the_deletion_of_its_marker(is_deleted: bool) -> None:
+    """Else whoever cleans up the signal table would end it while rows are still read."""
+    entry = QueuedTable(TableId(DATABASE, "dbo", "orders"), "s1")
+    current = Round("m", {}, entry, Mock(), 1, datetime.now(UTC), Future(), is_deleted)
+    opened = Signal("m-open", "snapshot-window-open", None)
+    current.note([Row(Lsn.from_int(7), INSERT, opened), Row(Lsn.from_int(9), DELETE, opened)])
+    assert current.opened == Lsn.from_int(7)
+    assert current.closed == (Lsn.from_int(9) if is_deleted else None)
+
+
+def test_repairing_a_gap_of_the_signal_table_reads_no_row_of_it(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    world.config = replace(world.config, streaming=replace(world.config.streaming, gap_policy="resnapshot"))
+    orders(world, 1)
+    signals = TableId(DATABASE, "dbo", "cdc_signal")
+    world.signal("s1", "log", message="lost")
+    server.agent.cleanup(
+        DATABASE, "dbo_cdc_signal", server.execute("SELECT sys.fn_cdc_get_max_lsn()", database=DATABASE)[0][0]
+    )
+    world.run()
+    state = world.state().tables[signals]
+    assert (state.status, bool(state.gaps)) == ("healthy", True)
+    assert [event for event in world.events(signals) if event["value"]["op"] == "r"] == []
