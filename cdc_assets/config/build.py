@@ -24,7 +24,7 @@ from cdc_assets.config.settings import (
     StreamingSettings,
     TextSettings,
 )
-from cdc_assets.config.snapshot import snapshot_settings, without_statement
+from cdc_assets.config.snapshot import snapshot_settings, unsafe_isolation, without_statement
 from cdc_assets.config.table.connection import DRIVER_OPTIONS, EXCLUSIVE, JAVA_STORES, JDBC_ONLY
 from cdc_assets.config.transforms import transform_chain
 from cdc_assets.errors import ConfigurationError, shortened
@@ -90,6 +90,7 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
             *_ignored(found),
             *_without_brokers(found),
             *without_statement(found),
+            *unsafe_isolation(found),
             *_without_secret(masks),
             *ignored_options,
         ),

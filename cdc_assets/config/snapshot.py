@@ -60,6 +60,17 @@ def without_statement(found: Found) -> Iterator[tuple[str, str]]:
             yield name, f"{table} is read like any other table, because {name}.{table} is missing"
 
 
+def unsafe_isolation(found: Found) -> Iterator[tuple[str, str]]:
+    """Warn of an isolation level that is accepted and not used."""
+    name = "snapshot.isolation.mode"
+    if any(row.name == name and text.strip().lower() == "read_uncommitted" for _, row, text in found):
+        yield (
+            name,
+            "read_uncommitted is read as read_committed: a row of a transaction that is rolled back would stay in its topic "
+            "for good, and a scan may skip rows that nobody changes",
+        )
+
+
 def _by_table(found: Found, pattern: str) -> Iterator[tuple[str, str]]:
     return ((_bare(holes["table"]), text) for _, holes, text in of_pattern(found, pattern))
 

@@ -43,7 +43,6 @@ def key_after(table: str, column: str, shown: str, low: str) -> str:
 
 
 _LEVELS = {
-    "read_uncommitted": "READ UNCOMMITTED",
     "read_committed": "READ COMMITTED",
     "repeatable_read": "REPEATABLE READ",
     "exclusive": "READ COMMITTED",  # another session holds the lock against writers

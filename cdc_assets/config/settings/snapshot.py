@@ -15,7 +15,7 @@ SnapshotMode = Literal[
     "when_needed_no_data",
     "configuration_based",
 ]
-IsolationMode = Literal["read_uncommitted", "read_committed", "repeatable_read", "exclusive", "snapshot"]
+IsolationMode = Literal["read_committed", "repeatable_read", "exclusive", "snapshot"]
 
 
 @dataclass(frozen=True, slots=True)

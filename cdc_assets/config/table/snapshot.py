@@ -17,9 +17,10 @@ SNAPSHOT = (
     ),
     Property(
         "snapshot.isolation.mode",
-        kinds.choice(*get_args(IsolationMode)),
+        kinds.choice(*get_args(IsolationMode), aliases={"read_uncommitted": "read_committed"}),
         "read_committed",
-        "Isolation level at which slices of tables are read; change tables are always read committed.",
+        "Isolation level at which slices of tables are read; change tables are always read committed. `read_uncommitted` is "
+        "accepted, and read as `read_committed`.",
         "snapshot.isolation",
         note="Debezium's default is repeatable_read, whose locks block writers; changes made while a slice is read are streamed "
         "anyway. `exclusive` blocks writers until the last row is read, `snapshot` only while all readers open their "

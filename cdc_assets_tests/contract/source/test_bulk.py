@@ -203,12 +203,10 @@ def level(reader: MssqlBulkSource, statement: str) -> int:
 
 
 LEVEL = "SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
-"""1 read uncommitted, 2 read committed, 3 repeatable read, 4 serializable, 5 snapshot."""
+"""2 read committed, 3 repeatable read, 4 serializable, 5 snapshot."""
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"), [("read_uncommitted", 1), ("read_committed", 2), ("repeatable_read", 3), ("snapshot", 5)]
-)
+@pytest.mark.parametrize(("mode", "expected"), [("read_committed", 2), ("repeatable_read", 3), ("snapshot", 5)])
 def test_isolation_is_for_source_tables_only(server: Server, mode: IsolationMode, expected: int) -> None:
     server.execute(f"ALTER DATABASE {DATABASE} SET ALLOW_SNAPSHOT_ISOLATION ON")
     reader = MssqlBulkSource(connection(server, DATABASE), isolation=mode)

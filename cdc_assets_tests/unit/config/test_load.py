@@ -277,6 +277,14 @@ def test_overrides_of_odd_names_and_without_statement() -> None:
     assert (name, "dbo.c is read like any other" in reason) == ("snapshot.select.statement.overrides", True)
 
 
+def test_read_uncommitted_is_read_committed_and_says_so() -> None:
+    config = build_config({**MINIMUM, "snapshot.isolation.mode": "READ_UNCOMMITTED"})
+    assert config.snapshot.isolation == "read_committed"
+    [(name, reason)] = config.ignored
+    assert (name, "rolled back" in reason) == ("snapshot.isolation.mode", True)
+    assert build_config({**MINIMUM, "snapshot.isolation.mode": "read_committed"}).ignored == ()
+
+
 def test_multiplier_of_one_table() -> None:
     many = {"snapshot.max.threads.multiplier": "2", "snapshot.max.threads.multiplier.dbo.[big]": "5"}
     settings = build_config({**MINIMUM, **many}).snapshot

@@ -63,7 +63,6 @@ class Shop:
 
 
 EXPECTED = {
-    "read_uncommitted": ["snapshot-planned", *["round-written"] * 3, "afterwards"],
     "read_committed": ["snapshot-planned", *["round-written"] * 3, "afterwards"],
     "repeatable_read": [*["round-written"] * 3, "afterwards"],
     "exclusive": ["afterwards"],
