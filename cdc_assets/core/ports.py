@@ -30,11 +30,15 @@ class KeyRange:
     Bounds are the server's own text form of the value (`CONVERT(nvarchar(max), k, 126)`, binary as style 1),
     converted back by the server into the column's own type, so that comparison is the server's.
     A table without key has one range open at both ends.
+
+    Args:
+        type: declared type and collation of the column when the table was cut; empty in lakes that did not record them.
     """
 
     column: str | None
     low: str | None
     high: str | None
+    type: str = ""
 
 
 KeyExtent = tuple[int, int]

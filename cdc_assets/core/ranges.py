@@ -7,6 +7,7 @@ https://learn.microsoft.com/en-us/sql/t-sql/functions/cast-and-convert-transact-
 """
 
 import re
+from collections.abc import Sequence
 
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.ports import KeyRange
@@ -33,6 +34,28 @@ def type_text(column: Column) -> str:
     """The type to which a bound is converted: the declared one, and bytes for a row version, to which nothing can be
     cast."""
     return "binary(8)" if column.type_name in ("timestamp", "rowversion") else declared_type(column)
+
+
+def cut_by(schema: TableSchema) -> Column | None:
+    """The column by whose values a table is cut: the first of its key, if values of it can be bounds."""
+    leading = schema.column(schema.key[0]) if schema.key else None
+    return leading if leading is not None and can_bound(leading) else None
+
+
+def type_of_bounds(column: Column) -> str:
+    """What the order of a column's values depends on: its declared type and its collation."""
+    return f"{type_text(column)} {column.collation or ''}".rstrip()
+
+
+def fit(ranges: Sequence[KeyRange], schema: TableSchema) -> bool:
+    """Whether ranges divide a table as it is now: by the same column, of the same type and collation.
+
+    In another order their bounds overlap, and rows would be read twice.
+    """
+    column = cut_by(schema)
+    if not ranges or column is None:
+        return bool(ranges) and ranges[0].column is None
+    return ranges[0].column == column.name and ranges[0].type in ("", type_of_bounds(column))
 
 
 def to_text(column: Column, expression: str) -> str:

@@ -52,7 +52,7 @@ class TableState:
             `excluded`: the settings exclude it; it continues from its position when they include it again.
         reason: reason for which it is not healthy, for people.
         gaps: intervals of lost changes, oldest first, as (exclusive start, inclusive end); kept after a repair.
-        ranges: key ranges of the snapshot partitions, fixed by the first snapshot.
+        ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
         snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None.
         begins: place after `position` up to which another reader delivered its changes; None after the first window.
     """

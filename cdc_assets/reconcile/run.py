@@ -33,6 +33,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource, Clock, KeyRange, Source, TaskRunner
+from cdc_assets.core.ranges import fit
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import CaptureNotReadyError, FencedError, LakeError, PreflightError
 from cdc_assets.lake.folder import Folder
@@ -149,13 +150,15 @@ class Reconciler:
     def _begun(self, subject: Subject, known: Comparisons, wishes: Wishes) -> Pass:
         """The pass to continue, or a new one."""
         newest = known.newest
-        if newest is not None and not (newest.ended or wishes.anew) and newest.object_id == subject.schema.object_id:
+        schema = subject.schema
+        same = newest is not None and newest.object_id == schema.object_id and fit(newest.ranges, schema)
+        if newest is not None and same and not (newest.ended or wishes.anew):
             return newest
-        return Pass(subject.schema.object_id, self._ranges(subject), began=self._clock.now().isoformat())
+        return Pass(schema.object_id, self._ranges(subject), began=self._clock.now().isoformat())
 
     def _ranges(self, subject: Subject) -> tuple[KeyRange, ...]:
         known = self._table(subject.schema.table)
-        if known.ranges and known.object_id == subject.schema.object_id:
+        if known.object_id == subject.schema.object_id and fit(known.ranges, subject.schema):
             return known.ranges
         rows = self._source.row_counts([subject.schema])[subject.schema.table]
         wanted = ranges_wanted(rows, self._config.snapshot.partitions)

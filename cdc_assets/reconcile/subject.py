@@ -10,7 +10,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource, KeyRange
-from cdc_assets.core.ranges import can_bound, to_text, where
+from cdc_assets.core.ranges import can_bound, cut_by, to_text, where
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.naming import adjusted, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
@@ -26,6 +26,9 @@ from cdc_assets.mirror.delta import MirrorTables, current_directory, history_dir
 from cdc_assets.mirror.events import TopicGeneration, TopicReader
 from cdc_assets.mirror.leaves import Leaf
 from cdc_assets.reconcile.tasks import Compared, CompareTask, ReadTask
+
+_ALIKE = frozenset({"tinyint", "smallint", "int", "bigint", "date"})
+"""Types whose values the mirror orders as the server does."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,7 @@ def subject_of(
         f"{topic}.__reconciling",
     )
     reader = TopicReader(location, shape, about.generations, events.unavailable_value)
-    return Subject(topic, schema, plan, compared, reader, generation, texts, _cut_by(compared, state), lsn)
+    return Subject(topic, schema, plan, compared, reader, generation, texts, _cut_by(compared, schema), lsn)
 
 
 def _plan_of(config: CaptureConfig, topics: TopicTables, state: TableState) -> EventPlan:
@@ -173,14 +176,14 @@ def _plan_of(config: CaptureConfig, topics: TopicTables, state: TableState) -> E
     return plan_events(entry.schema, entry.captured, config.events, connector=ConnectorIdentity())
 
 
-def _cut_by(compared: Compared, state: TableState) -> str | None:
-    """The column by which both sides can be cut alike: the leading key, if it is an integer or a date."""
-    leading = state.ranges[0].column if state.ranges else None
-    if leading is None or not compared.shape.keyed:
+def _cut_by(compared: Compared, schema: TableSchema) -> str | None:
+    """The column by which both sides can be cut alike: the leading key, if it is an integer or a date on both."""
+    leading = cut_by(schema)
+    if leading is None or leading.type_name not in _ALIKE or not compared.shape.keyed:
         return None
     for part in compared.shape.key:
         column = next(column for column in compared.shape.columns if column.name == part.name)
         is_whole = pa.types.is_integer(column.type) or pa.types.is_date32(column.type)
-        if column.source == leading and is_whole:
+        if column.source == leading.name and is_whole:
             return column.name
     return None

@@ -26,6 +26,7 @@ from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import KeyExtent, KeyRange, TaskRunner
+from cdc_assets.core.ranges import fit
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
@@ -225,9 +226,10 @@ class SnapshotPlanner:
         return not self._settings.override_of(schema.table) and not self._known_ranges(schema)
 
     def _known_ranges(self, schema: TableSchema) -> tuple[KeyRange, ...]:
-        """Key ranges of an earlier snapshot; empty if there was none, or the table was created again."""
+        """Key ranges of an earlier snapshot; empty if there was none, or they were made for another key or table."""
         known = self._state.tables.get(schema.table)
-        return known.ranges if known and known.object_id == schema.object_id else ()
+        same = known is not None and known.object_id == schema.object_id and fit(known.ranges, schema)
+        return known.ranges if known is not None and same else ()
 
     def _ranges(
         self, request: Request, schema: TableSchema, rows: int, extent: KeyExtent | None

@@ -207,18 +207,18 @@ class Snapshotter:
         known = self._state.tables.get(table.table)
         same = known is not None and known.object_id == table.object_id
         if not table.whole:
-            if known is not None and same and not known.ranges and not table.select:
+            if known is not None and same and known.ranges != table.ranges and not table.select:
                 yield dataclasses.replace(known, ranges=table.ranges)
             return
         if known is not None and same and known.keeps_position:
-            yield dataclasses.replace(known, ranges=known.ranges or table.ranges, snapshot_lsn=table.low)
+            yield dataclasses.replace(known, ranges=table.ranges or known.ranges, snapshot_lsn=table.low)
             return
         yield TableState(
             table=table.table,
             object_id=table.object_id,
             position=table.low if table.instance else None,
             instance=table.instance,
-            ranges=(known.ranges if known is not None and same else ()) or table.ranges,
+            ranges=table.ranges or (known.ranges if known is not None and same else ()),
             snapshot_lsn=table.low,
             gaps=known.gaps if known else (),
             made=table.made,

@@ -1,6 +1,7 @@
 """Cuts tables into fixed key ranges, and groups ranges into partitions and slices.
 
-*Ranges* are fixed by a table's first snapshot and kept in its state. They are half-open and
+*Ranges* are fixed by a table's first snapshot and kept in its state, as long as the column by which they
+cut it leads its key, with the type and collation that it had (`core.ranges.fit`). They are half-open and
 adjacent, the first and last are unbounded, so together they cover the table whatever is
 written later. *Partitions* (of the Dagster asset) are groups of ranges, by
 number: partition p of N always means the same rows. *Slices* are what one
@@ -8,6 +9,7 @@ snapshot task reads: adjacent ranges are joined while they are small.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import ceil
 
 from cdc_assets.core.identifiers import TableId
@@ -61,7 +63,7 @@ def slices_of(
             table,
             first + index,
             (group[0], group[-1]),
-            KeyRange(ranges[group[0]].column, ranges[group[0]].low, ranges[group[-1]].high),
+            replace(ranges[group[0]], high=ranges[group[-1]].high),
             per_range * len(group),
         )
         for index, group in enumerate(groups)

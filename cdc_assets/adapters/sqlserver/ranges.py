@@ -15,7 +15,7 @@ from cdc_assets.adapters.sqlserver.rows import integer
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.ports import KeyExtent, KeyRange
-from cdc_assets.core.ranges import can_bound, from_text, to_text
+from cdc_assets.core.ranges import cut_by, from_text, to_text, type_of_bounds
 from cdc_assets.core.schema import Column, TableSchema
 
 WHOLE = KeyRange(None, None, None)
@@ -55,17 +55,18 @@ def key_ranges(
 ) -> list[KeyRange]:
     """Ranges that together cover the table with about this number of rows; one range if it has no suitable key or few
     rows."""
-    leading = schema.column(schema.key[0]) if schema.key else None
-    if leading is None or not can_bound(leading):
+    leading = cut_by(schema)
+    if leading is None:
         return [WHOLE]
+    kind = type_of_bounds(leading)
     parts = min(slices, rows // MIN_ROWS_PER_RANGE)
     if parts < 2:
-        return [KeyRange(leading.name, None, None)]
+        return [KeyRange(leading.name, None, None, kind)]
     if extent is None:
         extent = key_extents(session, [schema]).get(schema.table)
     bounds = _by_arithmetic(extent, rows, parts) if extent else []
     bounds = bounds or list(_walk(session, schema, leading, rows, parts))
-    return [KeyRange(leading.name, low, high) for low, high in pairwise([None, *bounds, None])]
+    return [KeyRange(leading.name, low, high, kind) for low, high in pairwise([None, *bounds, None])]
 
 
 def _by_arithmetic(extent: KeyExtent, rows: int, parts: int) -> list[str]:

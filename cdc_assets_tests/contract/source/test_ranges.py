@@ -109,9 +109,9 @@ def test_no_key_small_or_empty_table(server: Server, source: SqlServerSource) ->
     server.execute("CREATE TABLE dbo.k (n int)", database=DATABASE)
     assert plan(source, 4)[1] == [KeyRange(None, None, None)]
     server.execute("DROP TABLE dbo.k; CREATE TABLE dbo.k (n int NOT NULL PRIMARY KEY)", database=DATABASE)
-    assert plan(source, 4)[1] == [KeyRange("n", None, None)]
+    assert plan(source, 4)[1] == [KeyRange("n", None, None, "int")]
     server.execute("INSERT INTO dbo.k VALUES (1), (2), (3)", database=DATABASE)
-    assert plan(source, 4)[1] == [KeyRange("n", None, None)]
+    assert plan(source, 4)[1] == [KeyRange("n", None, None, "int")]
 
 
 def test_many_tables_are_asked_for_their_keys_at_once(

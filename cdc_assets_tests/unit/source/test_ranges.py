@@ -1,10 +1,12 @@
 """Ranges become conditions that compare as the server does."""
 
+from dataclasses import replace
+
 import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
-from cdc_assets.core.ranges import can_bound, from_text, to_text, type_text, where
+from cdc_assets.core.ranges import can_bound, fit, from_text, to_text, type_text, where
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.errors import InvalidValueError
 
@@ -65,6 +67,27 @@ def schema_with(nullable: bool) -> TableSchema:
 )
 def test_where(low: str | None, high: str | None, nullable: bool, condition: str, parameters: tuple[str, ...]) -> None:
     assert where(schema_with(nullable), KeyRange("k]", low, high)) == (condition, parameters)
+
+
+@pytest.mark.parametrize(
+    ("given_range", "fits"),
+    [
+        (KeyRange("k]", None, "5", "int"), True),
+        (KeyRange("k]", None, "5"), True),
+        (KeyRange("k]", None, "5", "varchar(9) Latin1_General_CI_AS"), False),
+        (KeyRange("former", None, "5", "int"), False),
+        (KeyRange(None, None, None), False),
+    ],
+)
+def test_ranges_fit_the_key_for_which_they_were_made(given_range: KeyRange, fits: bool) -> None:
+    assert fit([given_range], schema_with(False)) is fits
+    assert not fit([], schema_with(False))
+
+
+def test_ranges_of_a_table_without_a_key_fit_while_it_has_none() -> None:
+    without = replace(schema_with(False), key=())
+    assert fit([KeyRange(None, None, None)], without)
+    assert not fit([KeyRange("k]", None, None, "int")], without)
 
 
 def test_where_without_key_or_with_a_strange_one() -> None:
