@@ -98,7 +98,7 @@ def _in_flight(state: CaptureState) -> set[TableId]:
     """Tables that commits in flight belong to."""
     reads = {read.table for window in state.pending for read in window.reads}
     reads |= {entry.table for run in state.snapshots.values() for entry in run.tables}
-    return reads | {signals.queue[0].table for signals in state.signals.values() if signals.reads and signals.queue}
+    return reads | {table for signals in state.signals.values() if (table := signals.table_of_reads)}
 
 
 def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory: str, config: CaptureConfig) -> None:

@@ -21,7 +21,7 @@ clean-up job must not have removed anything after the open marker: that is check
 |---|---|
 | open marker, reading, close marker | removes staged files, and reads after the last committed key between new markers |
 | events written to the topic's folder | the same; no commit refers to the files |
-| their files recorded | commits them before any window is planned, since newer events must come after them; if they are lost, reads again |
+| their files recorded | commits them before any window is planned, since newer events must come after them; if they are lost, reads again. A table that a signal stopped meanwhile keeps its READs, and is not read further |
 | their commit | finds the topic table's application transaction, and advances the queue |
 | the queue advanced | continues with the next round, or the next table |
 
@@ -120,7 +120,8 @@ class IncrementalSnapshot:
         state = self._watch.state(database)
         if state.reads is None:
             return
-        if self._ledger.state.tables[state.queue[0].table].streams and not self._is_lost(state.reads):
+        table = self._ledger.state.tables.get(state.table_of_reads) if state.table_of_reads else None
+        if table is not None and table.streams and not self._is_lost(state.reads):
             self._commit(database, state, state.reads)
         else:  # its topic has lost data since and may not be written; or the files are lost, and the rows are read again
             self._watch.record(database, dataclasses.replace(state, reads=None))

@@ -273,12 +273,13 @@ class Manifest(ManifestRows):
     def record_signals(
         self, now: datetime, states: Mapping[str, SignalState], notifications: Iterable[Notification] = ()
     ) -> None:
-        """Record new signal states of databases; files of an incremental round use the next window's number.
+        """Record new signal states of databases; new files of an incremental round use the next window's number.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        if self.state.pending and any(signals.reads is not None for signals in states.values()):
+        known = {database: entry.reads for database, entry in self.state.signals.items()}
+        if self.state.pending and any(new.reads not in (None, known.get(name)) for name, new in states.items()):
             raise InvariantError("An incremental round cannot be committed inside a window. Next: report this.")
         detail = {"states": {database: encode(signals) for database, signals in states.items()}}
         self._record(

@@ -119,6 +119,17 @@ class SignalState:
         """Whether there is work even without new changes."""
         return bool(self.blocking or self.structures or self.reads or (self.queue and not self.paused))
 
+    @property
+    def table_of_reads(self) -> TableId | None:
+        """The table that the files of `reads` belong to, which a signal may have taken out of the queue since.
+
+        None without files, and where an earlier release recorded them and the queue is empty.
+        """
+        if self.reads is None:
+            return None
+        entry = self.reads.entry or (self.queue[0] if self.queue else None)
+        return entry.table if entry else None
+
     def with_handled(self, signal: str) -> "SignalState":
         """The state with an id added to `handled`."""
         return dataclasses.replace(self, handled=(*self.handled, signal)[-_REMEMBERED:])

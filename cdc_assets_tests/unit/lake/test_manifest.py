@@ -21,7 +21,7 @@ from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fold import after, decode_state, encode_state
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.notices import encode_notices
-from cdc_assets.ledger.signal_state import SignalState
+from cdc_assets.ledger.signal_state import QueuedTable, RoundReads, SignalState
 from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
 
@@ -196,3 +196,28 @@ def test_lost_file_is_reported_and_no_position_guessed(tmp_path: Path) -> None:
 def test_reading_without_manifest_gives_the_empty_state(tmp_path: Path) -> None:
     assert opened(tmp_path).read().tables == {}
     assert not list(tmp_path.iterdir())
+
+
+def test_signals_are_recorded_beside_a_window_while_a_round_of_another_database_waits_for_its_commit(
+    tmp_path: Path,
+) -> None:
+    manifest = claimed(tmp_path)
+    manifest.mark(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(5), "dbo_orders")])
+    entry = QueuedTable(TableId("Stock", "dbo", "parts"), "s1")
+    reads = RoundReads(manifest.state.next_window, "shop.Stock.dbo.parts", (), ("7",), False, entry)
+    manifest.record_signals(NOW, {"Stock": SignalState(queue=(entry,), reads=reads)})
+    manifest.plan(NOW, window(manifest, 5, 9))
+    told = SignalState(queue=(entry,), reads=reads, places=(("file:a", 1),))
+    manifest.record_signals(NOW, {"Stock": told, "SalesDb": SignalState(places=(("file:a", 1),))})
+    assert manifest.state.signals["Stock"] == told
+    late = dataclasses.replace(reads, window_id=manifest.state.next_window)
+    with pytest.raises(InvariantError, match="inside a window"):
+        manifest.record_signals(NOW, {"Stock": dataclasses.replace(told, reads=late)})
+
+
+def test_recorded_files_of_an_earlier_release_belong_to_the_first_table_of_the_queue() -> None:
+    entry = QueuedTable(ORDERS, "s1")
+    earlier = RoundReads(7, "shop.SalesDb.dbo.orders", (), ("7",), False)
+    assert SignalState(queue=(entry,), reads=earlier).table_of_reads == ORDERS
+    assert SignalState(reads=earlier).table_of_reads is None
+    assert SignalState(reads=dataclasses.replace(earlier, entry=entry)).table_of_reads == ORDERS

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_assets.core.signal import Delivery, Signal, SignalChannel, route, signal_of
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import ConnectionLostError, LakeError
+from cdc_assets.errors import ConnectionLostError, LakeError, LakeFullError
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
@@ -207,6 +207,39 @@ def test_one_id_acts_as_often_as_it_comes_whatever_dies(server: StandIn, tmp_pat
     ]  # fmt: skip
     assert [row["id"] for row in world.reads(table)] == [1, 2]
     assert len(world.events(table)) == 2 + 2 * 2 + 2
+
+
+STOPPED = ["signals-recorded", "reads-committed"]
+"""Steps at which the files of a round are recorded, and not yet or already committed."""
+
+
+@pytest.mark.parametrize("at", STOPPED)
+def test_a_round_that_is_stopped_before_its_commit_is_noted_is_the_last_one(
+    server: StandIn, tmp_path: Path, at: str
+) -> None:
+    world = World(server, str(tmp_path), poll_interval_s=0.0)
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql(f"INSERT INTO dbo.orders VALUES {', '.join(f'({n}, {n})' for n in range(300))}")
+    server.agent.drain()
+    world.run("snapshot")
+    inbox, stopped = Inbox(Location.of(world.config.lake), "shop"), list[str]()
+
+    def stop(name: str) -> None:
+        if name == at and (state := world.state().signals.get(DATABASE)) and state.reads and not stopped:
+            stopped.append(name)
+            inbox.put(Signal("r1", "stop-snapshot", None))
+            raise LakeFullError("No space left on device.")
+
+    world.config = replace(world.config, streaming=replace(world.config.streaming, retry_wait_s=0.0))
+    world.signal("s1", "execute-snapshot", data_collections=["dbo.orders"])
+    with listening(stop):
+        world.run()
+    world.run()
+    assert stopped
+    found = [row["id"] for row in world.reads(table)]
+    assert 0 < len(found) == len(set(found)) < 300
+    assert world.state().signals[DATABASE].reads is None
+    assert [kind for kind, _ in world.notes() if kind != "IN_PROGRESS"] == ["STARTED", "ABORTED"]
 
 
 def test_a_round_that_was_stopped_before_its_commit_moves_nothing_on(server: StandIn, tmp_path: Path) -> None:
