@@ -35,7 +35,7 @@ from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
-from cdc_assets.core.ports import Source
+from cdc_assets.core.ports import KeyRange, Source
 from cdc_assets.errors import CdcError, LakeError, describe_error
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.ledger.signal_state import SignalState
@@ -206,20 +206,31 @@ class Snapshotter:
     def _final(self, table: SnapshotTable) -> Iterator[TableState]:
         known = self._state.tables.get(table.table)
         same = known is not None and known.object_id == table.object_id
+        ranges = self._ranges(table, known if same else None)
         if not table.whole:
-            if known is not None and same and known.ranges != table.ranges and not table.select:
-                yield dataclasses.replace(known, ranges=table.ranges)
+            if known is not None and same and known.ranges != ranges:
+                yield dataclasses.replace(known, ranges=ranges)
             return
         if known is not None and same and known.keeps_position:
-            yield dataclasses.replace(known, ranges=table.ranges or known.ranges, snapshot_lsn=table.low)
+            yield dataclasses.replace(known, ranges=ranges, snapshot_lsn=table.low)
             return
         yield TableState(
             table=table.table,
             object_id=table.object_id,
             position=table.low if table.instance else None,
             instance=table.instance,
-            ranges=table.ranges or (known.ranges if known is not None and same else ()),
+            ranges=ranges,
             snapshot_lsn=table.low,
             gaps=known.gaps if known else (),
             made=table.made,
+        )
+
+    def _ranges(self, table: SnapshotTable, known: TableState | None) -> tuple[KeyRange, ...]:
+        """The table's key ranges from now on: a statement is read as one range, which is not how the table is cut."""
+        if known is None:
+            return table.ranges
+        if table.select:
+            return known.ranges
+        return (
+            (known.ranges or table.ranges) if self._settings.override_of(table.table) else table.ranges or known.ranges
         )
