@@ -46,6 +46,7 @@ from cdc_assets.errors import LakeError
 from cdc_assets.heartbeat import heartbeat_topic
 from cdc_assets.lake.audit import Examined, Loss, audit, examine, newest_lsn, unknown_commits
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.replacing import Fence, Replacement, replace_files
 from cdc_assets.lake.topics import TopicTables, generation
 from cdc_assets.ledger.state import CaptureState, Status, TableState
 
@@ -173,7 +174,7 @@ class Losses:
         Raises:
             LakeError: Delta cannot read it.
         """
-        clear_topic(self._lake.tables, topic_name(table, self._lake.events))
+        clear_topic(self._lake.tables, topic_name(table, self._lake.events), self._ledger.manifest.require_writer)
 
     def _record_losses(self, found: Mapping[str, Examined], *, at_start: bool = False) -> None:
         """Record losses, and what the tables hold now.
@@ -308,10 +309,11 @@ def _plain(mark: Mark | None) -> Mark | None:
     return mark and dataclasses.replace(mark, examined=0)
 
 
-def clear_topic(tables: TopicTables, topic: str) -> None:
+def clear_topic(tables: TopicTables, topic: str, fence: Fence) -> None:
     """Remove damaged files from a topic's Delta tables, so that they can be written and read.
 
     Raises:
+        FencedError: another writer has taken over.
         LakeError: Delta cannot read one of them.
     """
     for number in itertools.count(1):
@@ -324,4 +326,4 @@ def clear_topic(tables: TopicTables, topic: str) -> None:
             log.warning(
                 "%s %s. These files are removed from its Delta log, so that it can be read.", directory, found.loss.what
             )
-            tables.remove_files(directory, found.loss.damaged)
+            replace_files(tables, directory, Replacement(found.loss.damaged, dropped=None), fence)

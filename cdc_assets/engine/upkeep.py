@@ -8,9 +8,10 @@ was not done is done after a later batch.
 from collections.abc import Iterable
 
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.lake.upkeep import Upkeep, tidy
 
 
 class BatchUpkeep:
@@ -37,9 +38,14 @@ class BatchUpkeep:
         return 0 < self._settings.compact_after_files <= self._batches
 
     def tidy(self, ledger: BatchLedger) -> None:
-        """Compact and vacuum what was written since the last time; what fails is done after a later batch."""
-        upkeep = Upkeep(self._tables, self._settings)
-        upkeep.tidy(sorted(self._written))
-        ledger.vacuum_if_folded(upkeep)
+        """Compact and vacuum what was written since the last time; what fails is done after a later batch.
+
+        An engine has no Spark, so its own process joins the files.
+
+        Raises:
+            FencedError: another run has taken over.
+        """
+        tidy(self._tables, self._settings, OneByOne(), ledger.require_writer, sorted(self._written))
+        ledger.vacuum_if_folded(Upkeep(self._tables, self._settings))
         self._written.clear()
         self._batches = 0

@@ -5,15 +5,17 @@ The properties are set last, so a crash in between repeats the upgrade; a table 
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
 from cdc_assets.lake.files import STATISTICS
-
-STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
+from cdc_assets.lake.location import STORE_ERRORS
+from cdc_assets.lake.replacing import Fence, Replacement, replace_files
+from cdc_assets.lake.tables import STATISTICS_PROPERTY, DeltaTables, unreadable
 
 _FORMER = {"delta.logRetentionDuration": ("interval 7 days", "interval 1 day")}
 """Values set by earlier releases; any other value was set by a user and stays."""
@@ -21,36 +23,65 @@ _SETTINGS = ("delta.deletedFileRetentionDuration",)
 """Properties that depend on a property of the capture."""
 
 
-def modernize(handle: DeltaTable, wanted: Mapping[str, str]) -> bool:
-    """Set missing properties of a table; return whether there were any."""
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """A file whose statistics are those of one column from now on."""
+
+    path: str
+    size: int
+    rows: int
+    written_ms: int
+    statistics: str
+
+    def action(self, *, is_new: bool = True) -> AddAction:
+        return AddAction(self.path, self.size, {}, self.written_ms, is_new, self.statistics)
+
+
+def modernize(tables: DeltaTables, directory: str, fence: Fence) -> None:
+    """Set missing properties of a table, if there are any.
+
+    Raises:
+        LakeConflictError: another writer was first.
+        FencedError: another writer has taken over.
+        LakeError: the store refuses.
+    """
+    handle = tables.open(directory)
+    if handle is None or not (missing := _missing(handle, tables.properties_of(handle))):
+        return
+    try:
+        if STATISTICS_PROPERTY in missing and (files := _narrowed(handle)):
+            replace_files(tables, directory, Replacement([file.path for file in files], files), fence)
+            handle = tables.open(directory) or handle
+        handle.alter.set_table_properties(missing)
+    except STORE_ERRORS as error:
+        raise unreadable(tables.location.uri(directory), error) from error
+    finally:
+        tables.forget(directory)
+
+
+def _missing(handle: DeltaTable, wanted: Mapping[str, str]) -> dict[str, str]:
     known = handle.metadata().configuration
-    missing = {
+    return {
         name: value
         for name, value in wanted.items()
         if known.get(name) != value
         and (known.get(name) in (None, *_FORMER.get(name, ())) or name in (*_SETTINGS, STATISTICS_PROPERTY))
     }
-    if not missing:
-        return False
-    if STATISTICS_PROPERTY in missing:
-        _narrow_statistics(handle)
-    handle.alter.set_table_properties(missing)
-    return True
 
 
-def _narrow_statistics(handle: DeltaTable) -> None:
-    """Reduce the statistics of files compacted by an earlier release to one column."""
+def _narrowed(handle: DeltaTable) -> list[_Narrowed]:
+    """The files of a table whose compaction by an earlier release told of all columns, with one column's statistics."""
     files = pa.table(handle.get_add_actions(flatten=True))
     if any(name.startswith("null_count.") and name != f"null_count.{STATISTICS}" for name in files.column_names):
-        actions: list[AddAction | RemoveAction] = [_narrowed(file) for file in files.to_pylist()]
-        handle.create_write_transaction(actions, "append", handle.schema())
-        handle.update_incremental()
+        return [_of(file) for file in files.to_pylist()]
+    return []
 
 
-def _narrowed(file: Mapping[str, Any]) -> AddAction:
-    """A file's `add` with the statistics of one column; it replaces the existing one and changes no data."""
+def _of(file: Mapping[str, Any]) -> _Narrowed:
     stats: dict[str, object] = {"numRecords": file["num_records"]}
     least, greatest = (file.get(f"{bound}.{STATISTICS}") for bound in ("min", "max"))
     if least is not None and greatest is not None:
         stats |= {"minValues": {STATISTICS: least}, "maxValues": {STATISTICS: greatest}, "nullCount": {STATISTICS: 0}}
-    return AddAction(file["path"], file["size_bytes"], {}, file["modification_time"], False, json.dumps(stats))
+    return _Narrowed(
+        file["path"], file["size_bytes"], file["num_records"] or 0, file["modification_time"], json.dumps(stats)
+    )

@@ -13,11 +13,11 @@ return all files of the topic: thousands, compared with the few of a window.
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from pyarrow import fs
 
 from cdc_assets.errors import LakeError
-from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 _THREADS = 16
@@ -27,7 +27,19 @@ _FEW = 4
 _LATE_S = 1.0
 
 
-def require_files(location: Location, files: Mapping[str, Collection[DataFile]]) -> None:
+class WrittenFile(Protocol):
+    """What is known of a file that was written."""
+
+    @property
+    def path(self) -> str:
+        """Below the table's directory."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+
+def require_files(location: Location, files: Mapping[str, Collection[WrittenFile]]) -> None:
     """Check that the files reported by tasks exist.
 
     Raises:
@@ -46,7 +58,7 @@ def require_files(location: Location, files: Mapping[str, Collection[DataFile]])
         )
 
 
-def missing_files(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
+def missing_files(location: Location, files: Mapping[str, Collection[WrittenFile]]) -> dict[str, dict[str, str]]:
     """Files that are missing or truncated, by topic directory, with the reason.
 
     Raises:
@@ -59,7 +71,7 @@ def missing_files(location: Location, files: Mapping[str, Collection[DataFile]])
     return found
 
 
-def _missing_files(location: Location, files: Mapping[str, Collection[DataFile]]) -> dict[str, dict[str, str]]:
+def _missing_files(location: Location, files: Mapping[str, Collection[WrittenFile]]) -> dict[str, dict[str, str]]:
     found = {}
     for directory, written in files.items():
         sizes = {file.path: file.size for file in written}

@@ -5,24 +5,22 @@ table's rows. They are set before files are removed, so a reader
 that lists files first and asks for the properties then never takes a part of a topic for the whole. Readers need
 nothing else: neither the manifest nor the capture's settings.
 
-*Removal* is one Delta commit for each table. It names the files of the version in which they were chosen; if another
-writer has rewritten one of them meanwhile, the commit is refused and nothing is removed. The application transactions
+*Removal* is one Delta commit for each table (`replacing`); if another
+writer has replaced one of the files meanwhile, nothing is removed. The application transactions
 stay, and the files themselves until no version within `lake.retention.hours` names them. A crash between two commits
 leaves events that nobody is promised any more; the next removal takes them along.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
 
 from cdc_assets.errors import EventsDroppedError, LakeConflictError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
-from cdc_assets.lake.tables import HOOKS, DeltaTables
+from cdc_assets.lake.replacing import Fence, Replacement, replace_files
+from cdc_assets.lake.tables import DeltaTables
 
 COMPLETE_AFTER = "cdc.completeAfter"
 DROPPED_WINDOW = "cdc.droppedWindow"
@@ -101,33 +99,29 @@ def announce(tables: DeltaTables, topic: str, found: Retained) -> None:
 
 
 def remove(
-    tables: DeltaTables, directory: str, paths: Sequence[str], after: str, instead: Sequence[DataFile] = ()
+    tables: DeltaTables,
+    directory: str,
+    paths: Sequence[str],
+    after: str,
+    gone: int,
+    fence: Fence,
+    instead: Sequence[DataFile] = (),
 ) -> None:
-    """Remove files from the version of a table that was opened last.
+    """Remove files from a table.
 
     Args:
         after: commit LSN after which the topic holds every event, for the commit's metadata.
+        gone: number of the events that go.
+        fence: raises FencedError if another writer has taken over.
         instead: files with those of their rows that stay. Readers of the log see no new events in them.
 
     Raises:
-        LakeConflictError: another writer was first; nothing is removed.
+        LakeConflictError: another writer has replaced a file; nothing is removed.
+        FencedError: another writer has taken over.
         LakeError: the store refuses.
     """
-    now = int(time.time() * 1000)
-    actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now) for path in paths]
-    actions += [file.action(is_new=False) for file in instead]
-    handle = tables.kept(directory)
-    _changed(
-        tables,
-        directory,
-        lambda: handle.create_write_transaction(
-            actions,
-            "append",
-            handle.schema(),
-            commit_properties=CommitProperties(custom_metadata={"complete_after": after}),
-            post_commithook_properties=HOOKS,
-        ),
-    )
+    wanted = Replacement(paths, instead, gone, metadata={"complete_after": after})
+    replace_files(tables, directory, wanted, fence)
 
 
 def _changed(tables: DeltaTables, directory: str, change: Callable[[], None]) -> None:

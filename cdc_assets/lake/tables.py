@@ -10,16 +10,16 @@ from threading import Lock
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, LEAST_COMMITS, log_properties, repair, trim
-from cdc_assets.lake.earlier import STATISTICS_PROPERTY, modernize
 from cdc_assets.lake.evolution import fields_to_add, lake_schema
-from cdc_assets.lake.files import STATISTICS, DataFile
+from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
+STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
+"""Delta's property that names the columns of which files tell bounds."""
 COMMIT_ATTEMPTS = 5
 """Attempts of a commit that conflicts with another writer of the same table, such as a compaction."""
 _REPLACED_MINUTES = 1
@@ -126,7 +126,7 @@ class DeltaTables:
             self.location.uri(directory),
             schema=Schema.from_arrow(schema),
             mode="ignore",
-            configuration=self._properties(schema),
+            configuration=self.properties(schema),
             storage_options=self.location.storage_options,
         )
         handle.update_incremental()
@@ -134,9 +134,14 @@ class DeltaTables:
             self._handles[directory] = handle
         return handle
 
-    def _properties(self, schema: pa.Schema) -> dict[str, str]:
-        narrow = {STATISTICS_PROPERTY: STATISTICS} if STATISTICS in schema.names else {}
-        return log_properties(self._replaced_minutes) | narrow
+    def properties(self, schema: pa.Schema) -> dict[str, str]:
+        """Delta's properties that a table of these columns has."""
+        del schema
+        return log_properties(self._replaced_minutes)
+
+    def properties_of(self, handle: DeltaTable) -> dict[str, str]:
+        """Delta's properties that a table should have."""
+        return self.properties(arrow_schema(handle))
 
     def reached(self, directory: str) -> int:
         """Number of the last commit to this table, such as a window's, or -1."""
@@ -161,14 +166,11 @@ class DeltaTables:
         finally:
             self.forget(directory)
 
-    def append(
-        self, handle: DeltaTable, files: Sequence[DataFile], number: int, metadata: Mapping[str, str], mode: str
-    ) -> None:
+    def append(self, handle: DeltaTable, files: Sequence[DataFile], number: int, metadata: Mapping[str, str]) -> None:
         """Commit files under a number, with the version of the handle as it is.
 
         Args:
             number: version of the application transaction.
-            mode: `append`, or `overwrite`, which replaces all other files.
 
         Raises:
             CommitFailedError: another writer has committed that number, or changed the table.
@@ -178,50 +180,18 @@ class DeltaTables:
             max_commit_retries=COMMIT_ATTEMPTS,
             app_transactions=[Transaction(self.capture, number, int(time.time() * 1000))],
         )
-        actions: list[AddAction | RemoveAction] = [file.action() for file in files]
         handle.create_write_transaction(
-            actions, mode, handle.schema(), commit_properties=properties, post_commithook_properties=HOOKS
+            [file.action() for file in files],
+            "append",
+            handle.schema(),
+            commit_properties=properties,
+            post_commithook_properties=HOOKS,
         )
 
     def trim(self, directory: str, version: int) -> None:
         """Shorten the log after a checkpoint was written."""
         if (version + 1) % CHECKPOINT_EVERY == 0:
             trim(self.location, directory, self._log_commits)
-
-    def modernize(self, directory: str) -> None:
-        """Upgrade the properties and statistics of a table made by an earlier release.
-
-        Raises:
-            LakeError: the store refuses.
-        """
-        handle = self.open(directory)
-        if handle is None:
-            return
-        try:
-            changed = modernize(handle, self._properties(arrow_schema(handle)))
-        except STORE_ERRORS as error:
-            self.forget(directory)
-            raise unreadable(self.location.uri(directory), error) from error
-        if changed:
-            self.forget(directory)
-
-    def remove_files(self, directory: str, paths: Sequence[str]) -> None:
-        """Remove damaged data files from a table's log.
-
-        Raises:
-            LakeError: the store refuses.
-        """
-        handle = self.open(directory)
-        if handle is None or not paths:
-            return
-        now = int(time.time() * 1000)
-        actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now) for path in paths]
-        try:
-            handle.create_write_transaction(actions, "append", handle.schema())
-        except STORE_ERRORS as error:
-            raise unreadable(self.location.uri(directory), error) from error
-        finally:
-            self.forget(directory)
 
 
 def arrow_schema(handle: DeltaTable) -> pa.Schema:

@@ -26,11 +26,11 @@ from deltalake.exceptions import CommitFailedError
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import LakeConflictError, LakeError
 from cdc_assets.lake.evolution import is_compatible
-from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.files import STATISTICS, DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import require_files
-from cdc_assets.lake.tables import COMMIT_ATTEMPTS, DeltaTables, arrow_schema, unreadable
+from cdc_assets.lake.tables import COMMIT_ATTEMPTS, STATISTICS_PROPERTY, DeltaTables, arrow_schema, unreadable
 
 
 class TopicTables(DeltaTables):
@@ -56,6 +56,11 @@ class TopicTables(DeltaTables):
         Their application id is the topic prefix, as in their names, so it stays when the capture is renamed.
         """
         return cls(Location.of(config.lake), config.events.topic_prefix, config.lake)
+
+    def properties(self, schema: pa.Schema) -> dict[str, str]:
+        """Delta's properties that a table of these columns has: files tell the bounds of positions alone."""
+        narrow = {STATISTICS_PROPERTY: STATISTICS} if STATISTICS in schema.names else {}
+        return super().properties(schema) | narrow
 
     def forget(self, directory: str) -> None:
         """Drop a handle, and what is known of the table's rows."""
@@ -153,7 +158,7 @@ class TopicTables(DeltaTables):
                 self.require_files({directory: new})
             try:
                 mark = self._behind(handle, directory, files, window_id)
-                self.append(handle, files, window_id, metadata, "append")
+                self.append(handle, files, window_id, metadata)
             except CommitFailedError:
                 self.forget(directory)
                 time.sleep(0.05 * attempt)

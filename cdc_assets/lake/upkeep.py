@@ -1,14 +1,7 @@
-"""Compaction and vacuum of topic tables.
+"""Keeps tables fast to read: joins small files, and vacuums what nobody names any more.
 
-A loop writes one small file per table and slice in each window; many small files make every reader slow (500 files: 25
-times, spec spark §5). Compaction rewrites them and marks the commit as no change of data, so that a reader of the log
-sees nothing new. Files are joined to files of 1/512 of the target size, eight of these to 1/64, and so on. So a row is
-rewritten a few times in all; if all small files became one each time, a growing file would be rewritten again and again
-until it has the target size. It runs at the end of a loop, in the process of the single writer; `DeltaTables.commit` repeats a
-commit that conflicts with it.
-
-A table property gives compacted files the same statistics as files of windows; tables of earlier releases are upgraded
-once.
+It runs at the end of a loop, in the process of the single writer. Joining is a commit that says that it changes no row
+(`joining`), so a reader of the log sees nothing new. Tables of earlier releases are upgraded once.
 
 Vacuum removes files that no version within the retention names: files replaced by compaction or by folding the
 manifest, and files of attempts that never committed. It never runs while recorded files wait for their commit, which
@@ -19,26 +12,19 @@ are younger than the retention.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
-
-import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
+from cdc_assets.lake.earlier import modernize
+from cdc_assets.lake.joining import Join, SmallFiles, join_topic_files
 from cdc_assets.lake.location import STORE_ERRORS, trouble
+from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.tables import HOOKS, DeltaTables
 
-_SMALL = 0.75
-"""Fraction of the target size below which a file counts as small."""
-_STEP = 8
-"""Ratio of the sizes to which files are joined, one after another, and number of files of one size that are joined."""
-_LEVELS = 4
-"""Number of these sizes; the last is the target size."""
 _VACUUM_SHARE = 0.1
 """Time between two vacuums of a loop, as a share of the retention."""
 
@@ -48,29 +34,15 @@ _RECORD_HOURS = 1
 
 
 class Upkeep:
-    """Keeps topic tables fast to read.
+    """Removes from disk what no version names.
 
     Args:
         tables: the lake's Delta tables.
-        settings: thresholds.
+        settings: how long replaced files stay.
     """
 
     def __init__(self, tables: DeltaTables, settings: LakeSettings) -> None:
         self._tables, self._settings = tables, settings
-
-    def tidy(self, directories: Iterable[str]) -> list[str]:
-        """Compact and vacuum the tables that have too many small files; return their names.
-
-        After a failure it is retried at the next call: the data are complete without it.
-        """
-        directories = list(directories)
-        for directory in directories:
-            with suppress(LakeError, LakeFullError):
-                self._tables.modernize(directory)
-        done = [directory for directory in directories if self._due(directory) and self._try_compact(directory)]
-        for directory in done:
-            self.try_vacuum(directory)
-        return done
 
     def try_vacuum(self, directory: str) -> None:
         """Vacuum, unless that was done a short time ago; after a failure it is retried at the next call."""
@@ -85,37 +57,6 @@ class Upkeep:
         """As `try_vacuum`, for a record whose readers have read it whole at once: what was replaced stays a short time."""
         short = replace(self._settings, retention_hours=min(self._settings.retention_hours, _RECORD_HOURS))
         Upkeep(self._tables, short).try_vacuum(directory)
-
-    def _due(self, directory: str) -> bool:
-        handle = self._tables.open(directory)
-        if handle is None or not self._settings.compact_after_files:
-            return False
-        small = sum(size < self._settings.target_file_bytes * _SMALL for size in _sizes(handle))
-        return small >= self._settings.compact_after_files
-
-    def _try_compact(self, directory: str) -> bool:
-        try:
-            self.compact(directory)
-        except (LakeError, LakeFullError, CommitFailedError):
-            return False
-        return True
-
-    def compact(self, directory: str) -> None:
-        """Join small files.
-
-        Raises:
-            LakeError: the store refuses.
-        """
-        handle = self._tables.open(directory)
-        if handle is None:
-            return
-        try:
-            size = size_to_join(_sizes(handle), self._settings.target_file_bytes, self._settings.compact_after_files)
-            handle.optimize.compact(target_size=size, post_commithook_properties=HOOKS)
-        except STORE_ERRORS as error:
-            raise trouble(f"{directory} cannot be compacted", error, "check its rights") from error
-        finally:
-            self._tables.forget(directory)
 
     def vacuum(self, directory: str) -> list[str]:
         """Remove files that no version within the retention names; return their paths.
@@ -142,22 +83,30 @@ class Upkeep:
             self._tables.forget(directory)
 
 
-def _sizes(handle: DeltaTable) -> list[int]:
-    sizes: list[int] = pa.table(handle.get_add_actions())["size_bytes"].to_pylist()
-    return sizes
+def tidy(
+    tables: DeltaTables,
+    settings: LakeSettings,
+    runner: TaskRunner,
+    fence: Fence,
+    directories: Iterable[str],
+    join: Join = join_topic_files,
+) -> list[str]:
+    """Join small files of the tables that have too many, and vacuum these; return their names.
 
-
-def size_to_join(sizes: Sequence[int], target: int, after_files: int) -> int:
-    """Size up to which small files are joined now: the greatest for which there are enough files of the size before it.
+    After a failure it is retried at the next call: the data are complete without it.
 
     Args:
-        sizes: of all files of a table.
-        target: the greatest size.
-        after_files: number of small files at which they are joined.
+        runner: runs `join`, a task for files that become one.
+        fence: raises FencedError if another writer has taken over.
+
+    Raises:
+        FencedError: another writer has taken over.
     """
-    enough = max(2, min(_STEP, after_files // _LEVELS))
-    levels = [max(int(target / _STEP**level), 1) for level in range(_LEVELS)]
-    for level, before in pairwise([*levels, 0]):
-        if sum(before * _SMALL <= size < level * _SMALL for size in sizes) >= enough:
-            return level
-    return target
+    directories = list(directories)
+    for directory in directories:
+        with suppress(LakeError, LakeFullError, LakeConflictError):
+            modernize(tables, directory, fence)
+    done = SmallFiles(tables, settings, runner, fence, join).join(directories)
+    for directory in done:
+        Upkeep(tables, settings).try_vacuum(directory)
+    return done

@@ -5,6 +5,14 @@ the handle is never refreshed after `claim`. A writer that was believed dead and
 delta-rs refuses the commit, and `FencedError` is raised. A crash leaves either a complete commit or an unreferenced
 file. After an error, such as a full disk, the log is searched for the commit: either it exists, or the same row may be
 retried with the same handle.
+
+*Folding.* Rows that their fold replaces go in one commit that finds all of their files, or is not made (`lake.replacing`).
+If another program has rewritten one of them, which changes no row, they are read again.
+
+*Rows that are there twice.* A rewrite by another program that was planned before a fold, and committed after it, brings
+back rows that the fold has replaced (delta-rs accepts it). A row is what its number says, for no two writers commit one:
+so rows of one number are one row, and before the newest fold, which holds all of them, some may be missing. The next
+fold removes them for good.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +28,13 @@ from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
 
 from cdc_assets.core.steps import step
-from cdc_assets.errors import FencedError, InvariantError, LakeError, LakeFullError
+from cdc_assets.errors import FencedError, InvariantError, LakeConflictError, LakeError, LakeFullError
+from cdc_assets.lake.commits import read_commit
+from cdc_assets.lake.earlier import modernize
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
-from cdc_assets.lake.tables import DeltaTables, unreadable
+from cdc_assets.lake.replacing import Replacement, replace_files
+from cdc_assets.lake.tables import COMMIT_ATTEMPTS, DeltaTables, unreadable
 
 Row = Mapping[str, Any]
 """A row by column names; `sequence` is its number."""
@@ -80,9 +91,9 @@ class FencedLog:
         """
         self._tables.forget(self.directory)
         with suppress(
-            LakeError, LakeFullError
+            LakeError, LakeFullError, LakeConflictError
         ):  # of a table made by an earlier release, unless another process does it at this moment
-            self._tables.modernize(self.directory)
+            modernize(self._tables, self.directory, lambda: None)
         rows = self.in_order(self._files(self._tables.ensure(self.directory, self._schema), known or {}))
         self._sequence = rows[-1]["sequence"] if rows else 0
         return rows
@@ -94,7 +105,7 @@ class FencedLog:
             FencedError: another writer has taken over.
             LakeError: it cannot be written.
         """
-        self._write([row], "append")
+        self._write(row)
 
     def replace(self, row: Row, keep: int) -> None:
         """Write the row `next_sequence`, and remove all but the newest of the others.
@@ -105,19 +116,64 @@ class FencedLog:
 
         Raises:
             FencedError: another writer has taken over.
+            LakeConflictError: another program rewrites the files again and again.
             LakeError: it cannot be written.
         """
-        rows = self.in_order(self._files(self._tables.kept(self.directory), {}))
-        self._write([*rows[-keep:], row], "overwrite")
-
-    def _write(self, rows: list[Row], mode: str) -> None:
-        sequence = self.next_sequence
-        path = f"m{sequence:010d}-{uuid4().hex}.parquet"
+        sequence, path = self.next_sequence, ""
         try:
-            file = self._written(path, rows, sequence)
-            if mode == "overwrite":
+            for attempt in range(COMMIT_ATTEMPTS):
+                tables = self._tables.separate()
+                files = self._files(tables.ensure(self.directory, self._schema), {})
+                path = _new_name(sequence)
+                file = self._written(path, [*self.in_order(files)[-keep:], row], sequence)
                 step("checkpoint-prepared")
-            landed = self._commit(file, sequence, mode)
+                wanted = Replacement(list(files), [file], None, is_new=True, number=sequence)
+                try:
+                    landed = replace_files(tables, self.directory, wanted, self.require_writer)
+                    break
+                except LakeConflictError:
+                    self._remove(path)
+                    if attempt == COMMIT_ATTEMPTS - 1:
+                        raise
+        except (LakeFullError, FencedError):
+            self._remove(path)
+            raise
+        except STORE_ERRORS as error:
+            self._remove(path)
+            raise trouble(f"The manifest {self.directory} cannot be written", error, "check its rights") from error
+        self._tables.forget(self.directory)
+        handle = self._tables.open(self.directory)
+        if not landed or handle is None or handle.transaction_version(self._tables.capture) != sequence:
+            raise self._fenced(sequence)
+        self._sequence = sequence
+
+    def require_writer(self) -> None:
+        """Check that no other writer has taken over.
+
+        Raises:
+            FencedError: one has.
+            LakeError: the table cannot be read.
+        """
+        sequence = self.next_sequence - 1
+        version = self._tables.kept(self.directory).version()
+        if read_commit(self._tables.location, self.directory, version + 1) is None:
+            return  # nobody has written anything since
+        newest = self._tables.separate().open(self.directory)
+        if newest is None or (newest.transaction_version(self._tables.capture) or 0) != sequence:
+            raise self._fenced(sequence + 1)
+
+    def _fenced(self, sequence: int) -> FencedError:
+        self._sequence = None
+        return FencedError(
+            f"Another run has taken over capture {self._tables.capture}: manifest entry {sequence} is from another writer. "
+            "Next: nothing, if a newer run is active; it continues from the same position."
+        )
+
+    def _write(self, row: Row) -> None:
+        sequence = self.next_sequence
+        path = _new_name(sequence)
+        try:
+            landed = self._commit(self._written(path, [row], sequence), sequence)
         except LakeFullError:
             self._remove(path)
             raise
@@ -125,14 +181,10 @@ class FencedLog:
             self._remove(path)
             raise trouble(f"The manifest {self.directory} cannot be written", error, "check its rights") from error
         if not landed:
-            self._sequence = None
-            raise FencedError(
-                f"Another run has taken over capture {self._tables.capture}: manifest entry {sequence} is from another writer. "
-                "Next: nothing, if a newer run is active; it continues from the same position."
-            )
+            raise self._fenced(sequence)
         self._sequence = sequence
 
-    def _commit(self, file: DataFile, sequence: int, mode: str) -> bool:
+    def _commit(self, file: DataFile, sequence: int) -> bool:
         """Commit with the handle of `claim`, without refreshing it before.
 
         Returns:
@@ -140,7 +192,7 @@ class FencedLog:
         """
         handle = self._tables.kept(self.directory)
         try:
-            self._tables.append(handle, [file], sequence, {}, mode)
+            self._tables.append(handle, [file], sequence, {})
             handle.update_incremental()
         except CommitFailedError:
             self._tables.forget(self.directory)
@@ -192,14 +244,15 @@ class FencedLog:
         return [dict.fromkeys(self._schema.names) | row for row in rows]
 
     def in_order(self, files: Mapping[str, Sequence[Row]]) -> list[Row]:
-        """Rows of files in their order.
+        """Rows of files in their order, each once.
 
         Raises:
-            LakeError: some are missing between two others.
+            LakeError: some are missing between two others that no fold holds.
         """
-        rows = sorted(chain.from_iterable(files.values()), key=lambda row: int(row["sequence"]))
-        self._check_sequence(rows)
-        return rows
+        rows = {int(row["sequence"]): row for row in chain.from_iterable(files.values())}
+        found = [rows[number] for number in sorted(rows)]
+        self._check_sequence(found[max(newest_fold(found), 0) :])
+        return found
 
     def _check_sequence(self, rows: Sequence[Row]) -> None:
         for row, following in pairwise(rows):
@@ -209,3 +262,12 @@ class FencedLog:
                     f"{following['sequence']}: a commit of its log is lost or empty. Next: restore the whole directory "
                     "from a copy; positions cannot be reconstructed otherwise."
                 )
+
+
+def newest_fold(rows: Sequence[Row]) -> int:
+    """Index of the newest row that holds the fold of those before it, or -1."""
+    return max((index for index, row in enumerate(rows) if row["event"] == "state"), default=-1)
+
+
+def _new_name(sequence: int) -> str:
+    return f"m{sequence:010d}-{uuid4().hex}.parquet"

@@ -7,7 +7,8 @@ newest of them stay before it for people, and are never folded again.
 *Crash between any two steps.* Before the commit of a row nothing has happened; after it every reader folds the row. The
 replacement is one atomic commit, whose state is that of the rows it replaces: before it readers fold the rows, after it
 they take the state. The next writer counts the rows behind the newest fold, so a replacement that was due is made up for
-behind its first rows. On a full disk it is left for later, because the rows themselves are recorded.
+behind its first rows. On a full disk, or while another program rewrites the files again and again, it is left for later, because
+the rows themselves are recorded.
 
 *Readers* fold a row once: the state after the rows that were read before is kept, and only those behind them are folded. That is
 right because a row that was read from a file stays what it is, and so does all before it: each row is numbered and fenced. If the
@@ -25,10 +26,10 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LakeFullError
+from cdc_assets.errors import LakeConflictError, LakeFullError
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.upkeep import Upkeep
-from cdc_assets.ledger.fenced_log import FencedLog, Row
+from cdc_assets.ledger.fenced_log import FencedLog, Row, newest_fold
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +133,15 @@ class FoldedLog(Generic[S]):
         """
         return self._log.in_order(self._log.read())
 
+    def require_writer(self) -> None:
+        """Check that no other writer has taken over; see `lake.replacing`.
+
+        Raises:
+            FencedError: one has.
+            LakeError: the table cannot be read.
+        """
+        self._log.require_writer()
+
     def vacuum_if_folded(self, upkeep: Upkeep) -> None:
         """Remove from disk what folds have replaced, if this writer has folded.
 
@@ -171,7 +181,7 @@ class FoldedLog(Generic[S]):
         fold = self._row(now, "state", self._folding.encode(self.state), {})
         try:
             self._log.replace(fold, self._keep)
-        except LakeFullError as error:
+        except (LakeFullError, LakeConflictError) as error:
             log.warning("The rows of %s could not be folded; it is retried later: %s", self.directory, error)
             return
         self._since_fold, self._size_since_fold, self._size_of_fold, self.folded = 0, 0, len(fold["detail"]), True
@@ -181,8 +191,3 @@ class FoldedLog(Generic[S]):
         row = {"sequence": self._log.next_sequence, "event": event, "at": now}
         detail_text = json.dumps(detail, separators=(",", ":"))
         return dict.fromkeys(self._columns) | row | {"detail": detail_text} | columns
-
-
-def newest_fold(rows: Sequence[Row]) -> int:
-    """Index of the newest row that holds the fold of those before it, or -1."""
-    return max((index for index, row in enumerate(rows) if row["event"] == "state"), default=-1)

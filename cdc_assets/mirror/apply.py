@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.core.steps import step as reach
-from cdc_assets.errors import CdcError, LakeConflictError, LakeError
+from cdc_assets.errors import CdcError, FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
@@ -198,6 +198,8 @@ class Mirrors:
                 try:
                     self._commit(work, found)
                     done[work.table.topic] = self._finished(work, found)
+                except FencedError:
+                    raise
                 except CdcError as error:
                     troubles[work.table.topic] = error
                     log.error("The mirror of %s cannot be committed: %s", work.table.topic, error)
@@ -222,6 +224,7 @@ class Mirrors:
             [],
             about,
             bounded=[TO_LSN],
+            fence=self._ledger.require_writer,
             whole=planned.whole or retyped,
         )
         reach("mirror-history-committed")
@@ -233,6 +236,7 @@ class Mirrors:
             [path for result in results for path in result.removed],
             about,
             bounded=shape.bounded,
+            fence=self._ledger.require_writer,
             whole=planned.whole or work.retyped,
         )
         reach("mirror-committed")

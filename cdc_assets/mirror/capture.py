@@ -1,6 +1,7 @@
 """The mirrors of a capture: which there are, and what is known of each."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import CdcError, ConfigurationError
+from cdc_assets.errors import CdcError, ConfigurationError, FencedError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.retained import retained
@@ -75,7 +76,7 @@ class CaptureMirrors:
         on_step: Callable[[StepReport], None] = _ignore,
     ) -> None:
         check_settings(config)
-        self._config, self._clock = config, clock
+        self._config, self._runner, self._clock = config, runner, clock
         self._topics = TopicTables.of(config)
         self.tables = MirrorTables.of(config)
         prefix = config.events.topic_prefix
@@ -115,7 +116,8 @@ class CaptureMirrors:
         """
         found, troubles = self.found(wanted)
         troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
-        tidy(self.tables, self._config.lake, sorted(self._moved))
+        with suppress(FencedError):  # who has taken over tidies the tables
+            tidy(self.tables, self._config.lake, self._runner, self._ledger.require_writer, sorted(self._moved))
         self._ledger.vacuum_if_folded(Upkeep(self.tables.tables, self._config.lake))
         self._moved.clear()
         return troubles

@@ -1,29 +1,26 @@
 """The Delta tables of mirrors: `<topic>.__current` and `<topic>.__history`, committed once for each step.
 
 A commit carries the application transaction `(<prefix>/mirror, step)`, as those of topics carry their window: a table
-that has reached a step is skipped when the step is repeated, and of two writers of one step the second finds it there.
+that has reached a step is skipped when the step is repeated, and of two writers of one step the second finds it there. It
+is made by the one function that removes files (`lake.replacing`): a step whose leaves another program has rewritten meanwhile is
+not committed.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
+from deltalake import DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
 
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import LakeConflictError
-from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, log_properties, trim
-from cdc_assets.lake.earlier import STATISTICS_PROPERTY
-from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.delta_log import log_properties
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.presence import require_files
-from cdc_assets.lake.tables import HOOKS, DeltaTables
+from cdc_assets.lake.replacing import Fence, Replacement, replace_files
+from cdc_assets.lake.tables import STATISTICS_PROPERTY, DeltaTables
 from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
 from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
 
-_ATTEMPTS = 5
 _FEATURES = {"timestampNtz": TableFeatures.TimestampWithoutTimezone, "invariants": TableFeatures.Invariants}
 """Features of tables with timestamps without zone. Once a table names features, NOT NULL is one of them: Spark does not read it else."""
 
@@ -56,7 +53,7 @@ class MirrorTables:
     """
 
     def __init__(self, location: Location, prefix: str, lake: LakeSettings) -> None:
-        self.location, self._commits, self._minutes = location, lake.log_commits, 60 * lake.retention_hours
+        self.location, self._minutes = location, 60 * lake.retention_hours
         self.tables = DeltaTables(location, f"{prefix}/mirror", lake)
 
     @classmethod
@@ -98,6 +95,7 @@ class MirrorTables:
         metadata: Mapping[str, str],
         *,
         bounded: Sequence[str],
+        fence: Fence,
         whole: bool = False,
     ) -> bool:
         """Commit a step to a table, once.
@@ -105,13 +103,15 @@ class MirrorTables:
         Args:
             schema: columns of the table from now on; added ones must be nullable unless `whole`.
             bounded: columns whose bounds all files tell.
+            fence: raises FencedError if another writer has taken over.
             whole: whether the new files replace all others, and the columns may be any.
 
         Returns:
             False if the step was committed already, or there is nothing to commit.
 
         Raises:
-            LakeConflictError: other writers committed first several times.
+            LakeConflictError: another writer has replaced a file that was to go, or was first several times.
+            FencedError: another writer has taken over.
             LakeError: the store refuses, or a file is missing.
         """
         if self.reached(directory) >= step:
@@ -121,38 +121,21 @@ class MirrorTables:
                 directory, schema, bounded
             )  # both tables of a mirror have the columns of its newest structure
             return False
-        require_files(
-            self.location, {directory: [DataFile(file.path, file.size, file.rows, "", "", step) for file in add]}
-        )
-        for attempt in range(_ATTEMPTS):
-            try:
-                handle = self._ready(directory, schema, bounded, whole=whole)
-                if self.reached(directory) >= step:
-                    return False
-                self._write(handle, schema, step, add, remove, metadata, whole=whole)
-            except CommitFailedError:
-                self.tables.forget(directory)
-                time.sleep(0.05 * attempt)
-                continue
-            except STORE_ERRORS as error:
-                self.tables.forget(directory)
-                place = self.location.uri(directory)
-                raise trouble(f"{place} cannot be written", error, "check the path and its rights") from error
-            self.tables.forget(directory)
-            if (handle.version() + 2) % CHECKPOINT_EVERY == 0:
-                trim(self.location, directory, self._commits)
-            return True
-        if self.reached(directory) >= step:
-            return False
-        raise LakeConflictError(
-            f"{directory}: another writer committed first {_ATTEMPTS} times in a row. Next: the step is repeated; stop other "
-            "writers of this table if it happens again."
-        )
+        self._prepared(directory, schema, bounded, whole=whole)
+        columns = Schema.from_arrow(schema) if whole else None
+        paths = None if whole else remove
+        wanted = Replacement(paths, add, None, is_new=True, number=step, schema=columns, metadata=metadata)
+        return replace_files(self.tables, directory, wanted, fence)
 
-    def _prepared(self, directory: str, schema: pa.Schema, bounded: Sequence[str]) -> None:
+    def _prepared(self, directory: str, schema: pa.Schema, bounded: Sequence[str], *, whole: bool = False) -> None:
         try:
-            self._ready(directory, schema, bounded, whole=False)
-        except (*STORE_ERRORS, CommitFailedError) as error:
+            self._ready(directory, schema, bounded, whole=whole)
+        except CommitFailedError as error:
+            self.tables.forget(directory)
+            raise LakeConflictError(
+                f"{directory}: another writer changed its columns or properties at the same moment. Next: nothing, the step is repeated."
+            ) from error
+        except STORE_ERRORS as error:
             self.tables.forget(directory)
             place = self.location.uri(directory)
             raise trouble(f"{place} cannot be written", error, "check the path and its rights") from error
@@ -202,32 +185,3 @@ class MirrorTables:
         if missing:
             handle.alter.add_feature(missing, allow_protocol_versions_increase=True)
             handle.update_incremental()
-
-    def _write(
-        self,
-        handle: DeltaTable,
-        schema: pa.Schema,
-        step: int,
-        add: Sequence[NewFile],
-        remove: Sequence[str],
-        metadata: Mapping[str, str],
-        *,
-        whole: bool,
-    ) -> None:
-        now = int(time.time() * 1000)
-        properties = CommitProperties(
-            custom_metadata=dict(metadata),
-            max_commit_retries=0,
-            app_transactions=[Transaction(self.tables.capture, step, now)],
-        )
-        actions: list[AddAction | RemoveAction] = [file.action() for file in add]
-        if not whole:
-            actions += [RemoveAction(path, True, now) for path in remove]
-        columns = Schema.from_arrow(schema) if whole else handle.schema()
-        handle.create_write_transaction(
-            actions,
-            "overwrite" if whole else "append",
-            columns,
-            commit_properties=properties,
-            post_commithook_properties=HOOKS,
-        )

@@ -54,13 +54,17 @@ class NewFile:
     written_ms: int
     statistics: Mapping[str, tuple[object, object]] = field(default_factory=dict)
 
-    def action(self) -> AddAction:
-        """The `add` action of the Delta log."""
+    def action(self, *, is_new: bool = True) -> AddAction:
+        """The `add` action of the Delta log.
+
+        Args:
+            is_new: whether it holds rows that the table did not have before.
+        """
         stats: dict[str, object] = {"numRecords": self.rows}
         if self.statistics:
             stats["minValues"] = {name: least for name, (least, _) in self.statistics.items()}
             stats["maxValues"] = {name: greatest for name, (_, greatest) in self.statistics.items()}
-        return AddAction(self.path, self.size, {}, self.written_ms, True, json.dumps(stats))
+        return AddAction(self.path, self.size, {}, self.written_ms, is_new, json.dumps(stats))
 
 
 def leaf_of(path: str, size: int, rows: int) -> Leaf | None:

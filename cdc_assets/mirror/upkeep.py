@@ -4,23 +4,50 @@ A step replaces whole leaves, and each one adds a file to `history`. As for topi
 `lake.retention.hours`, for readers that opened the table before; a loop looks for them after each tenth of that time.
 Leaves are never joined here: their names tell their keys, so that is a matter of steps.
 
-It runs after the commits of steps, in the process of the only writer. A step that failed leaves files that no commit
-names; it writes them anew when it is repeated. *Crash between any two steps*: joining is a Delta commit that changes no
-row and keeps the application transactions, and vacuum removes what no version within the retention names. What was not
-done is done after a later step.
+It runs after the commits of steps, in the process that has made them. Two processes may follow one mirror, such as a run and a
+reconciliation: the ledger's fence is asked, and what the other one has joined is left alone (`lake.replacing`). A step that
+failed leaves files that no commit names; it writes them anew when it is repeated. *Crash between any two steps*: joining is a
+Delta commit that changes no row and keeps the application transactions, and vacuum removes what no version within the
+retention names. What was not done is done after a later step.
 """
 
 from collections.abc import Iterable
+from uuid import uuid4
+
+import pyarrow as pa
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.lake import upkeep
+from cdc_assets.lake.joining import Joined, JoinTask
+from cdc_assets.lake.replacing import Fence
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
+from cdc_assets.mirror.files import FileWriter, portions_of
+from cdc_assets.mirror.shape import TO_LSN
 
 
-def tidy(tables: MirrorTables, settings: LakeSettings, topics: Iterable[str]) -> None:
-    """Join small files of `history`, and vacuum both tables of mirrors unless that was done a short time ago."""
-    upkeep = Upkeep(tables.tables, settings)
+def tidy(tables: MirrorTables, settings: LakeSettings, runner: TaskRunner, fence: Fence, topics: Iterable[str]) -> None:
+    """Join small files of `history`, and vacuum both tables of mirrors unless that was done a short time ago.
+
+    Raises:
+        FencedError: another writer has taken over.
+    """
+    topics = list(topics)
+    upkeep.tidy(tables.tables, settings, runner, fence, map(history_directory, topics), join_versions)
+    vacuum = upkeep.Upkeep(tables.tables, settings)
     for topic in topics:
-        upkeep.tidy([history_directory(topic)])
         for directory in (history_directory(topic), current_directory(topic)):
-            upkeep.try_vacuum(directory)
+            vacuum.try_vacuum(directory)
+
+
+def join_versions(task: JoinTask) -> Joined:
+    """Join files of `history`."""
+    plain = pa.schema([field.with_nullable(True) for field in task.schema])
+    try:
+        writer = FileWriter(task.location, task.directory, f"joined-{uuid4().hex}.parquet", task.schema, [TO_LSN])
+        for rows in portions_of(task.location, task.directory, task.paths, plain):
+            writer.write(rows)
+        return Joined((writer.end(),))
+    except (LakeError, LakeFullError) as error:
+        return Joined(trouble=error)

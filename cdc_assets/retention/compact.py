@@ -16,6 +16,9 @@ bounds tell how far the table is. Events above the LSN are not touched.
 | the commit of one table | it has what stays in place of what was there | the same for the other tables of the topic |
 | the last property | the topic is compacted up to the LSN | |
 
+If another program has rewritten a file meanwhile, its table stays as it was, nobody is told that the topic is compacted, and the
+marks of that table are recorded as before.
+
 *Why what is left makes the table's rows* at the LSN and every later one, also between two commits: of each row a suffix of its
 events stays, and no deletion goes without all that it deletes. A mirror that is made anew from it ends its first step not
 before the LSN. *Why no reader is misled, why a mirror loses nothing, and two writers:* as in `drop`.
@@ -33,14 +36,13 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import LakeConflictError, LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.marks import Mark
-from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.retained import Retained, announce, remove
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.events import EventFile, TopicReader
-from cdc_assets.retention.files import listed
 from cdc_assets.retention.limits import Limit
 from cdc_assets.retention.plan import CompactionPlan, CompactionPlanner
 from cdc_assets.retention.tasks import (
@@ -91,13 +93,20 @@ class Compaction:
 
     Args:
         tables: the lake's Delta tables.
+        manifest: claimed.
         planner: says what is to be done.
     """
 
     def __init__(
-        self, tables: TopicTables, planner: CompactionPlanner, config: CaptureConfig, runner: TaskRunner
+        self,
+        tables: TopicTables,
+        manifest: Manifest,
+        planner: CompactionPlanner,
+        config: CaptureConfig,
+        runner: TaskRunner,
     ) -> None:
-        self._tables, self._planner, self._config, self._runner = tables, planner, config, runner
+        self._tables, self._manifest = tables, manifest
+        self._planner, self._config, self._runner = planner, config, runner
 
     def write(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> Compacted | None:
         """Write what stays of a topic; None if it is not compacted now, or nothing goes.
@@ -125,28 +134,36 @@ class Compaction:
         rows = plan.until if plan.whole else ""
         return Compacted(topic, plan.former, Retained(plan.until, window, rows, plan.former.compacted), rewritten)
 
-    def commit(self, made: Compacted) -> None:
+    def commit(self, made: Compacted) -> list[str]:
         """Have the topic's tables hold what stays; readers were told.
 
+        Returns:
+            Directories of tables that stay as they were, because another writer has replaced a file; the next look goes on.
+
         Raises:
-            LakeConflictError: another writer was first; the next look goes on.
+            LakeConflictError: another writer was first to change the first table's properties.
+            FencedError: another writer has taken over.
             LakeError: the store refuses.
         """
-        until = made.found.after
-        for directory in self._tables.generations(made.topic):
-            found = made.files.get(directory, [])
-            there = {file.path for file in listed(self._tables, directory) or ()}
-            if found and {one.path for one in found} <= there:
-                files = [file for one in found for file in one.files]
-                require_files(self._tables.location, {directory: files})
-                remove(self._tables, directory, [one.path for one in found], until, files)
-            if found:
-                step("topic-compacted")
-        announce(self._tables, made.topic, replace(made.found, compacted=until))
+        until, left, gone = made.found.after, list[str](), 0
+        for directory, found in made.files.items():
+            files = [file for one in found for file in one.files]
+            count = sum(one.gone for one in found)
+            paths = [one.path for one in found]
+            try:
+                remove(self._tables, directory, paths, until, count, self._manifest.require_writer, files)
+            except LakeConflictError as error:
+                log.warning("Events that others replaced stay in %s for now: %s", directory, error)
+                left.append(directory)
+                continue
+            gone += count
+            step("topic-compacted")
+        if not left:
+            announce(self._tables, made.topic, replace(made.found, compacted=until))
         step("compaction-complete")
-        gone = sum(one.gone for found in made.files.values() for one in found)
         log.info("%s holds every event after %s, and of those before the last ones of each row; %d are dropped.",
                  made.topic, until, gone)  # fmt: skip
+        return left
 
     def _rewritten(self, plan: CompactionPlan, staging: str) -> dict[str, list[Rewritten]]:
         """Files from which events go, written again, by directory."""

@@ -17,8 +17,9 @@ anew at this very moment, its plan is either seen after readers were told, and t
 with files that were listed before, which stay on disk for `lake.retention.hours`. Each look also removes from disk what earlier looks have dropped, for a topic
 that gets no new events is not tidied otherwise.
 
-*Two writers.* Only the writer of the manifest decides; one that was fenced after its row may still remove files, but only
-those that the row allowed and that nobody has rewritten since.
+*Two writers.* Only the writer of the manifest decides. One that was overtaken after its row asks before each removal and stops; if
+it sleeps behind the question, it removes only files that the row allowed and that the newest version still has. If another
+program has replaced one of them, nothing goes from that table, and the next look decides anew.
 """
 
 import logging
@@ -93,7 +94,7 @@ class Retention:
     ) -> None:
         self._tables, self._manifest, self._config, self._clock = tables, manifest, config, clock
         planner = CompactionPlanner(tables, manifest, config, clock, runner)
-        self._compaction = Compaction(tables, planner, config, runner)
+        self._compaction = Compaction(tables, manifest, planner, config, runner)
         self._age = timedelta(hours=config.lake.topic_hours)
 
     def run_when_due(self) -> None:
@@ -139,7 +140,8 @@ class Retention:
         changed = {name: mark for drop in drops for name, mark in drop.marks(marks).items()}
         self._manifest.record_retained(now, {drop.topic: drop.found for drop in drops}, changed)
         for drop in drops:
-            self._carry_out(drop)
+            if self._is_told(drop.table, drop.topic, drop.former, drop.found):
+                self._restore(now, self._carry_out(drop), marks)
 
     def _compact(self, topics: Mapping[TableId, str], readers: Readers, now: datetime) -> None:
         self._manifest.record_retained(now, {}, {})
@@ -147,9 +149,15 @@ class Retention:
             limit = readers.limit(self._manifest.state, table, topic)
             made = self._compaction.write(table, topic, limit, self._oldest_ms(now))
             if made is not None:
-                self._manifest.record_retained(now, {topic: made.found}, made.marks(self._marks()))
+                marks = self._marks()
+                self._manifest.record_retained(now, {topic: made.found}, made.marks(marks))
                 if self._is_told(table, topic, made.former, made.found):
-                    self._compaction.commit(made)
+                    self._restore(now, self._compaction.commit(made), marks)
+
+    def _restore(self, now: datetime, left: Sequence[str], marks: Mapping[str, Mark]) -> None:
+        """Record the content of tables from which nothing went after all, so that a later loss of as many rows is seen."""
+        if left:
+            self._manifest.record_retained(now, {}, {name: marks[name] for name in left if name in marks})
 
     def _marks(self) -> dict[str, Mark]:
         return {**self._manifest.state.marks, **self._tables.fresh_marks()}
@@ -205,18 +213,22 @@ class Retention:
         self._manifest.record_retained(self._clock.now(), {topic: former}, {})
         return False
 
-    def _carry_out(self, drop: _Drop) -> None:
-        if not self._is_told(drop.table, drop.topic, drop.former, drop.found):
-            return
+    def _carry_out(self, drop: _Drop) -> list[str]:
+        """Remove the files; tables of which another writer has replaced one stay as they are, and are returned."""
+        rows = {(file.directory, file.path): file.rows for file in drop.files}
+        left: list[str] = []
         for directory in sorted({directory for directory, _ in drop.gone}):
-            there = {(file.directory, file.path) for file in listed(self._tables, directory) or ()}
-            paths = sorted(path for name, path in drop.gone & there if name == directory)
-            if paths:
-                remove(self._tables, directory, paths, drop.found.after)
+            paths = sorted(path for name, path in drop.gone if name == directory)
+            gone = sum(rows[directory, path] for path in paths)
+            try:
+                remove(self._tables, directory, paths, drop.found.after, gone, self._manifest.require_writer)
+            except LakeConflictError as error:
+                log.warning("Old events stay in %s for now: %s", directory, error)
+                left.append(directory)
+                continue
             step("topic-dropped")
-        log.info(
-            "%s holds every event after %s; %d older files are dropped.", drop.topic, drop.found.after, len(drop.gone)
-        )
+            log.info("%s: %d files of events up to %s are dropped.", directory, len(paths), drop.found.after)
+        return left
 
 
 def _stands(mirrors: MirrorTables) -> Callable[[str], bool]:

@@ -11,8 +11,8 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.lake import upkeep
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.retention.drop import Retention
 from cdc_assets.run.account import Account
@@ -36,6 +36,7 @@ class Housekeeper:
         runner: TaskRunner,
     ) -> None:
         self._tables, self._manifest, self._config, self._account = tables, manifest, config, account
+        self._runner = runner
         self._retention = Retention(tables, manifest, config, clock, runner)
         self._often = config.lake.compact_after_files
 
@@ -49,7 +50,7 @@ class Housekeeper:
         """Drop old events; compact and vacuum the tables that changed since the last time. It is postponed while files wait for
         their commit."""
         self._drop_old()
-        if tidy(self._tables, self._manifest, self._config, self._account.written):
+        if tidy(self._tables, self._manifest, self._config, self._runner, self._account.written):
             self._account.reset_written()
 
     def _drop_old(self) -> None:
@@ -57,7 +58,9 @@ class Housekeeper:
             self._retention.run_when_due()
 
 
-def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written: Iterable[TableId]) -> bool:
+def tidy(
+    tables: TopicTables, manifest: Manifest, config: CaptureConfig, runner: TaskRunner, written: Iterable[TableId]
+) -> bool:
     """Compact and vacuum the topics that a loop has written to; vacuum the manifest if it was folded.
 
     Args:
@@ -67,12 +70,15 @@ def tidy(tables: TopicTables, manifest: Manifest, config: CaptureConfig, written
 
     Returns:
         False if nothing was done, because files wait for their commit.
+
+    Raises:
+        FencedError: another writer has taken over.
     """
     if manifest.state.files_wait:
         return False
     topics = [topic_name(table, config.events) for table in written]
     topics += [topic for name, topic in system_topics(config).items() if name in GROWING]
-    upkeep = Upkeep(tables, config.lake)
-    upkeep.tidy(directory for topic in topics for directory in tables.generations(topic))
-    manifest.vacuum_if_folded(upkeep)
+    directories = [directory for topic in topics for directory in tables.generations(topic)]
+    upkeep.tidy(tables, config.lake, runner, manifest.require_writer, directories)
+    manifest.vacuum_if_folded(upkeep.Upkeep(tables, config.lake))
     return True

@@ -103,7 +103,7 @@ class Reset:
         state = self._manifest.claim(self._clock.now())
         for table in tables:
             if state.tables[table].status != "healthy":
-                clear_topic(self._tables, topic_name(table, self._config.events))
+                clear_topic(self._tables, topic_name(table, self._config.events), self._manifest.require_writer)
         self._manifest.forget(self._clock.now(), tables)
 
     def removal(self) -> Removal:

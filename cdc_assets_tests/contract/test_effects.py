@@ -24,9 +24,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, ServerBusyError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.trial import DATABASE, ITEMS, Trial
+from cdc_assets_tests.unit.lake.writing import join_all
 
 pytestmark = pytest.mark.contract
 TABLES = """
@@ -219,7 +219,7 @@ def files_of_a_compacted_table(trial: Trial) -> int:
     for number in range(6):
         rows = {"id": [number], "text": [random.Random(number).randbytes(400_000)]}  # noqa: S311 - not for secrets
         write_deltalake(directory, pa.table(rows), mode="append")
-    Upkeep(TopicTables(Location.of(settings), "shop"), settings).compact("topic")
+    join_all(TopicTables(Location.of(settings), "shop"), "topic")
     return len(DeltaTable(str(directory)).file_uris())
 
 

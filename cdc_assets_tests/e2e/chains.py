@@ -68,6 +68,9 @@ COMPACTION = [
 ]  # fmt: skip
 """A topic is compacted by key; killed one by one by the same tests."""
 
+REPLACING = ["files-joined", "replacement-checked", "files-replaced"]
+"""Small files are joined; killed one by one by `unit/lake/test_replacing.py`."""
+
 ADOPTION = ["adoption-planned", "adoption-complete"]
 """`cdc-assets adopt` records where a capture continues; no run of the daemon, so killed by `contract/test_adoption.py`."""
 

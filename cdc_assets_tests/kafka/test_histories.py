@@ -16,11 +16,11 @@ import pytest
 
 from cdc_assets.envelope.json import event_text
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.chains import PUBLISH
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing, murmur2
+from cdc_assets_tests.unit.lake.writing import join_all
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -53,7 +53,7 @@ def test_each_event_is_there_once_and_in_its_order(server: StandIn, tmp_path: Pa
                 case.capture()
         case.capture()
         if chance.random() < 0.2:
-            Upkeep(TopicTables.of(case.config), case.config.lake).compact(case.topic)
+            join_all(TopicTables.of(case.config), case.topic)
         pull(plug, case, chance)
     case.publish()
     found = defaultdict[int, list[Record]](list)

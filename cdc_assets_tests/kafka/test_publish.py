@@ -15,12 +15,12 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from cdc_assets.config.settings.kafka import AVRO
 from cdc_assets.envelope.json import event_text
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.reader.avro import AvroParts
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.chains import PUBLISH
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing, murmur2
+from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.publish.registry import Registry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -39,7 +39,7 @@ def test_topics_hold_what_the_lake_holds(server: StandIn, tmp_path: Path, broker
     case.execute("UPDATE dbo.t SET note = N'all' WHERE id > 3")
     case.capture()
     tables = TopicTables.of(case.config)
-    Upkeep(tables, case.config.lake).compact(case.topic)
+    join_all(tables, case.topic)
     case.publish()
     case.insert(20)
     case.capture()

@@ -12,12 +12,13 @@ from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError
 from cdc_assets.lake import delta_log
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, trim
+from cdc_assets.lake.earlier import modernize
 from cdc_assets.lake.evolution import lake_schema
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.unit.config.minimum import MINIMUM
-from cdc_assets_tests.unit.lake.writing import schema_of
+from cdc_assets_tests.unit.lake.writing import nobody_else, schema_of
 
 SCHEMA = schema_of(id=pa.int32())
 KEPT = 2 * CHECKPOINT_EVERY
@@ -149,11 +150,11 @@ def test_table_of_an_earlier_release_gets_the_properties_but_what_somebody_chose
         DeltaTable.create(location.uri(topic), Schema.from_arrow(lake_schema(SCHEMA)), configuration=configuration)
     tables = TopicTables(location, "shop")
     for topic, kept in (("topic", "interval 1 hours"), ("other", "interval 90 days")):
-        tables.modernize(topic)
+        modernize(tables, topic, nobody_else)
         found = DeltaTable(location.uri(topic))
         assert found.metadata().configuration["delta.logRetentionDuration"] == kept
         assert found.metadata().configuration["delta.checkpointInterval"] == str(CHECKPOINT_EVERY)
-        tables.modernize(topic)
+        modernize(tables, topic, nobody_else)
         assert DeltaTable(location.uri(topic)).version() == found.version(), "it is done once"
 
 

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
 from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
@@ -240,3 +243,74 @@ def test_rows_of_an_earlier_release_lack_columns(tmp_path: Path) -> None:
     later.append(later.in_order(later.read())[-1] | {"sequence": later.next_sequence, "note": "new"})
     assert [row["note"] for row in later.in_order(later.read())] == [None, "new"]
     assert [row["sequence"] for row in total.rows()] == [1, 2]
+
+
+# ---- beside another program that rewrites files ------------------------------------------------------------------------
+
+
+def optimize(path: Path) -> None:
+    DeltaTable(str(path / "sum")).optimize.compact()
+
+
+@pytest.mark.parametrize("step", ["checkpoint-begun", "checkpoint-prepared", "replacement-checked"])
+def test_files_may_be_rewritten_while_rows_are_folded(tmp_path: Path, step: str) -> None:
+    total = Sum(tmp_path).claim()
+    total.add(1)
+    total.add(2)
+    waiting = [step]
+
+    def listen(name: str) -> None:
+        if waiting and name == step:
+            waiting.pop()
+            optimize(tmp_path)
+
+    with listening(listen):
+        total.add(3)
+    assert (waiting, total.folded) == ([], True)
+    assert [row["sequence"] for row in total.rows()] == [1, 2, 3, 4]
+    assert len(DeltaTable(str(tmp_path / "sum")).file_uris()) == 1
+    total.add(4)
+    assert Sum(tmp_path).read() == Sum(tmp_path).claim().state == 10
+
+
+def test_a_loop_of_rewrites_beside_a_writer_harms_nobody(tmp_path: Path) -> None:
+    """Planned before each row and committed after it, as far as delta-rs allows."""
+    total = Sum(tmp_path).claim()
+    total.add(0)
+    reader = Sum(tmp_path)
+    for number in range(1, 40):
+        late = DeltaTable(str(tmp_path / "sum"))
+        total.add(number)
+        with suppress(CommitFailedError):
+            late.optimize.compact()
+        assert total.state == reader.read() == Sum(tmp_path).claim().state == sum(range(number + 1))
+
+
+def test_rows_that_a_rewrite_brings_back_are_read_once(tmp_path: Path) -> None:
+    """What another program may commit that does not look whether files are still there."""
+    total, reader = Sum(tmp_path).claim(), Sum(tmp_path)
+    total.add(1)
+    handle = DeltaTable(str(tmp_path / "sum"))
+    [file] = pa.table(handle.get_add_actions()).to_pylist()
+    for number in range(2, 8):
+        total.add(number)
+    back = AddAction(file["path"], file["size_bytes"], {}, file["modification_time"], False, '{"numRecords":1}')
+    handle = DeltaTable(str(tmp_path / "sum"))
+    handle.create_write_transaction([back], "append", handle.schema())
+    assert total.state == reader.read() == Sum(tmp_path).read() == Sum(tmp_path).claim().state == 28
+    for number in range(8, 12):
+        total.add(number)
+    assert total.state == reader.read() == Sum(tmp_path).claim().state == 66
+    numbers = [row["sequence"] for row in total.rows()]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_writer_asks_whether_it_was_overtaken(tmp_path: Path) -> None:
+    first = Sum(tmp_path).claim()
+    first.add(1)
+    first.require_writer()
+    optimize(tmp_path)
+    first.require_writer()
+    Sum(tmp_path).claim().add(2)
+    with pytest.raises(FencedError):
+        first.require_writer()

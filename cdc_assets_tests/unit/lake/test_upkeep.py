@@ -7,20 +7,26 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.lake.evolution import lake_schema
+from cdc_assets.lake.joining import joined_groups, size_to_join
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep, size_to_join
-from cdc_assets_tests.unit.lake.writing import schema_of, write
+from cdc_assets.lake.upkeep import Upkeep, tidy
+from cdc_assets_tests.unit.lake.writing import join_all, nobody_else, schema_of, write
+
+
+def tidied(tables: TopicTables, settings: LakeSettings) -> list[str]:
+    return tidy(tables, settings, OneByOne(), nobody_else, ["topic"])
 
 
 def test_compaction_joins_files_and_keeps_rows_and_transactions(tmp_path: Path) -> None:
     tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
     for window_id in range(1, 7):
         tables.commit("topic", schema, write(tables, schema, window_id, {"id": window_id}), window_id, {})
-    upkeep = Upkeep(tables, LakeSettings(str(tmp_path), compact_after_files=5, retention_hours=0))
-    assert upkeep.tidy(["topic"]) == ["topic"]
-    assert upkeep.tidy(["topic"]) == []
+    settings = LakeSettings(str(tmp_path), compact_after_files=5, retention_hours=0)
+    assert tidied(tables, settings) == ["topic"]
+    assert tidied(tables, settings) == []
     handle = DeltaTable(tables.location.uri("topic"))
     assert len(handle.file_uris()) == 1
     assert sorted(row["value"]["after"]["id"] for row in handle.to_pyarrow_table().to_pylist()) == [1, 2, 3, 4, 5, 6]
@@ -29,7 +35,7 @@ def test_compaction_joins_files_and_keeps_rows_and_transactions(tmp_path: Path) 
     assert tables.commit("topic", schema, write(tables, schema, 7, {"id": 7}), 7, {})
 
     assert len(list((tmp_path / "topic").glob("*.parquet"))) == 3  # compacted, window 7, and the file nobody committed
-    upkeep.vacuum("topic")
+    Upkeep(tables, settings).vacuum("topic")
     assert len(list((tmp_path / "topic").glob("*.parquet"))) == 2
     assert tables.row_count("topic") == 7
 
@@ -38,7 +44,7 @@ def test_statistics_survive_compaction(tmp_path: Path) -> None:
     tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
     for window_id in (1, 2):
         tables.commit("topic", schema, write(tables, schema, window_id, {"id": window_id}), window_id, {})
-    Upkeep(tables, LakeSettings(str(tmp_path))).compact("topic")
+    assert join_all(tables, "topic")
     [action] = pa.table(DeltaTable(tables.location.uri("topic")).get_add_actions(flatten=True)).to_pylist()
     assert (action["min.position"], action["max.position"]) == ("0001/0000", "0002/0000")
 
@@ -53,41 +59,37 @@ def statistics(tables: TopicTables) -> list[tuple[int, set[str], str, str]]:
 
 def test_windows_and_compaction_write_the_same_statistics_also_of_older_tables(tmp_path: Path) -> None:
     tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
-    upkeep = Upkeep(tables, LakeSettings(str(tmp_path), compact_after_files=100))
+    settings = LakeSettings(str(tmp_path), compact_after_files=100)
     only = {f"{bound}.position" for bound in ("min", "max", "null_count")}
 
     former = {"delta.logRetentionDuration": "interval 7 days"}  # as an earlier release made it
     DeltaTable.create(tables.location.uri("topic"), Schema.from_arrow(lake_schema(schema)), configuration=former)
     for window_id in (1, 2):
         tables.commit("topic", schema, write(tables, schema, window_id, {"id": window_id}), window_id, {})
-    upkeep.compact("topic")
+    DeltaTable(tables.location.uri("topic")).optimize.compact()
     [(_, names, *_)] = statistics(tables)
     assert names > only
 
-    upkeep.tidy(["topic"])
+    tidied(tables, settings)
     assert statistics(tables) == [(2, only, "0001/0000", "0002/0000")]
     assert (tables.reached("topic"), tables.row_count("topic")) == (2, 2)
     version = DeltaTable(tables.location.uri("topic")).version()
-    upkeep.tidy(["topic"])
+    tidied(tables, settings)
     assert DeltaTable(tables.location.uri("topic")).version() == version, "it is done once"
 
     tables.commit("topic", schema, write(tables, schema, 3, {"id": 3}), 3, {})
     assert [names for _, names, *_ in statistics(tables)] == [only] * 2
-    upkeep.compact("topic")
+    assert join_all(tables, "topic")
     assert statistics(tables) == [(3, only, "0001/0000", "0003/0000")]
     assert DeltaTable(tables.location.uri("topic")).to_pyarrow_table().num_rows == 3
 
 
 def joined(sizes: list[int], size: int) -> tuple[list[int], int]:
     """Sizes after files were joined up to a size, and the bytes that were rewritten."""
-    left, bins = [each for each in sizes if each > size], list[list[int]]()
-    for each in sorted((each for each in sizes if each <= size), reverse=True):
-        fitting = next((own for own in bins if sum(own) + each <= size), None)
-        if fitting is None:
-            bins.append([each])
-        else:
-            fitting.append(each)
-    return left + [sum(own) for own in bins], sum(sum(own) for own in bins if len(own) > 1)
+    files = {str(number): each for number, each in enumerate(sizes)}
+    groups = joined_groups(files, size)
+    copied = [sum(files.pop(path) for path in group) for group in groups]
+    return [*files.values(), *copied], sum(copied)
 
 
 @pytest.mark.parametrize("window", [300, 20_000, 1_000_000])
@@ -111,5 +113,5 @@ def test_a_loop_lists_the_files_of_a_table_from_time_to_time(tmp_path: Path, mon
     for window_id in range(1, 13):
         moments[0] = 120.0 * window_id
         tables.commit("topic", schema, write(tables, schema, window_id, {"id": window_id}), window_id, {})
-        Upkeep(tables, LakeSettings(str(tmp_path), compact_after_files=2, retention_hours=1)).tidy(["topic"])
+        tidied(tables, LakeSettings(str(tmp_path), compact_after_files=2, retention_hours=1))
     assert vacuumed == [240.0, 600.0, 960.0, 1320.0]

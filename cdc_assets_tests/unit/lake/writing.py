@@ -2,7 +2,11 @@
 
 import pyarrow as pa
 
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.joining import SmallFiles
+from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
 
 
@@ -28,3 +32,12 @@ def write(tables: TopicTables, schema: pa.Schema, window_id: int, *rows: dict[st
     with TopicWriter(tables.location, "topic", schema, window_id) as writer:
         writer.write([batch_of(schema, window_id, *rows)])
     return writer.files
+
+
+def nobody_else() -> None:
+    """The fence of a writer that is not overtaken."""
+
+
+def join_all(tables: DeltaTables, directory: str) -> bool:
+    """Join the files of a topic table, however few there are; whether any were."""
+    return bool(SmallFiles(tables, LakeSettings("", compact_after_files=1), OneByOne(), nobody_else).join([directory]))

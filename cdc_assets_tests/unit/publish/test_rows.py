@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdc_assets.config.settings import KafkaSettings, LakeSettings
+from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.config.settings.kafka import ConverterSettings
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
 from cdc_assets.errors import LakeError
@@ -15,11 +15,11 @@ from cdc_assets.lake import files
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.publish.place import WHOLE
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.rows import TopicRows
 from cdc_assets.typemap.connect import ConnectType, struct
+from cdc_assets_tests.unit.lake.writing import join_all
 
 TEXT = ConnectType("string")
 BEGINNING = (-1, WHOLE)
@@ -104,7 +104,7 @@ def test_compaction_changes_neither_order_nor_bounds(tables: TopicTables) -> Non
         commit(tables, window, positions, "a")
         whole += [(window, at) for at in positions]
         if window in (2, 4):
-            Upkeep(tables, LakeSettings("")).compact("t")
+            join_all(tables, "t")
         for after in (BEGINNING, (0, "c"), (1, WHOLE), (2, "")):
             for until in (None, 3):
                 wanted = [place for place in whole if place > after and (until is None or place[0] <= until)]
@@ -145,7 +145,7 @@ def test_pieces_are_read_ahead_over_all_topics_within_bounds(tables: TopicTables
 def test_texts_that_repeat_come_as_dictionaries_and_mean_the_same(tables: TopicTables) -> None:
     for window, positions in enumerate(["ace", "bd", "a"]):
         commit(tables, window, positions, "op", "b")
-    Upkeep(tables, LakeSettings("")).compact("t")
+    join_all(tables, "t")
     commit(tables, 3, "ab", "op", "b")
     plain, coded = (list(TopicRows(tables, "t").read((0, "a"), None, dictionaries=coded)) for coded in (False, True))
     assert [batch.to_pylist() for batch in coded] == [batch.to_pylist() for batch in plain]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from cdc_assets.config.settings import CaptureConfig, HeartbeatSettings
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.span import Replay
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 
@@ -36,7 +36,7 @@ class World:
         run(self.config, what)
 
     def compact(self) -> None:
-        Upkeep(TopicTables.of(self.config), self.config.lake).compact(TOPIC)
+        join_all(TopicTables.of(self.config), TOPIC)
 
 
 def publisher(

@@ -16,13 +16,13 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets_tests.crashes import PowerCutError, cut_after
+from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.streaming.histories import World as Capturing
 from cdc_assets_tests.unit.streaming.histories import run
@@ -87,7 +87,7 @@ class World(Capturing):
     def compact(self) -> None:
         tables = TopicTables.of(self.config)
         for table in self.tables:
-            Upkeep(tables, self.config.lake).compact(self.topic(table))
+            join_all(tables, self.topic(table))
 
     def turn(self, picks: Sequence[int]) -> None:
         """A transaction, captured and mirrored."""

@@ -1,0 +1,17 @@
+"""Runs tasks one after the other in this process: where there is no Spark, or one small task."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class OneByOne:
+    """A `core.ports.TaskRunner` without any parallel work."""
+
+    parallelism = 1
+
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """Results in the order of the tasks; the first error is raised."""
+        return [function(task) for task in tasks]

@@ -1,0 +1,107 @@
+"""What single commits of a Delta log say, read as the files that they are.
+
+`DeltaTable.history` gives neither files nor application transactions, and reads the whole log.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyarrow import fs
+
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+
+_DELETED = ("num_deleted_rows", "numDeletedRows")
+"""Names under which delta-rs and Spark tell how many rows a DELETE removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit.
+
+    Args:
+        added: rows of each file that it adds; None if it does not say.
+        removed: paths of the files that it removes.
+        changes: whether it says that it changes rows.
+        transactions: versions by application id.
+        about: `commitInfo`, with the metadata of whoever committed.
+    """
+
+    version: int
+    added: Mapping[str, int | None]
+    sizes: Mapping[str, int]
+    removed: tuple[str, ...]
+    changes: bool
+    transactions: Mapping[str, int]
+    about: Mapping[str, Any]
+    is_plain: bool = True
+    """Whether it has files and application transactions alone: no other structure or properties."""
+
+    @property
+    def operation(self) -> str:
+        """What its writer calls it, such as `OPTIMIZE`; empty if it does not say."""
+        return str(self.about.get("operation", ""))
+
+    @property
+    def deleted(self) -> int:
+        """Rows that it says to have deleted."""
+        metrics = self.about.get("operationMetrics") or {}
+        return max((int(metrics[name]) for name in _DELETED if name in metrics), default=0)
+
+
+def commit_path(version: int) -> str:
+    """A commit's file, below the table's directory."""
+    return f"_delta_log/{version:020d}.json"
+
+
+def read_commit(location: Location, directory: str, version: int) -> Commit | None:
+    """A commit; None if the log has none of this version, or no longer.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    path, files = commit_path(version), location.existing(directory)
+    try:
+        if files.get_file_info(path).type == fs.FileType.NotFound:
+            return None
+        with files.open_input_stream(path) as stream:
+            return parse_commit(version, [json.loads(line) for line in stream.read().splitlines()])
+    except (*STORE_ERRORS, ValueError, KeyError, TypeError) as error:
+        place = f"{location.uri(directory)}/{path}"
+        raise trouble(f"The commit {place} cannot be read", error, "check the path and its rights") from error
+
+
+def parse_commit(version: int, actions: Iterable[Mapping[str, Any]]) -> Commit:
+    """A commit of its actions.
+
+    Raises:
+        ValueError, KeyError, TypeError: they have another form.
+    """
+    added: dict[str, int | None] = {}
+    sizes: dict[str, int] = {}
+    removed: list[str] = []
+    transactions: dict[str, int] = {}
+    about: Mapping[str, Any] = {}
+    changes, is_plain = False, True
+    for action in actions:
+        if (add := action.get("add")) is not None:
+            added[add["path"]] = json.loads(add.get("stats") or "{}").get("numRecords")
+            sizes[add["path"]] = add["size"]
+            changes |= add.get("dataChange", True)
+        if (remove := action.get("remove")) is not None:
+            removed.append(remove["path"])
+            changes |= remove.get("dataChange", True)
+        if (transaction := action.get("txn")) is not None:
+            transactions[transaction["appId"]] = transaction["version"]
+        is_plain &= "metaData" not in action and "protocol" not in action
+        about = action.get("commitInfo") or about
+    return Commit(version, added, sizes, tuple(removed), changes, transactions, about, is_plain)
+
+
+def rows_by_path(handle: DeltaTable) -> dict[str, int | None]:
+    """Rows of each file of a table's version; None if the log does not say."""
+    found = pa.table(handle.get_add_actions())
+    return dict(zip(found["path"].to_pylist(), found["num_records"].to_pylist(), strict=True))
