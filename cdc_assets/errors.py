@@ -5,6 +5,7 @@
     │   ├── ConnectionLostError     host down, socket closed, login time-out
     │   ├── ServerBusyError         deadlock victim 1205, query time-out, update conflict 3960
     │   │   └── LockTimeoutError        lock time-out 1222: not granted within the allowed time
+    │   ├── IncompleteReadError     a replica that lags, or fewer rows than there are
     │   ├── DatabaseAwayError       offline, being restored, or not on the server now
     │   ├── CaptureNotReadyError    no LSN recorded yet; the capture job has not scanned
     │   ├── LakeConflictError       another writer committed first; read again and repeat
@@ -72,11 +73,19 @@ class LockTimeoutError(ServerBusyError):
     """A lock was not granted within `snapshot.lock.timeout.ms`; callers do not retry at once."""
 
 
+class IncompleteReadError(RetryableError):
+    """Not everything arrived: the replica that answers lags behind what is known of the log, or sent fewer rows than there
+    are."""
+
+
 class DatabaseAwayError(RetryableError):
     """A configured database is offline, being restored, or not on the server now."""
 
 
-DATABASE_ERRORS = (ConnectionLostError, ServerBusyError, DatabaseAwayError)
+TURN_ERRORS = (ConnectionLostError, ServerBusyError, IncompleteReadError)
+"""Retryable errors of one database that the next turn may find gone, a second later."""
+
+DATABASE_ERRORS = (*TURN_ERRORS, DatabaseAwayError)
 """Retryable errors that may concern one database of a server and not the others."""
 
 

@@ -13,6 +13,8 @@ present fork begins. Below its point a fork has the transactions of the one it l
 - Another fork with `reached >= point`, or without a point: the lake holds transactions that the server does not have.
 - A fork that the login may not see: `fn_cdc_get_max_lsn()` falls only after a restore, so a value below what windows
   have read proves one. What was read is compared, not positions: a table that was just enabled starts above it.
+- A readable replica that is captured less far than what windows have read: it lags, and may show a former fork. Nothing can
+  be said until it has caught up; the error passes by itself.
 
 *Why checking after reading is enough.* A window's end is in `reached` from its plan on. If the fork is the recorded one
 after the rows were read, the rows belong to that fork. If it is another one that begins above the window's end, they
@@ -36,7 +38,7 @@ from cdc_assets.capture.instances import before
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork, Source
-from cdc_assets.errors import CdcDisabledError, DatabaseRestoredError
+from cdc_assets.errors import CdcDisabledError, DatabaseRestoredError, IncompleteReadError
 from cdc_assets.ledger.state import CaptureState, LogHistory
 
 
@@ -60,7 +62,7 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     """The present fork of a database, and the reason why nothing more may be read from it; empty if there is none.
 
     Raises:
-        RetryableError: the server is away or busy.
+        RetryableError: the server is away or busy, or a replica that lags.
     """
     log = state.log(database)
     fork = source.recovery_fork(database)
@@ -74,6 +76,13 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     shared = shared_until(log, reached, fork, captured)
     if shared is None:
         return fork, ""
+    if log.read is not None and source.is_replica(database):
+        captured = captured or source.max_captured_lsn(database)
+        if captured is not None and captured < log.read:
+            raise IncompleteReadError(
+                f"Database {database} is captured up to {captured} on the replica that answers, which lags: changes up to "
+                f"{log.read} were read already. It is asked again"
+            )
     was, now = log.fork or "unknown", fork.identity if fork else "invisible to this login"
     return fork, (
         f"Database {database} was restored to an earlier moment, or created again: its recovery fork is now {now}; what was "

@@ -175,8 +175,13 @@ def rows_of_commit(
 
 def skipped_condition(letters: Iterable[str]) -> str:
     """Condition that leaves skipped operations on the server (spec debezium-sqlserver §3.4)."""
-    numbers = sorted(number for letter in letters for number in _OPERATIONS.get(letter, ()))
+    numbers = skipped_numbers(letters)
     return f" AND [ct].[__$operation] NOT IN ({', '.join(map(str, numbers))})" if numbers else ""
+
+
+def skipped_numbers(letters: Iterable[str]) -> list[int]:
+    """The server's numbers of skipped operations."""
+    return sorted(number for letter in letters for number in _OPERATIONS.get(letter, ()))
 
 
 def low_water_query(database: str) -> Statement:

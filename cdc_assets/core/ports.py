@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
@@ -101,6 +101,9 @@ class Source(Protocol):
     def recovery_fork(self, database: str) -> RecoveryFork | None:
         """The branch of its history that a database is on; None if the login may not see it or it is unknown."""
 
+    def is_replica(self, database: str) -> bool:
+        """Whether the server has a database as a readable secondary replica, which may lag behind others."""
+
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0.
 
@@ -111,11 +114,16 @@ class Source(Protocol):
         """Current `cdc.change_tables.start_lsn` by capture instance name."""
 
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
-        """Which instances have change rows in `(bounds[name], until]`; one query for all."""
+        """Which instances have change rows in `(bounds[name], until]`; one query for all.
 
-    def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
-        """Commit LSNs with change rows in `(bounds[name], until]`, in order, each with the number of rows; one query
-        for all instances."""
+        Raises IncompleteReadError if the server that answers has not captured the log up to `until`, as `rows_per_commit`.
+        """
+
+    def rows_per_commit(
+        self, database: str, bounds: Mapping[str, Lsn], until: Lsn, skipped: Sequence[int] = ()
+    ) -> Mapping[str, Sequence[tuple[Lsn, int]]]:
+        """Commit LSNs with change rows in `(bounds[name], until]`, in order, each with the number of rows without the
+        operations `skipped`; by instance, one query for all of them."""
 
     def positions_in_commit(
         self, database: str, instances: Sequence[str], commit: Lsn, step: int
@@ -176,6 +184,17 @@ class HeldLocks(Protocol):
 
 class BulkSource(Protocol):
     """Data plane: rows as Arrow. Picklable: it travels to Spark tasks and connects there."""
+
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Self":
+        """The same source over sessions whose server has the log of a database up to an LSN.
+
+        Each session is asked before its first row: with a listener in front of replicas it may be one that lags behind
+        the server of the control plane. Reading raises IncompleteReadError then, also after some retries.
+
+        Args:
+            captured: whether change rows are read, which the capture job must have written up to the LSN; otherwise
+                rows of source tables, for which the log itself is enough.
+        """
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> "Iterator[pa.RecordBatch]":
         """Stream a query's rows in the server's order; at least one batch, possibly empty, gives the schema."""

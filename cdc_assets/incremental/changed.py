@@ -38,7 +38,7 @@ def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after:
     chosen = columns if visible_only else [columns[index] for index in chunked.identity]
     statement = changed_query(chunked.plan, chunked.instance, chosen, after, until, in_order=visible_only)
     try:
-        batches = server.bulk.read(*statement)
+        batches = server.bulk.reaching(chunked.plan.table.database, until).read(*statement)
         staged = tuple(staging.write(_visible(chunked, batches) if visible_only else _without_operation(batches)))
     except QueryError as error:
         if server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance) is None:

@@ -20,8 +20,8 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SignalSettings
-from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.ports import TaskRunner
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import BulkSource, TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeError
 from cdc_assets.incremental.chunked_table import ChunkedTable, next_spans
@@ -165,7 +165,9 @@ class RoundReader:
         low = before.reading.result().last if before else entry.last
         server_time = source.server_time()
         self._thread = self._thread or ThreadPoolExecutor(1, "incremental-snapshot")
-        reading = self._thread.submit(self._read, entry, chunked, low, wanted)
+        position = self._ledger.state.tables[entry.table].position or ZERO_LSN
+        bulk = self._server.bulk.reaching(entry.table.database, position, captured=False)
+        reading = self._thread.submit(self._read, bulk, entry, chunked, low, wanted)
         self._running.add(reading)
         reading.add_done_callback(self._running.discard)
         return Round(marker, data, entry, chunked, wanted, server_time, reading, self._deletes)
@@ -182,18 +184,18 @@ class RoundReader:
             most = min(chunk * MOST_CHUNKS, before.wanted * GROWTH, int(rows * ROUND_S / read.seconds))
         return max(chunk, min(most, ROUND_BYTES // max(1, width)))
 
-    def _read(self, entry: QueuedTable, chunked: ChunkedTable, low: Key | None, wanted: int) -> RoundRows:
+    def _read(
+        self, bulk: BulkSource, entry: QueuedTable, chunked: ChunkedTable, low: Key | None, wanted: int
+    ) -> RoundRows:
         """Find the bounds, then read the rows between them; runs in the thread."""
         settings, begun = self._settings, time.perf_counter()
         parts = max(1, min(self._tasks(), wanted // settings.chunk_rows))
-        spans = next_spans(
-            self._server.bulk, chunked, entry, low, [-(-wanted // parts)] * parts, recompile=settings.recompile
-        )
+        spans = next_spans(bulk, chunked, entry, low, [-(-wanted // parts)] * parts, recompile=settings.recompile)
         statements = (
             rows_query(chunked.plan, chunked.lacking, chunked.ordered, span, recompile=settings.recompile)
             for span in spans
         )
-        staged = self._runner.run(stage, [StageTask(text, self.staging, self._server.bulk) for text in statements])
+        staged = self._runner.run(stage, [StageTask(text, self.staging, bulk) for text in statements])
         last = spans[-1].high
         assert last is not None  # noqa: S101 - the table has a greatest key
         files = tuple(file for written in staged for file in written)

@@ -118,6 +118,7 @@ class TableRead:
         counted: whether an earlier window committed their events, so that they are only counted for transaction
             metadata.
         begins: place in the first transaction after which its rows are read; None reads all of them.
+        rows: number of its change rows, counted when the window was planned; None if unknown.
     """
 
     table: TableId
@@ -126,6 +127,7 @@ class TableRead:
     until: Lsn
     counted: bool = False
     begins: Start | None = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

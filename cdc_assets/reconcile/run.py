@@ -217,7 +217,8 @@ class Reconciler:
         server_time = self._source.server_time()
         low = Lsn.parse(subject.lsn)
         bounds = tuple(leaf.bound for leaf in leaves)
-        tasks = [subject.read_task(entry, low, server_time, bounds, self._bulk) for entry in ranges]
+        bulk = self._bulk.reaching(table.database, low, captured=False)
+        tasks = [subject.read_task(entry, low, server_time, bounds, bulk) for entry in ranges]
         try:
             pieces = tuple(piece for made in self._runner.run(read, tasks) for piece in made)
             chosen = subject.compare_tasks(self._mirrors.tables, leaves, pieces, ranges)

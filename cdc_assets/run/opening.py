@@ -25,7 +25,7 @@ from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, DatabaseRestoredError, ServerBusyError
+from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
@@ -143,7 +143,7 @@ class Opening:
         pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
         troubles = activities.windows.execute(pending, repeated=True) if pending else {}
         for database, trouble in troubles.items():
-            is_busy = isinstance(trouble, ConnectionLostError | ServerBusyError)  # the loop tries again
+            is_busy = isinstance(trouble, TURN_ERRORS)  # the loop tries again
             if not is_busy or self._ledger.state.in_flight(database):
                 raise trouble
         for database in list(self._ledger.state.signals):

@@ -59,7 +59,8 @@ def _rows(server: Server, history: SchemaHistory, part: TableRead) -> list[Row]:
         "ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
     )
     rows = []
-    for batch in server.bulk.read(statement, (part.after.raw, part.until.raw)):
+    bulk = server.bulk.reaching(table.database, part.until)
+    for batch in bulk.read(statement, (part.after.raw, part.until.raw)):
         for lsn, operation, own_id, kind, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             rows.append(Row(Lsn(bytes(lsn)), operation, Signal.arrived(own_id or "", kind or "", data)))
     return rows

@@ -7,7 +7,8 @@ and sorts after the READ, which carries the watermark. So applying a
 topic table in its order ends in the server's state, whatever was written during
 the read. A capture instance that is younger than the watermark raises it to just
 before its own start: earlier changes were committed before the instance was created,
-and so before the read.
+and so before the read. That holds of a server whose log has got that far; so each session that reads rows is asked
+first (`core.ports.BulkSource.reaching`): it may be one of a replica that lags behind the server that was asked here.
 
 *No waiting for locks.* The tables' row counts come from the server's catalogue, in one query for all of
 them, and key ranges are found without waiting for row locks (`core.ports`): a locked table delays no other.

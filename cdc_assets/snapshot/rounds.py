@@ -200,7 +200,9 @@ class Rounds:
         self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading], attempt: str
     ) -> list[RoundResult]:
         """Results of the tasks of a round; if readers must meet, there are only as many tasks as run at once."""
-        location, bulk, settings = self._lake.tables.location, self._server.bulk, self._settings
+        location, settings = self._lake.tables.location, self._settings
+        low = max(reading.low for reading in readings.values())
+        bulk = self._server.bulk.reaching(window.database, low, captured=False)
 
         def of(bundle: Sequence[SnapshotSlice]) -> Packed[dict[TableId, TableReading]]:
             return Packed({entry.table: readings[entry.table] for entry in bundle})

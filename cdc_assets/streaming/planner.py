@@ -46,6 +46,7 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.server import Server
+from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.collection import without_collections
 from cdc_assets.core.identifiers import TableId
@@ -54,6 +55,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
+from cdc_assets.streaming.row_counts import counted, together
 from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, share_of, worth_tasks
 
 log = logging.getLogger(__name__)
@@ -85,6 +87,7 @@ class Planner:
     ) -> None:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._runner, self._settings, self._losses = runner, settings, losses
+        self._skipped = skipped_numbers(lake.events.skipped_operations)
         self._checked: dict[str, timedelta] = {}
         self._asked: dict[str, timedelta] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -164,7 +167,8 @@ class Planner:
     def _drafted(self, database: str, reads: Sequence[TableRead], until: Lsn) -> Window:
         streaming = self._settings
         names = {read.instance: read.after for read in reads}
-        counts = self._server.source.rows_per_commit(database, names, until)
+        found = self._server.source.rows_per_commit(database, names, until, self._skipped)
+        counts = together(found)
         tasks = self._runner.parallelism if worth_tasks(sum(rows for _, rows in counts)) else 1
         most = share_of(database, rows_of_window(streaming.window_rows, tasks), self._shares)
         end = self._bounded(database, counts, until, most)
@@ -174,7 +178,7 @@ class Planner:
         parts = streaming.slices or parts_of(self._rows[database], tasks)
         places = partial(self._server.source.positions_in_commit, database, list(names))
         borders = cut_window(counts, until, parts, places if streaming.query_mode == "direct" else None)
-        clipped = [part for read in reads if (part := clip(read, read.after, until))]
+        clipped = [counted(part, found) for read in reads if (part := clip(read, read.after, until))]
         return Window(
             window_id=0,
             kind="stream",

@@ -21,6 +21,10 @@ reads do not fail when the clean-up job removes rows during the read (spec
 sqlserver-cdc §1.4 no. 5). A table whose mark has passed the slice's lower bound
 is reported with its marks, and its rows are not trusted.
 
+*Completeness.* The change rows that arrive are counted, and the window is committed only if they are as many as the planner
+counted (`row_counts`). Each session of the task is asked before its first row whether its server, perhaps a replica, has the
+log up to the window's end (`core.ports.BulkSource.reaching`).
+
 *Structure guard.* The same query shows whether a table was altered since its
 structure was read: a new type changes the change table in place, so
 rows may have arrived in another type than planned. Such a table is reported as
@@ -58,10 +62,14 @@ from cdc_assets.errors import (
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import TableRead
+from cdc_assets.streaming.row_counts import RowsRead
 from cdc_assets.transactions import TOPIC_SCHEMA, Carried, Stream, number
 
 _PRECEDING_ROWS = 16
 """Number of rows before a slice that are read first; an update or a changed key has two."""
+
+RowCounter = Counter[tuple[TableId, str]]
+"""Change rows that arrived, by table and capture instance."""
 
 _INVALID_OBJECT = 208
 """SQL Server's error number for a table that does not exist."""
@@ -151,6 +159,7 @@ class SliceResult:
         transactions: files of the transaction topic.
         trouble: why the database cannot be read; then there is no other result.
         counts: what no event shows (`core.counts`).
+        rows: change rows that arrived, by table and capture instance.
     """
 
     written: tuple[Written, ...]
@@ -160,6 +169,7 @@ class SliceResult:
     transactions: tuple[DataFile, ...] = ()
     trouble: CdcError | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    rows: RowsRead = field(default_factory=dict)
 
 
 def run_slice(task: SliceTask) -> SliceResult:
@@ -182,24 +192,26 @@ def _run(task: SliceTask) -> SliceResult:
         return _run_with_transactions(task, task.transactions)
     written: list[Written] = []
     failed: dict[TableId, str] = {}
+    rows = RowCounter()
     for planned in task.reads:
         table = planned.read.table
         if table in failed:
             continue
         try:
-            written.append(_write_read(task, planned))
+            written.append(_write_read(task, planned, rows))
         except (LakeError, CredentialsError):  # not limited to one table
             raise
         except CdcError as error:
             if error.retryable:
                 raise
             failed[table] = describe_error(error)
-    return SliceResult(tuple(written), failed, *_guards(task))
+    return SliceResult(tuple(written), failed, *_guards(task), rows=rows)
 
 
 def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceResult:
     """Read all tables side by side, so that their events can be numbered by transaction; one connection per table."""
     failed: dict[TableId, str] = {}
+    rows = RowCounter()
 
     def stream(planned: PlannedRead, writer: TopicWriter) -> Stream:
         table = planned.read.table
@@ -207,7 +219,7 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
         def note(error: CdcError) -> None:
             failed.setdefault(table, describe_error(error))
 
-        return Stream(str(table), _events(task, planned), _discard if planned.committed else writer.write, note)
+        return Stream(str(table), _events(task, planned, rows), _discard if planned.committed else writer.write, note)
 
     with ExitStack() as stack:
         writers = [stack.enter_context(_writer(task, planned)) for planned in task.reads]
@@ -220,7 +232,7 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
         for planned, writer in zip(task.reads, writers, strict=True)
         if not planned.committed and planned.read.table not in failed
     )
-    return SliceResult(written, failed, *_guards(task), tuple(transactions_out.files))
+    return SliceResult(written, failed, *_guards(task), tuple(transactions_out.files), rows=rows)
 
 
 def _discard(batches: Sequence[pa.RecordBatch]) -> None:
@@ -233,11 +245,18 @@ def _place(task: SliceTask, read: TableRead) -> Position | None:
     return max((place for place in places if place is not None), default=None)
 
 
-def _events(task: SliceTask, planned: PlannedRead) -> Iterator[pa.RecordBatch]:
+def _events(task: SliceTask, planned: PlannedRead, counter: RowCounter) -> Iterator[pa.RecordBatch]:
     statements = change_queries(planned.plan, planned.read, task.mode, _place(task, planned.read), task.ends)
-    rows = (batch for statement, parameters in statements for batch in task.bulk.read(statement, parameters))
+    batches = (batch for statement, parameters in statements for batch in task.bulk.read(statement, parameters))
+    rows = _noted(batches, planned.read, counter)
     context = ChangeContext(task.window_id, task.offset_minutes, preceding=_preceding(task, planned))
     return build_changes(planned.plan, rows, context)
+
+
+def _noted(batches: Iterator[pa.RecordBatch], read: TableRead, counter: RowCounter) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        counter[read.table, read.instance] += batch.num_rows
+        yield batch
 
 
 def _preceding(task: SliceTask, planned: PlannedRead) -> tuple[Lsn, Lsn, int] | None:
@@ -279,7 +298,7 @@ def count_open(task: SliceTask) -> dict[str, int]:
         if read is None:
             continue
         try:
-            for batch in _events(task, replace(planned, read=read)):
+            for batch in _events(task, replace(planned, read=read), RowCounter()):
                 counts[str(read.table)] += int(pc.sum(data_events(batch)).as_py() or 0)
         except CdcError as error:  # problems of one table are reported when the slice is read
             if error.retryable or isinstance(error, CredentialsError):
@@ -295,9 +314,9 @@ def _topic_writer(task: SliceTask, directory: str, schema: pa.Schema) -> TopicWr
     return TopicWriter(task.location, directory, schema, task.window_id, task.attempt)
 
 
-def _write_read(task: SliceTask, planned: PlannedRead) -> Written:
+def _write_read(task: SliceTask, planned: PlannedRead, rows: RowCounter) -> Written:
     with _writer(task, planned) as writer:
-        writer.write(_events(task, planned))
+        writer.write(_events(task, planned, rows))
     return Written(planned.read.table, planned.directory, tuple(writer.files))
 
 

@@ -24,6 +24,8 @@ give a window up between the commits of two generations of a topic, where that w
 fail the table: the turn is repeated. If no window can be carried out, all stay
 pending, and the caller decides.
 
+Other numbers of change rows than the planner counted are such a trouble too (`row_counts`).
+
 A table that has lost data since the window was planned (`losses`) is left out of it.
 
 *Trouble of one table.* Its files are not committed, its position stays, its
@@ -49,6 +51,7 @@ from cdc_assets.capture.progress import (
     rows_of,
 )
 from cdc_assets.capture.server import Server
+from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
@@ -56,15 +59,15 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import (
     DATABASE_ERRORS,
+    TURN_ERRORS,
     CdcDisabledError,
     CdcError,
-    ConnectionLostError,
     DatabaseRestoredError,
     LakeFullError,
-    ServerBusyError,
 )
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.streaming.gaps import with_gap
+from cdc_assets.streaming.row_counts import check_rows
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, run_slice
 from cdc_assets.streaming.window_commits import WindowCommits
@@ -145,9 +148,7 @@ class WindowExecutor:
             except (CdcDisabledError, DatabaseRestoredError, *DATABASE_ERRORS) as error:
                 found[part.database] = error
         for database, trouble in found.items() if done else ():
-            if isinstance(trouble, (ConnectionLostError, ServerBusyError)) and is_split(
-                self._ledger, self._lake, database
-            ):
+            if isinstance(trouble, TURN_ERRORS) and is_split(self._ledger, self._lake, database):
                 raise trouble
         for database, trouble in found.items() if done else ():
             log.warning("The window of database %s is given up: %s", database, trouble)
@@ -199,6 +200,13 @@ class WindowExecutor:
         for table in moved:
             log.info("%s or its capture instances changed while it was read; the next window reads it again.", table)
         part.behind = {state.table for state in changed} | moved
+        unread = part.behind.union(*(result.failed.keys() | result.gaps.keys() for result in results))
+        check_rows(
+            self._server.source,
+            [entry.read for entry in part.planned if entry.read.table not in unread],
+            [result.rows for result in results],
+            skipped_numbers(self._lake.events.skipped_operations),
+        )
         part.files = files_of(results, without=part.behind)
         part.changed = changed + self._handed_over(window, part.behind)
         part.notifications = list(self._removable(window, part.changed, part.behind))

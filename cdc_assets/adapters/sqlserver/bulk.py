@@ -16,7 +16,7 @@ piece.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import mssql_python
@@ -26,10 +26,12 @@ from mssql_python.exceptions import sqlstate_to_exception
 from cdc_assets.adapters.sqlserver.bulk_sessions import ERRORS, POOL, BulkSession, opened
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.errors import redact, to_cdc_error
+from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.retry import repeated
 from cdc_assets.adapters.sqlserver.table_queries import isolation_level, lock_timeout, one_of
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
 
 DEFAULT_ISOLATION: Final = "read_committed"
@@ -76,6 +78,7 @@ class MssqlBulkSource:
         settings: connection settings; they contain the password, which no repr shows.
         batch_rows: rows per Arrow batch.
         snapshot_rows: the same for statements that read source tables; 0 for the same value.
+        floor: what the server of each session must have before it is read; None asks for nothing.
         isolation: isolation level of statements that read source tables in a snapshot.
         lock_timeout_ms: maximum wait for a lock of statements that read source tables; 0 not at all, -1 for ever.
     """
@@ -85,12 +88,17 @@ class MssqlBulkSource:
     isolation: IsolationMode = DEFAULT_ISOLATION
     lock_timeout_ms: int = -1
     snapshot_rows: int = 0
+    floor: Floor | None = None
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
         """The data plane of a capture."""
         rows, snapshot = config.streaming.fetch_size, config.snapshot
         return cls(config.connection, rows, snapshot.isolation, snapshot.lock_timeout_ms, snapshot.fetch_size)
+
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> Self:
+        """The same over sessions whose server has the log of a database up to an LSN; see `core.ports`."""
+        return replace(self, floor=Floor(database, lsn, captured) if lsn > ZERO_LSN else None)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, gives the schema.
@@ -99,7 +107,7 @@ class MssqlBulkSource:
         results are read in parallel.
 
         Raises:
-            CdcError: ConnectionLostError, ServerBusyError, LoginError, PreflightError or QueryError.
+            CdcError: ConnectionLostError, ServerBusyError, IncompleteReadError, LoginError, PreflightError or QueryError.
         """
         may_retry = not statement.startswith(CHUNK_TAG)  # its round is repeated
         result = repeated(lambda: self._begin(statement, parameters), lambda: may_retry)
@@ -117,7 +125,9 @@ class MssqlBulkSource:
         """
         locks = [lock_timeout(self.lock_timeout_ms)] if self.lock_timeout_ms >= 0 else []
         try:
-            session = opened(self.settings, [isolation_level("snapshot"), *locks, "BEGIN TRANSACTION"])
+            session = self._reached(opened(self.settings))
+            for statement in (isolation_level("snapshot"), *locks, "BEGIN TRANSACTION"):
+                session.execute(statement).close()
         except ERRORS as error:
             raise translate(error, self.settings) from error
         transaction = SnapshotTransaction(self, session)
@@ -130,7 +140,7 @@ class MssqlBulkSource:
         """Start a statement: its result and first batch."""
         session = None
         try:
-            session = POOL.take(self.settings, tuple(self._settings_of(statement)))
+            session = self._reached(POOL.take(self.settings, tuple(self._settings_of(statement))))
             result = _Result(session, session.execute(statement, parameters), self.rows_of(statement), POOL.give)
             session = None
         except ERRORS as error:
@@ -145,6 +155,16 @@ class MssqlBulkSource:
             if session is not None:
                 session.end()
         return result
+
+    def _reached(self, session: BulkSession) -> BulkSession:
+        """The session, whose server has reached the floor; closed if not: the next one may be of another replica."""
+        if self.floor is not None:
+            try:
+                session.require(self.floor)
+            except BaseException:
+                session.end()
+                raise
+        return session
 
     def rows_of(self, statement: str) -> int:
         """Batch size in rows of this statement."""

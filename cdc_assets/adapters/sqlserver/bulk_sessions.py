@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import mssql_python
 from mssql_python.exceptions import ConnectionStringParseError
 
 from cdc_assets.adapters.sqlserver.driver import connection_string, keywords, server_name, without_database
+from cdc_assets.adapters.sqlserver.reached import Floor, Reached
 from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
@@ -70,6 +71,7 @@ class BulkSession:
     reusable: bool = True
     since: float = field(default_factory=time.monotonic)
     """Time since which it is idle."""
+    reached: Reached = field(default_factory=Reached)
 
     def wait(self, action: Callable[[], Any]) -> Any:
         """Call the driver and return its result; the wait is limited.
@@ -87,6 +89,20 @@ class BulkSession:
         cursor = self.connection.cursor()
         self.wait(lambda: cursor.execute(statement, *parameters))
         return cursor
+
+    def require(self, floor: Floor) -> None:
+        """Check that its server has the log up to a floor.
+
+        Raises:
+            IncompleteReadError: it has not.
+            Exception: as `wait`.
+        """
+
+        def ask(query: str) -> object:
+            with closing(self.execute(query)) as cursor:
+                return self.wait(cursor.fetchone)[0]
+
+        self.reached.check(floor, ask, server_name(self.settings))
 
     def end(self) -> None:
         """Close it in any state, without waiting."""

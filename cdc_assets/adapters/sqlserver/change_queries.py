@@ -35,20 +35,20 @@ def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
     return f"{TAG.format(name='null_probes')}SELECT place FROM ({union_all(parts)}) AS u"
 
 
-def rows_per_commit(database: str, instances: Sequence[str]) -> str:
-    """Change rows of all instances per commit LSN in (?, ?]; two parameters each, in order.
+def rows_per_commit(database: str, instances: Sequence[str], skipped: Sequence[int] = ()) -> str:
+    """Change rows per commit LSN in (?, ?], in order, each with the index of its instance, from 0; two parameters each.
 
     Rows of one instance are counted in the order of its clustered index, and not grouped again.
     """
+    condition = f" AND [__$operation] NOT IN ({', '.join(map(str, skipped))})" if skipped else ""
     parts = [
-        f"SELECT [__$start_lsn] AS lsn, COUNT_BIG(*) AS n FROM {change_table(database, instance)} "
-        "WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ? GROUP BY [__$start_lsn]"
-        for instance in instances
+        f"SELECT {index} AS place, [__$start_lsn] AS lsn, COUNT_BIG(*) AS n FROM {change_table(database, instance)} "
+        f"WHERE [__$start_lsn] > ? AND [__$start_lsn] <= ?{condition} GROUP BY [__$start_lsn]"
+        for index, instance in enumerate(instances)
     ]
     if len(parts) == 1:
         return f"{TAG.format(name='rows_per_commit')}{parts[0]} ORDER BY [__$start_lsn]"
-    union = union_all(parts)
-    return f"{TAG.format(name='rows_per_commit')}SELECT lsn, SUM(n) FROM ({union}) AS u GROUP BY lsn ORDER BY lsn"
+    return f"{TAG.format(name='rows_per_commit')}SELECT place, lsn, n FROM ({union_all(parts)}) AS u ORDER BY lsn"
 
 
 def rows_in_commit(database: str, instances: Sequence[str]) -> str:

@@ -12,39 +12,49 @@ written.
 An instance whose change table was dropped is ignored; reading it reveals that.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 from cdc_assets.adapters.sqlserver import change_queries, queries
 from cdc_assets.adapters.sqlserver.portions import PROBES_PER_QUERY, of_those_there, portions
+from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.rows import integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.lsn import Lsn
+
+Counts = Mapping[str, Sequence[tuple[Lsn, int]]]
+"""Commit LSNs in order, with numbers of change rows, by capture instance."""
 
 _TRANSACTIONS = 1000
 """Number of transactions from which a second connection counts half of them."""
 
 
 def rows_per_commit(
-    session: Session, beside: Session, database: str, bounds: Mapping[str, Lsn], until: Lsn
-) -> Sequence[tuple[Lsn, int]]:
-    """Commit LSNs with change rows in `(bounds[name], until]`, in order, with the number of rows.
+    session: Session,
+    beside: Session,
+    database: str,
+    bounds: Mapping[str, Lsn],
+    until: Lsn,
+    skipped: Sequence[int] = (),
+) -> Counts:
+    """Commit LSNs with change rows in `(bounds[name], until]`, in order, with the number of rows; by instance.
 
     Args:
         session: counts, and if there is much to count the first half of it.
         beside: counts the second half.
+        skipped: operations that are not counted.
     """
     lowest = min(bounds.values(), default=until)
     middle = _middle(session, database, lowest, until)
     if middle is None:
-        return _counted(session, database, bounds, until)
+        return _counted(session, database, bounds, until, skipped)
     with ThreadPoolExecutor(1, "count") as pool:
         rest = {name: max(after, middle) for name, after in bounds.items()}
-        later = pool.submit(_counted, beside, database, rest, until)
+        later = pool.submit(_counted, beside, database, rest, until, skipped)
         first = {name: after for name, after in bounds.items() if after < middle}
-        return [*_counted(session, database, first, middle), *later.result()]
+        found = _counted(session, database, first, middle, skipped)
+        return {name: [*found.get(name, ()), *counts] for name, counts in later.result().items()}
 
 
 def _middle(session: Session, database: str, after: Lsn, until: Lsn) -> Lsn | None:
@@ -58,20 +68,22 @@ def _middle(session: Session, database: str, after: Lsn, until: Lsn) -> Lsn | No
     return middle if middle is not None and middle < until else None
 
 
-def _counted(session: Session, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> list[tuple[Lsn, int]]:
-    def counted(names: Sequence[str]) -> list[tuple[bytes, int]]:
+def _counted(
+    session: Session, database: str, bounds: Mapping[str, Lsn], until: Lsn, skipped: Sequence[int]
+) -> dict[str, list[tuple[Lsn, int]]]:
+    def counted(names: Sequence[str]) -> list[tuple[str, list[tuple[Lsn, int]]]]:
+        statement = change_queries.rows_per_commit(database, names, skipped)
         parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
-        rows = session.rows(change_queries.rows_per_commit(database, names), *parameters)
-        return [(bytes(cast(bytes, raw)), integer(count)) for raw, count in rows]
+        found = [list[tuple[Lsn, int]]() for _ in names]
+        for place, raw, count in session.rows_behind(Floor(database, until), statement, *parameters):
+            found[integer(place)].append((Lsn(bytes(cast(bytes, raw))), integer(count)))
+        return list(zip(names, found, strict=True))
 
-    found = [
-        row
+    def none(name: str) -> list[tuple[str, list[tuple[Lsn, int]]]]:
+        return [(name, [])]
+
+    return {
+        name: counts
         for portion in portions(sorted(bounds), PROBES_PER_QUERY)
-        for row in of_those_there(portion, counted, lambda _: [])
-    ]
-    if len(bounds) > 1:
-        counts = Counter[bytes]()
-        for raw, rows in found:
-            counts[raw] += rows
-        found = sorted(counts.items())
-    return [(Lsn(raw), rows) for raw, rows in found]
+        for name, counts in of_those_there(portion, counted, none)
+    }

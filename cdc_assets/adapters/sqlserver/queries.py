@@ -215,6 +215,13 @@ https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-cha
 MAX_LSN = query("max_lsn", "SELECT {db}.sys.fn_cdc_get_max_lsn()")
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/sys-fn-cdc-get-max-lsn-transact-sql"""
 
+NEWEST_START = query("newest_start", "SELECT MAX(start_lsn) FROM {db}.cdc.change_tables")
+"""https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-change-tables-transact-sql"""
+
+UPDATEABILITY = query("updateability", "SELECT DATABASEPROPERTYEX(?, N'Updateability')")
+"""READ_ONLY on a readable secondary replica.
+https://learn.microsoft.com/en-us/sql/t-sql/functions/databasepropertyex-transact-sql"""
+
 MAX_TRANSACTION = query(
     "max_transaction", "SELECT MAX(start_lsn) FROM {db}.cdc.lsn_time_mapping WHERE start_lsn > ? AND tran_id <> 0x00"
 )

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyodbc
@@ -26,13 +26,14 @@ from cdc_assets.adapters.sqlserver.driver import (
 )
 from cdc_assets.adapters.sqlserver.errors import to_cdc_error
 from cdc_assets.adapters.sqlserver.queries import PING
+from cdc_assets.adapters.sqlserver.reached import Floor, Reached
 from cdc_assets.adapters.sqlserver.retry import repeated
 from cdc_assets.adapters.sqlserver.table_queries import lock_timeout
 from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.interruption import cancelled_by, in_thread
-from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
+from cdc_assets.errors import CdcError, ConnectionLostError, IncompleteReadError, QueryError
 
 IDLE_CHECK_S = 60.0
 """Idle seconds after which a connection is checked by a round trip before use: firewalls drop idle ones silently."""
@@ -53,6 +54,7 @@ class Link:
     connection: pyodbc.Connection
     tcp: TcpConnection
     settings: ConnectionSettings
+    reached: Reached = field(default_factory=Reached)
 
     @property
     def server(self) -> str:
@@ -171,6 +173,20 @@ class Session:
         """
         return self._repeat(lambda cursor: list(cursor.execute(statement, *parameters).fetchall()))
 
+    def rows_behind(self, floor: Floor, statement: str, *parameters: object) -> list[Row]:
+        """As `rows`, over a connection whose server has the log up to `floor`.
+
+        Raises:
+            CdcError: as `rows`; IncompleteReadError if no server had.
+        """
+
+        def read(cursor: pyodbc.Cursor) -> list[Row]:
+            assert self._link is not None  # noqa: S101 - it is ready
+            self._link.reached.check(floor, lambda query: cursor.execute(query).fetchall()[0][0], self._link.server)
+            return list(cursor.execute(statement, *parameters).fetchall())
+
+        return self._repeat(read)
+
     def value(self, statement: str, *parameters: object) -> object:
         """First column of the first row, or None if there is no row."""
         rows = self.rows(statement, *parameters)
@@ -214,7 +230,7 @@ class Session:
             if isinstance(ours, ConnectionLostError) or _state(error) in _TIMED_OUT:
                 self.close()
             raise ours from error
-        except ConnectionLostError:
+        except (ConnectionLostError, IncompleteReadError):  # the next connection may be to another replica
             self.close()
             raise
         self._last_use = time.monotonic()

@@ -200,6 +200,10 @@ class SqlServerSource:
         [(identity, point)] = rows
         return RecoveryFork(str(identity).upper(), None if point is None else Lsn.from_decimal(integer(point)))
 
+    def is_replica(self, database: str) -> bool:
+        """Whether the server has a database as a readable secondary replica (or as read-only)."""
+        return self.session.value(queries.UPDATEABILITY, database) == "READ_ONLY"
+
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0."""
         start = (after or ZERO_LSN).raw
@@ -239,13 +243,15 @@ class SqlServerSource:
         """
         return change_tables.active_instances(self.session, database, bounds, until)
 
-    def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
-        """Commit LSNs with change rows in `(bounds[name], until]`, with the number of rows; one query per 200
-        instances, two at once for many transactions.
+    def rows_per_commit(
+        self, database: str, bounds: Mapping[str, Lsn], until: Lsn, skipped: Sequence[int] = ()
+    ) -> Mapping[str, Sequence[tuple[Lsn, int]]]:
+        """Commit LSNs with change rows in `(bounds[name], until]` by instance, with the number of rows; one query per
+        200 instances, two at once for many transactions.
 
         An instance whose change table was dropped is ignored here; reading it reveals the instance.
         """
-        return commit_counts.rows_per_commit(self.session, self._beside, database, bounds, until)
+        return commit_counts.rows_per_commit(self.session, self._beside, database, bounds, until, skipped)
 
     def positions_in_commit(
         self, database: str, instances: Sequence[str], commit: Lsn, step: int

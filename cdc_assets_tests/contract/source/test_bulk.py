@@ -12,9 +12,9 @@ from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource, piece_rows
 from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings, IsolationMode
-from cdc_assets.errors import ConnectionLostError, LoginError, QueryError, ServerBusyError
+from cdc_assets.errors import ConnectionLostError, IncompleteReadError, LoginError, QueryError, ServerBusyError
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection
+from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain
 
 pytestmark = pytest.mark.contract
 ROWS = 1000
@@ -71,6 +71,31 @@ def test_the_driver_is_asked_for_rows_of_bounded_width(
 ) -> None:
     description = [("name", kind, None, size, size, None, True) for kind, size in sizes]
     assert piece_rows(description, rows) == expected
+
+
+def test_a_server_that_lags_is_not_read(server: Server, reader: MssqlBulkSource) -> None:
+    """As a replica that a connection of a task was routed to."""
+    for statement in (
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL",
+        "INSERT INTO dbo.t VALUES (5000, N'x')",
+    ):
+        server.execute(statement, database=DATABASE)
+    drain(server)
+    with SqlServerSource(connection(server, DATABASE)) as source:
+        newest, [instance] = source.max_captured_lsn(DATABASE), source.capture_instances(DATABASE)
+    assert newest is not None
+    rows = "SELECT id FROM dbo.t WHERE id < 3"
+    assert sum(batch.num_rows for batch in reader.reaching(DATABASE, newest).read(rows)) == 3
+    for behind in (reader.reaching(DATABASE, newest.next()), reader.reaching(DATABASE, newest.next(), captured=False)):
+        with pytest.raises(IncompleteReadError, match="a replica that lags"):
+            list(behind.read(rows))
+        with pytest.raises(IncompleteReadError), behind.transaction():
+            pass
+    server.execute("DELETE FROM cdc.lsn_time_mapping", database=DATABASE)
+    logged = reader.reaching(DATABASE, instance.start_lsn, captured=False)
+    assert sum(batch.num_rows for batch in logged.read(rows)) == 3
+    with pytest.raises(IncompleteReadError):
+        list(reader.reaching(DATABASE, instance.start_lsn).read(rows))
 
 
 def test_parameters(reader: MssqlBulkSource) -> None:

@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from cdc_assets.adapters.sqlserver import commit_counts
+from cdc_assets.adapters.sqlserver import commit_counts, reached
+from cdc_assets.adapters.sqlserver.rows import lsn_of
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings, EventSettings
 from cdc_assets.core.identifiers import TableId
@@ -20,6 +21,7 @@ from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.errors import (
     CdcDisabledError,
     ConnectionLostError,
+    IncompleteReadError,
     LockTimeoutError,
     LoginError,
     PreflightError,
@@ -253,6 +255,30 @@ def test_an_instance_that_vanished_counts_as_active(shop: Server, source: SqlSer
     assert source.active_instances(DATABASE, bounds, until) == {"gone", "dbo_b"}
 
 
+@pytest.mark.parametrize("ask", ["active_instances", "rows_per_commit"])
+def test_a_server_that_lags_says_nothing_about_changes(shop: Server, source: SqlServerSource, ask: str) -> None:
+    """As another replica that a connection was routed to when it was made again."""
+    newest = source.max_transaction_lsn(DATABASE, None, 0)
+    assert newest is not None
+    assert not source.is_replica(DATABASE)
+    with pytest.raises(IncompleteReadError, match=f"{DATABASE} on .* behind {newest.next()}"):
+        getattr(source, ask)(DATABASE, {"dbo_a": ZERO_LSN}, newest.next())
+    assert getattr(source, ask)(DATABASE, {"dbo_a": ZERO_LSN}, newest)
+
+
+def test_each_connection_is_asked_once_how_far_its_log_is(
+    shop: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest, answers = source.max_transaction_lsn(DATABASE, None, 0), list[object]()
+    assert newest is not None
+    monkeypatch.setattr(reached, "lsn_of", lambda answer: answers.append(answer) or lsn_of(answer))
+    for expected in (1, 1, 2):
+        if expected == 2:
+            source.session.close()
+        source.active_instances(DATABASE, {"dbo_a": ZERO_LSN}, newest)
+        assert len(answers) == expected
+
+
 @pytest.mark.parametrize("many", [1, 2, 6, 1000])
 def test_rows_are_counted_by_commit(
     shop: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch, many: int
@@ -267,12 +293,13 @@ def test_rows_are_counted_by_commit(
         drain(shop)
         commits.append(source.max_transaction_lsn(DATABASE, None, 0) or ZERO_LSN)
     bounds = {"dbo_a": start, "dbo_b": commits[2]}
-    expected = [(lsn, 5) for place, lsn in enumerate(commits) if place % 2 == 0 or place > 2]
+    expected = {"dbo_a": [(lsn, 5) for lsn in commits[::2]], "dbo_b": [(lsn, 5) for lsn in commits[3::2]]}
     assert source.rows_per_commit(DATABASE, bounds, commits[-1]) == expected
-    assert source.rows_per_commit(DATABASE, bounds | {"gone": start}, commits[-1]) == expected
-    assert source.rows_per_commit(DATABASE, {"gone": start}, commits[-1]) == []
-    assert source.rows_per_commit(DATABASE, {"dbo_a": commits[-1]}, commits[-1]) == []
-    assert source.rows_per_commit(DATABASE, {}, commits[-1]) == []
+    assert source.rows_per_commit(DATABASE, bounds | {"gone": start}, commits[-1]) == expected | {"gone": []}
+    assert source.rows_per_commit(DATABASE, {"gone": start}, commits[-1]) == {"gone": []}
+    assert source.rows_per_commit(DATABASE, {"dbo_a": commits[-1]}, commits[-1]) == {"dbo_a": []}
+    assert source.rows_per_commit(DATABASE, bounds, commits[-1], skipped=[2]) == {"dbo_a": [], "dbo_b": []}
+    assert source.rows_per_commit(DATABASE, {}, commits[-1]) == {}
 
 
 def test_an_error_of_the_second_connection_ends_the_count(
@@ -282,7 +309,10 @@ def test_an_error_of_the_second_connection_ends_the_count(
     assert until is not None
     monkeypatch.setattr(commit_counts, "_TRANSACTIONS", 2)
     busy = ServerBusyError("given up.")
-    with patch.object(source._beside, "rows", side_effect=busy), pytest.raises(ServerBusyError, match="given up"):
+    with (
+        patch.object(source._beside, "rows_behind", side_effect=busy),
+        pytest.raises(ServerBusyError, match="given up"),
+    ):
         source.rows_per_commit(DATABASE, {"dbo_a": ZERO_LSN}, until)
 
 

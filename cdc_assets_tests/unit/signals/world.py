@@ -15,6 +15,7 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
 from cdc_assets.config.settings import CaptureConfig, FilterSettings, NotificationSettings, SignalSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
@@ -31,6 +32,9 @@ class Watched:
 
     bulk: MssqlBulkSource
     meanwhile: Callable[[], None]
+
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Watched":
+        return replace(self, bulk=self.bulk.reaching(database, lsn, captured=captured))
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         if statement.startswith("/* cdc-assets: chunk */"):

@@ -26,10 +26,10 @@ from cdc_assets.config.settings import (
 )
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn, Position
+from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
-from cdc_assets.errors import CdcError, QueryError
+from cdc_assets.errors import CdcError, IncompleteReadError, QueryError
 from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.notifications import Listener
 from cdc_assets.run.capture import Capture
@@ -89,6 +89,9 @@ class SimulatedServer:
     described: dict[TableId, Mapping[int, str]] = field(default_factory=dict)
     """Descriptions of tables, under 0, and columns."""
     fork: RecoveryFork | None = field(default_factory=lambda: RecoveryFork("A", None))
+    is_secondary: bool = False
+    routed: "SimulatedServer | None" = None
+    """The replica to which connections of the data plane are routed, if it is another one."""
     _tick: int = 0
 
     # what happens on the server
@@ -215,6 +218,9 @@ class SimulatedServer:
     def recovery_fork(self, database: str) -> RecoveryFork | None:
         return self.fork
 
+    def is_replica(self, database: str) -> bool:
+        return self.is_secondary
+
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
         found = [lsn for lsn in self.transactions if after is None or lsn > after]
         found = found[:limit] if limit else found
@@ -230,14 +236,18 @@ class SimulatedServer:
             if any(after < change.lsn <= until for change in self.change_tables.get(name, []))
         )
 
-    def rows_per_commit(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> Sequence[tuple[Lsn, int]]:
-        counts = Counter(
-            change.lsn
+    def rows_per_commit(
+        self, database: str, bounds: Mapping[str, Lsn], until: Lsn, skipped: Sequence[int] = ()
+    ) -> Mapping[str, Sequence[tuple[Lsn, int]]]:
+        counts = {
+            name: Counter(
+                change.lsn
+                for change in self.change_tables.get(name, [])
+                if after < change.lsn <= until and change.operation not in skipped
+            )
             for name, after in bounds.items()
-            for change in self.change_tables.get(name, [])
-            if after < change.lsn <= until
-        )
-        return sorted(counts.items())
+        }
+        return {name: sorted(found.items()) for name, found in counts.items()}
 
     def positions_in_commit(
         self, database: str, instances: Sequence[str], commit: Lsn, step: int
@@ -292,7 +302,7 @@ class SimulatedServer:
 
     @property
     def bulk(self) -> "SimulatedBulk":
-        return SimulatedBulk(self)
+        return SimulatedBulk(self.routed or self)
 
 
 @dataclass
@@ -300,9 +310,17 @@ class SimulatedBulk:
     """`core.ports.BulkSource` of a simulated server."""
 
     server: SimulatedServer
+    floor: Lsn = ZERO_LSN
+
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "SimulatedBulk":
+        return replace(self, floor=lsn)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         self.server.before_read(statement)
+        if (self.server.captured or ZERO_LSN) < self.floor and not any(
+            i.start_lsn > self.floor for i in self.server.instances
+        ):
+            raise IncompleteReadError("It lags.")
         if "cdc-assets: changes" in statement or "cdc-assets: preceding" in statement:
             table = self._changes(statement, parameters)
         elif "cdc-assets: marks" in statement:

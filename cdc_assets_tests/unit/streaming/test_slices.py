@@ -125,7 +125,7 @@ def test_a_backlog_is_not_counted_again_in_each_window(tmp_path: Path) -> None:
 
     def noted(*arguments: object) -> object:
         found = ask(*arguments)  # type: ignore[arg-type]
-        counted.append(sum(rows for _, rows in found))
+        counted.append(sum(rows for counts in found.values() for _, rows in counts))
         return found
 
     server.rows_per_commit = noted  # type: ignore[assignment,method-assign]

@@ -1,0 +1,61 @@
+"""Proves that the server of a connection has the log up to an LSN.
+
+A listener may route each connection to another readable replica, and replicas lag. What was learnt over one connection (how
+far the log is, how many rows there are) is only true over another one if its server has got as far. A connection belongs to
+one server, and a server's log never goes back while a connection lasts; so each connection is asked once for each LSN.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.rows import lsn_of
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.errors import IncompleteReadError
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What a server must have before it is read.
+
+    Args:
+        database: whose log.
+        lsn: up to here, inclusive.
+        captured: whether the change rows must be there, too, and not only the transactions.
+    """
+
+    database: str
+    lsn: Lsn
+    captured: bool = True
+
+
+class Reached:
+    """How far the server of one connection is known to be."""
+
+    def __init__(self) -> None:
+        self._captured: dict[str, Lsn] = {}
+        self._logged: dict[str, Lsn] = {}
+
+    def check(self, floor: Floor, ask: Callable[[str], object], server: str) -> None:
+        """Check that the server has got as far, and ask it if that is not known.
+
+        Args:
+            ask: function that returns the value of a query over the connection.
+            server: for the message.
+
+        Raises:
+            IncompleteReadError: it has not.
+        """
+        known = self._captured if floor.captured else self._logged
+        if known.get(floor.database, ZERO_LSN) >= floor.lsn:
+            return
+        found = lsn_of(ask(queries.of_database(queries.MAX_LSN, floor.database))) or ZERO_LSN
+        if found < floor.lsn and not floor.captured:
+            # an instance may be younger than all that is captured; who knows it has the log up to its start
+            found = max(found, lsn_of(ask(queries.of_database(queries.NEWEST_START, floor.database))) or ZERO_LSN)
+        if found < floor.lsn:
+            raise IncompleteReadError(
+                f"Database {floor.database} on {server} is captured up to {found}, behind {floor.lsn}, which is known "
+                "already: it is a replica that lags. It is asked again"
+            )
+        known[floor.database] = found

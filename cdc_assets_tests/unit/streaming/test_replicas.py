@@ -1,0 +1,150 @@
+"""Readable replicas that lag, and reads that do not bring everything: read again, and nothing is lost."""
+
+import copy
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cdc_assets.capture.instances import before
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.errors import IncompleteReadError
+from cdc_assets.ledger.state import TableRead
+from cdc_assets.streaming.row_counts import check_rows, counted, together
+from cdc_assets_tests.unit.streaming import simulation
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import (
+    DATABASE,
+    SimulatedBulk,
+    SimulatedServer,
+    make_capture,
+    make_config,
+)
+from cdc_assets_tests.unit.streaming.tables import started, stream_until
+
+
+def route_to_lagging_replica(server: SimulatedServer, reads: int) -> list[str]:
+    """Tasks read a replica that has what the server has now, until it catches up at a read; the statements so far."""
+    replica, statements = copy.deepcopy(server), list[str]()
+
+    def note(statement: str) -> None:
+        statements.append(statement)
+        if len(statements) == reads:
+            replica.rows, replica.captured = copy.deepcopy(server.rows), server.captured
+            replica.instances, replica.change_tables = server.instances, server.change_tables
+
+    replica.before_read, server.routed = note, replica
+    return statements
+
+
+def test_a_window_is_read_again_where_a_replica_lags(tmp_path: Path) -> None:
+    server, config, _lines, orders = started(tmp_path)
+    statements = route_to_lagging_replica(server, reads=3)
+    server.commit((orders, "insert", 11, "b"))
+    make_capture(server, config).stream()
+    assert len(statements) > 3
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+    assert state_of(config).tables[orders].position == server.captured
+
+
+def test_a_snapshot_is_read_again_where_a_replica_lags(tmp_path: Path) -> None:
+    server, config = SimulatedServer(), make_config(str(tmp_path))
+    orders = server.create("orders")
+    server.idle_tick()
+    statements = route_to_lagging_replica(server, reads=3)
+    server.commit((orders, "insert", 1, "a"))
+    capture = make_capture(server, config)
+    for _ in range(2):
+        with pytest.raises(IncompleteReadError):
+            capture.snapshot()
+    make_capture(server, config).snapshot()
+    assert len(statements) == 3
+    assert [(event.op, event.key) for event in events_of(config, orders)] == [("r", 1)]
+
+
+def test_a_table_that_was_enabled_just_now_is_read_before_anything_is_captured(tmp_path: Path) -> None:
+    """Its start is above all that is captured; a server that knows the instance has the log up to there."""
+    server, config = SimulatedServer(), make_config(str(tmp_path))
+    server.idle_tick()
+    orders = server.create("orders", rows=1)
+    make_capture(server, config).snapshot()
+    assert state_of(config).tables[orders].position == before(server.instances[0].start_lsn)
+
+
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_window_of_which_rows_are_lacking_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metadata: bool
+) -> None:
+    server, config, lines, orders = started(tmp_path, transaction_metadata=metadata)
+    server.commit((orders, "insert", 11, "b"), (lines, "insert", 11, "b"), (orders, "insert", 12, "b"))
+    whole, short = SimulatedBulk._changes, [1, 1]
+
+    def truncated(self: SimulatedBulk, statement: str, parameters: Sequence[object]) -> pa.Table:
+        rows = whole(self, statement, parameters)
+        return rows.slice(0, rows.num_rows - short.pop()) if rows.num_rows > 1 and short else rows
+
+    monkeypatch.setattr(simulation.SimulatedBulk, "_changes", truncated)
+    make_capture(server, config).stream()
+    assert not short
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11, 12]
+    assert [event.key for event in events_of(config, lines)] == [1, 2, 3, 10, 11]
+
+
+@pytest.mark.parametrize("skipped", [frozenset({"t"}), frozenset({"t", "d"})])
+def test_skipped_operations_are_not_missed(tmp_path: Path, skipped: frozenset[str]) -> None:
+    server, config, _lines, orders = started(tmp_path, skipped_operations=skipped)
+    server.commit((orders, "insert", 11, "b"), (orders, "delete", 1, ""))
+    make_capture(server, config).stream()
+    operations = [event.op for event in events_of(config, orders) if event.op is not None]
+    assert operations[4:] == (["c"] if "d" in skipped else ["c", "d"])
+
+
+def test_rows_that_somebody_removed_by_hand_hold_up_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server, config, _lines, orders = started(tmp_path)
+    server.commit((orders, "insert", 11, "b"), (orders, "insert", 12, "b"))
+    stream_until(server, config, "window-planned")
+    server.change_tables["dbo_orders"].pop()
+    with caplog.at_level(logging.WARNING):
+        make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+    assert "dbo_orders had 2 change rows" in caplog.text
+
+
+def test_rows_that_the_clean_up_job_removed_meanwhile_are_not_counted_as_gone(tmp_path: Path) -> None:
+    server, _config, _lines, orders = started(tmp_path)
+    position = server.transactions[-1]
+    first = server.commit((orders, "insert", 11, "b"))
+    until = server.commit((orders, "insert", 12, "b"))
+    read = counted(
+        TableRead(orders, "dbo_orders", position, until),
+        server.rows_per_commit(DATABASE, {"dbo_orders": position}, until),
+    )
+    assert read.rows == 2
+    server.clean_up(first.next())
+    with pytest.raises(IncompleteReadError, match="Of 2 change rows of dbo_orders"):
+        check_rows(server, [read], [{(orders, "dbo_orders"): 1}], ())
+
+
+@pytest.mark.parametrize("fork", [None, RecoveryFork("FORMER", None)])
+def test_a_replica_that_goes_back_by_some_commits_is_no_restore(tmp_path: Path, fork: RecoveryFork | None) -> None:
+    server, config, _lines, orders = started(tmp_path)
+    now, known = server.captured, server.fork
+    server.is_secondary, server.fork, server.captured = True, fork, ZERO_LSN.next()
+    with pytest.raises(IncompleteReadError, match="which lags"):
+        make_capture(server, config).stream()
+    server.fork, server.captured = known, now
+    server.commit((orders, "insert", 11, "b"))
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+
+
+def test_rows_of_several_instances_are_counted_together() -> None:
+    one, two, three = (Lsn.from_int(number) for number in (1, 2, 3))
+    counts = {"a": [(one, 1), (three, 2)], "b": [(one, 4), (two, 1)]}
+    assert together(counts) == [(one, 5), (two, 1), (three, 2)]
+    assert together({"a": counts["a"]}) == counts["a"]
+    assert together({}) == []
