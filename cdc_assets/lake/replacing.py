@@ -40,8 +40,8 @@ from cdc_assets.lake.tables import HOOKS, DeltaTables
 
 OURS = "cdc.replaced"
 """Key of a commit's metadata under which it names itself; a commit without it is of another program."""
-MENDED = "cdc.mended"
-"""Key under which a commit that takes back another program's names the version of that."""
+UNDONE = "cdc.undone"
+"""Key under which a commit that undoes one of another program names its version."""
 _ATTEMPTS = 10
 
 Fence = Callable[[], None]
