@@ -16,6 +16,8 @@ class LocalRunner:
         parallelism: number of tasks that run at once; the number of CPU cores if None.
     """
 
+    may_start_twice = False
+
     def __init__(self, parallelism: int | None = None) -> None:
         self.parallelism = parallelism or cpu_count() or 1
 

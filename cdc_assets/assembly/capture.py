@@ -80,7 +80,7 @@ def open_adoption(config: CaptureConfig) -> Iterator[tuple[Capture, LogTimes, Sq
 class _NoRunner:
     """Task runner of a capture that only answers queries."""
 
-    parallelism = 1
+    parallelism, may_start_twice = 1, False
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         raise InvariantError("This capture cannot run tasks. Next: report this.")

@@ -221,6 +221,10 @@ class TaskRunner(Protocol):
         """Approximate number of tasks that run at once. The query may start an engine, so ask only when there is
         work."""
 
+    @property
+    def may_start_twice(self) -> bool:
+        """Whether a task may be started again while it runs. The query may start an engine."""
+
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         """Results in task order. The first error is raised after the others have stopped."""
 

@@ -33,7 +33,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.packed import Packed
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import InvariantError, LakeFullError
+from cdc_assets.errors import ConfigurationError, InvariantError, LakeFullError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile, TopicWriter, remove_attempt
 from cdc_assets.lake.presence import missing_files
@@ -213,6 +213,11 @@ class Rounds:
                 for bundle in bundles(slices, readers_of(self._settings, self._runner) * 2)
             ]
             return self._runner.run(run_bundle, tasks)
+        if self._runner.may_start_twice:
+            raise ConfigurationError(
+                "spark.speculation", "true", "false with snapshot.isolation.mode=snapshot",
+                "set it to false where that session or Spark Connect server is started, or choose another isolation",
+            )  # fmt: skip
         parts = bundles(slices, min(readers_of(self._settings, self._runner), self._runner.parallelism))
         barrier = Barrier.new(location, self._lake.events.topic_prefix, len(parts), settings.lock_timeout_ms)
         tasks = [

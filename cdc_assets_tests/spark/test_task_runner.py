@@ -54,6 +54,19 @@ def test_tasks_need_no_context(spark_resource: SparkResource) -> None:
         runner.run(fail, [3])
 
 
+def test_a_session_of_somebody_else_may_speculate(spark_resource: SparkResource) -> None:
+    ours = spark_resource.spark_session
+    assert not SparkTaskRunner(lambda: ours, lambda: 2).may_start_twice
+
+    class Connect:
+        class conf:  # noqa: N801 - as Spark names it
+            @staticmethod
+            def get(name: str, default: str) -> str:
+                return "true" if name == "spark.speculation" else default
+
+    assert SparkTaskRunner(lambda: cast(SparkSession, Connect()), lambda: 2).may_start_twice
+
+
 def test_no_tasks_start_no_session() -> None:
     def session() -> None:
         raise AssertionError("a session was asked for")

@@ -67,6 +67,11 @@ class EarlyRunner:
         """About how many tasks run at once; on a cluster this may start the session."""
         return self._spark().parallelism if not self._settings.local else max(1, self._settings.slots())
 
+    @property
+    def may_start_twice(self) -> bool:
+        """Whether Spark may start a task again while it runs; a local one never does."""
+        return not self._settings.local and self._spark().may_start_twice
+
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         """Results in task order. The first error is raised after the others have stopped."""
         if not self._settings.threads:

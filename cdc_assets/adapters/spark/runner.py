@@ -12,7 +12,9 @@ of memory) still fails the Spark job; that becomes a retryable error (`failures`
 *Repeating.* Nothing is retried here: for Spark a failed task has succeeded with an error as its result. Each retry
 happens at the level with the least work to repeat: the session repeats a statement, a snapshot's task one table, the
 loop a window. A cluster may still run a task twice, after a lost executor; that is harmless, because written files
-count only once the driver commits them.
+count only once the driver commits them. Nothing starts a task twice at once: to Spark's speculation, a second copy that gives up
+at once would be the faster one. So sessions of ours do not speculate, and where another one does, tasks that wait for one another
+are refused (`may_start_twice`).
 """
 
 import pickle
@@ -24,9 +26,11 @@ from typing import Any, TypeVar
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from cdc_assets.adapters.spark.executors import context_of
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, outcomes
 
+SPECULATION = "spark.speculation"
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -61,6 +65,14 @@ class SparkTaskRunner:
     def parallelism(self) -> int:
         """Approximate number of tasks that currently run at once."""
         return self._parallelism()
+
+    @property
+    def may_start_twice(self) -> bool:
+        """Whether the session starts a slow task again beside itself; never one that was started here (`session`)."""
+        session = self._session()
+        context = context_of(session)
+        found = session.conf.get(SPECULATION, "false") if context is None else context.getConf().get(SPECULATION)
+        return bool(found == "true")
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         """Run `function` on every task, as one Spark job.

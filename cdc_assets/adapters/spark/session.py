@@ -21,7 +21,7 @@ from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, slots, wait_for_executors
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, SparkTaskError, job_error, root_cause, session_gone
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, map_indexes
-from cdc_assets.adapters.spark.runner import SparkTaskRunner
+from cdc_assets.adapters.spark.runner import SPECULATION, SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.adapters.spark.shipping import code_archive, python_path
 from cdc_assets.core.interruption import in_thread
@@ -56,6 +56,9 @@ CLUSTER_CONF: dict[str, str] = {
 }
 """Only for clusters."""
 
+
+OWN_CONF: dict[str, str] = {SPECULATION: "false"}  # `runner` says why
+"""Whatever is configured."""
 
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 """Tasks leave the JVM nothing but planning, and most runs end after a few jobs: without the optimizing compiler the
@@ -243,10 +246,10 @@ class LazySession:
             options.append("-XX:+UseSerialGC")
         driver = {"spark.driver.memory": self.driver_memory, "spark.driver.extraJavaOptions": " ".join(options)}
         if local:
-            return BASE_CONF | driver | LOCAL_CONF | own
+            return BASE_CONF | driver | LOCAL_CONF | own | OWN_CONF
         path = "spark.executorEnv.PYTHONPATH"
         executors = {"spark.executor.extraJavaOptions": " ".join(java)} if java else {}
-        return BASE_CONF | driver | CLUSTER_CONF | executors | own | {path: python_path(own.get(path, ""))}
+        return BASE_CONF | driver | CLUSTER_CONF | executors | own | {path: python_path(own.get(path, ""))} | OWN_CONF
 
     def parallelism(self, *java: str) -> int:
         """Tasks that run at once, without starting a session where the settings tell it; asked anew for each window."""

@@ -164,6 +164,18 @@ def test_reader_that_is_started_twice_ends_the_attempt(server: StandIn, tmp_path
     assert [len(bank.world.reads(table)) for table in bank.tables] == [1] * 4
 
 
+def test_runner_that_may_start_a_reader_twice_is_refused(server: StandIn, tmp_path: Path) -> None:
+    """The second copy would answer first, and the snapshot would begin again for ever."""
+    bank = Bank(server, tmp_path)
+
+    class Speculating(LocalRunner):
+        may_start_twice = True
+
+    with pytest.raises(ConfigurationError, match=r"spark\.speculation"):
+        bank.snapshot(Speculating(2))
+    assert bank.snapshot() == tuple(bank.tables)
+
+
 def test_table_that_fails_leaves_the_others_their_moment(server: StandIn, tmp_path: Path) -> None:
     bank = Bank(server, tmp_path)
     bank.world.properties |= {

@@ -23,6 +23,7 @@ class FakeSpark:
     """A Spark that counts what it is given; its first job takes as long as a session needs."""
 
     def __init__(self, start_s: float = 0.0, error: Exception | None = None) -> None:
+        self.may_start_twice = False
         self.parallelism, self.jobs = 2, list[list[Any]]()
         self._start_s, self._error = start_s, error
 

@@ -114,3 +114,9 @@ def test_loopback_is_for_local_sessions_alone() -> None:
     cluster = LazySession(SparkSettings("yarn", config={"spark.driver.host": "10.0.0.1"})).properties()
     assert cluster["spark.driver.host"] == "10.0.0.1"
     assert "spark.driver.bindAddress" not in cluster
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://head:7077"])
+def test_no_session_of_ours_speculates(master: str) -> None:
+    settings = SparkSettings(master, config={"spark.speculation": "true"})
+    assert LazySession(settings).properties()["spark.speculation"] == "false"
