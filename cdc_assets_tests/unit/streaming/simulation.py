@@ -400,6 +400,8 @@ def condition_of(text: str, parameters: Sequence[object]) -> Callable[[Change], 
 class LoopRunner:
     """`core.ports.TaskRunner` that runs tasks one after the other in this process."""
 
+    may_start_twice = False
+
     def __init__(self, parallelism: int = 2) -> None:
         self.parallelism = parallelism
 
