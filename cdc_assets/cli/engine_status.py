@@ -30,6 +30,7 @@ from cdc_assets.errors import (
     QueryError,
 )
 from cdc_assets.lake.location import Location
+from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.engine import look_at_engine
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -48,8 +49,8 @@ def read_engine_config(place: Path) -> tuple[EngineConfig, ConfigurationError | 
     return config, unresolved
 
 
-def engine_status(place: Path, *, as_json: bool = False, lines: bool = False) -> None:
-    """Show the capture's report, as of one of SQL Server."""
+def engine_status(place: Path, *, as_json: bool = False, lines: bool = False) -> CaptureReport:
+    """Show the capture's report, as of one of SQL Server, and return it."""
     config, unresolved = read_engine_config(place)
     overview = EngineOverview(config)
 
@@ -60,14 +61,14 @@ def engine_status(place: Path, *, as_json: bool = False, lines: bool = False) ->
         with open_probe(config) as opened:
             yield opened
 
-    if not as_json and not overview.known:
-        _nothing(overview)
-        return
     report = look_at_engine(overview, probe if is_asked(config) else None)
     if as_json:
         print_json(of_status(report), lines=lines)
-    else:
-        print_report(report)
+        return report
+    if not overview.known:
+        _nothing(overview)
+    print_report(report)
+    return report
 
 
 def engine_summary(place: Path, *, as_json: bool = False) -> None:

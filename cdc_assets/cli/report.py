@@ -1,13 +1,13 @@
 """Prints a capture's report as a person reads it, whichever connector makes the capture."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.table import Column, Table
 from rich.text import Text
 
-from cdc_assets.cli.console import out
+from cdc_assets.cli.console import FAILED, out
 from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import STOPPED, DatabaseReport, Reached
+from cdc_assets.run.overview.report import STOPPED, DatabaseReport, Health, Reached
 from cdc_assets.run.overview.words import describe_condition, describe_lag, describe_published
 
 STYLES = {
@@ -17,14 +17,21 @@ STYLES = {
     "waiting": "yellow",
     "snapshotting": "yellow",
 }
-_HEALTH = {"healthy": "bold green", "working": "bold yellow", "in trouble": "bold red"}
+_HEALTH: Mapping[Health, str] = {
+    "healthy": "bold green", "working": "bold yellow", "not known": "bold magenta", "in trouble": "bold red",
+}  # fmt: skip
+_WELL, _NOT_KNOWN = 0, 2
+EXIT_CODES: Mapping[Health, int] = {
+    "healthy": _WELL, "working": _WELL, "not known": _NOT_KNOWN, "in trouble": FAILED,
+}  # fmt: skip
+"""Exit code of `cdc-assets status`."""
 
 
 def print_report(report: CaptureReport) -> None:
     """Print a capture's report as a person reads it."""
     out.print(Text(f"{report.capture} is {report.headline}", _HEALTH[report.health]), soft_wrap=True)
     out.print(_tables(report))
-    for trouble in report.troubles:
+    for trouble in report.findings:
         out.print(Text(str(trouble)), soft_wrap=True)
     for database in report.databases:
         out.print(Text(_sentence(database, report)), soft_wrap=True)

@@ -14,12 +14,12 @@ from cdc_assets.assembly.publishing import ask_marker
 from cdc_assets.cli.as_json import of_status, of_summary, print_json
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, JsonOption, configuration_file, out, read_lake_config
 from cdc_assets.cli.engine_status import engine_status, engine_summary
-from cdc_assets.cli.report import completeness_of, print_report
+from cdc_assets.cli.report import EXIT_CODES, completeness_of, print_report
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError
-from cdc_assets.run.overview import CaptureOverview, DatabaseOverview, look_at
+from cdc_assets.run.overview import CaptureOverview, CaptureReport, DatabaseOverview, look_at
 from cdc_assets.run.overview.drift import OverviewSource
 
 
@@ -35,18 +35,18 @@ def status(
 
     A table streams if neither the manifest nor the lake nor the server reports a problem. If the server cannot be
     reached, the output says so and covers only the manifest and the lake.
+
+    Exit code: 0 if all is well, 1 if something is in trouble, 2 if that is not known.
     """
     place = configuration_file(config)
 
-    def look() -> None:
+    def look() -> CaptureReport:
         if is_engine_file(place):
-            engine_status(place, as_json=as_json, lines=watch is not None)
-        else:
-            _look(*read_lake_config(config), as_json, lines=watch is not None)
+            return engine_status(place, as_json=as_json, lines=watch is not None)
+        return _look(*read_lake_config(config), as_json, lines=watch is not None)
 
     if watch is None:
-        look()
-        return
+        raise typer.Exit(EXIT_CODES[look().health])
     with suppress(KeyboardInterrupt):
         while True:
             if out.is_terminal and not as_json:
@@ -55,17 +55,17 @@ def status(
             sleep(watch)
 
 
-def _look(settings: CaptureConfig, unresolved: CdcError | None, as_json: bool, *, lines: bool) -> None:
+def _look(settings: CaptureConfig, unresolved: CdcError | None, as_json: bool, *, lines: bool) -> CaptureReport:
     """Read and show everything once."""
     lake = CaptureOverview(settings)
-    if not lake.known and not as_json:
-        _nothing(lake)
-        return
     report = look_at(settings, lambda: _opened(settings, unresolved), marker=ask_marker(settings))
     if as_json:
         print_json(of_status(report), lines=lines)
-    else:
-        print_report(report)
+        return report
+    if not lake.known:
+        _nothing(lake)
+    print_report(report)
+    return report
 
 
 @contextmanager

@@ -10,6 +10,9 @@ from cdc_assets.core.identifiers import quote
 
 _QUIET_S = 15 * 60
 """Limit in seconds without a new entry; a healthy job adds one every five minutes."""
+CLOCK_SKEW_S = 60
+"""Seconds by which a commit may seem to lie in the future, as on a secondary whose clock is not its primary's; if by more, the
+clock was set back after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class CaptureJob:
     Args:
         agent_running: whether the SQL Server Agent runs; None if unknown, as on Azure SQL.
         quiet_s: seconds since the newest entry of `cdc.lsn_time_mapping`, to which a healthy job adds one every few
-            minutes even if nothing changes; None before the first scan.
+            minutes even if nothing changes; None before the first scan; negative if the clock was set back after it.
         error: reason for which the newest scan failed; empty if it succeeded or the login may not see the reason.
         problem: reason for which the database could not be queried, with the next step; empty if it was queried.
     """
@@ -29,6 +32,21 @@ class CaptureJob:
     quiet_s: int | None
     error: str = ""
     problem: str = ""
+
+    @property
+    def quiet(self) -> float | None:
+        """Seconds without a new entry; None if not known."""
+        return None if self.quiet_s is None or self.quiet_s < -CLOCK_SKEW_S else float(max(0, self.quiet_s))
+
+    @property
+    def unknown(self) -> str:
+        """Why nobody can tell whether the job works, and the next step; empty if it is known."""
+        if self.trouble or self.quiet_s is None or self.quiet is not None:
+            return ""
+        return (
+            f"{self.database}: whether the capture job reads the log is not known: the server's clock was set back, and the job "
+            "has added no entry to cdc.lsn_time_mapping since. Next: wait five minutes; if it still says so, see the job"
+        )
 
     @property
     def trouble(self) -> str:

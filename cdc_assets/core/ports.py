@@ -136,7 +136,8 @@ class Source(Protocol):
         """
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
-        """`tran_end_time` of commit LSNs as aware times with the server's current offset."""
+        """Time of the newest commit up to each LSN, aware with the server's current offset; without LSNs that are older than all
+        entries of the server."""
 
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
         """Approximate row counts from the server's metadata: no table is read and no table lock is needed."""

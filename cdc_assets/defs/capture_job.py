@@ -19,13 +19,15 @@ CAPTURE_JOB = "capture_job"
 def evaluation(key: dg.AssetKey, jobs: Sequence[CaptureJob]) -> dg.AssetCheckEvaluation:
     """The result of the check as an event."""
     troubles = [job.trouble for job in jobs if job.trouble]
-    quiet = [job.quiet_s for job in jobs if job.quiet_s is not None]
+    unknown = [job.unknown for job in jobs if job.unknown]
+    quiet = [int(job.quiet) for job in jobs if job.quiet is not None]
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=CAPTURE_JOB,
-        passed=not troubles,
+        passed=not troubles and not unknown,
+        severity=dg.AssetCheckSeverity.ERROR if troubles else dg.AssetCheckSeverity.WARN,
         metadata={"quiet_seconds": max(quiet)} if quiet else {},
-        description="; ".join(troubles) or "The capture job reads the log.",
+        description="; ".join([*troubles, *unknown]) or "The capture job reads the log.",
     )
 
 
@@ -46,6 +48,8 @@ def capture_job_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
         resource: CaptureResource = getattr(context.resources, names.resource)
         with as_failures(), resource.overview() as overview:
             found = evaluation(catalog.windows_key, overview.capture_jobs())
-        return dg.AssetCheckResult(passed=found.passed, metadata=found.metadata, description=found.description)
+        return dg.AssetCheckResult(
+            passed=found.passed, severity=found.severity, metadata=found.metadata, description=found.description
+        )
 
     return check

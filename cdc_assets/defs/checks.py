@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
@@ -101,22 +102,28 @@ def drift_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
         with as_failures():
             found = {catalog.key(drift.table, "changes"): drift for drift in resource.server.drifts()}
         for chosen in sorted(context.selected_asset_check_keys, key=lambda chosen: chosen.asset_key):
-            yield drift_result(chosen.asset_key, found.get(chosen.asset_key))
+            yield drift_result(catalog, chosen.asset_key, found.get(chosen.asset_key))
 
     return check
 
 
-def drift_result(key: dg.AssetKey, drift: Drift | None) -> dg.AssetCheckResult:
-    """A warning with the T-SQL that corrects it; a table that does not stream is not compared."""
+def drift_result(catalog: CaptureCatalog, key: dg.AssetKey, drift: Drift | None) -> dg.AssetCheckResult:
+    """A warning with the T-SQL that corrects it, or that it is not known because the table does not stream; a capture that
+    streams nothing needs no comparison.
+    """
     facts: dict[str, Any] = {}
     if drift and drift.differences:
         facts |= {"differences": [str(found) for found in drift.differences], "remedy": drift.remedy}
         facts |= {"statements": list(drift.statements)} if drift.statements else {}
     if drift and drift.removable:
         facts |= {"removable_instance": drift.removable, "removal": drift.removal}
-    differs = "; ".join(map(str, drift.differences)) if drift else "not streaming, so not compared"
+    streams = rule_of(catalog.config.snapshot).streams
+    unasked = (
+        "Not known: it does not stream now, so it is not compared." if streams else "the snapshot mode streams nothing"
+    )
+    differs = "; ".join(map(str, drift.differences)) if drift else unasked
     return dg.AssetCheckResult(
-        passed=not (drift and drift.differences),
+        passed=not drift.differences if drift else not streams,
         asset_key=key,
         check_name=DRIFT,
         severity=dg.AssetCheckSeverity.WARN,

@@ -59,7 +59,7 @@ def _outdated(
     except CdcError:  # the check of the whole capture tells it
         return []
     shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys))
-    results = {check: drift_result(key, found.get(key)) for check, key in keys.items()}
+    results = {check: drift_result(catalog, key, found.get(key)) for check, key in keys.items()}
     return [
         check
         for check, result in results.items()

@@ -56,7 +56,7 @@ class IdlePage:
             run = Trouble("the last run", f"{failed.dagster_run.run_id[:8]} failed. Next: follow the error of that run")
             seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, run)))
         before, self._reported = self._reported, seen.report
-        if not seen.report.tables and not seen.report.troubles:
+        if not (seen.report.tables or seen.report.findings):
             return []
         if (before is None and seen.report.health == "healthy") or (before and not differs(before, seen.report)):
             return []

@@ -116,7 +116,7 @@ def report_facts(found: PublishedReport | None) -> dict[str, Any]:
 
 
 def published_result(catalog: CaptureCatalog, found: PublishedReport | None) -> dg.AssetCheckResult:
-    """Fails if a topic is stopped or nothing is known; warns if much time has passed since what waits was complete."""
+    """Fails if a topic is stopped; warns if that is not known, or much time has passed since what waits was complete."""
     found = found or PublishedReport(problem="nobody asked")
     late = (found.behind_s or 0.0) > LATE_S
     texts = [f"{topic} is not published further: {reason}" for topic, reason in found.stopped.items()]
@@ -126,7 +126,7 @@ def published_result(catalog: CaptureCatalog, found: PublishedReport | None) -> 
         passed=not texts,
         asset_key=catalog.kafka_key,
         check_name=PUBLISHED,
-        severity=dg.AssetCheckSeverity.ERROR if found.stopped or found.problem else dg.AssetCheckSeverity.WARN,
+        severity=dg.AssetCheckSeverity.ERROR if found.stopped else dg.AssetCheckSeverity.WARN,
         metadata=report_facts(found),
         description="; ".join(texts) or "No topic is stopped, and nothing waits for long.",
     )

@@ -5,7 +5,8 @@ for a server that is away. It reports the page (`page`) as a materialization of 
 troubles change, else every `_REPORT_S` seconds while something else has; and results of checks by `board`. Between two
 looks it waits for a multiple of what the last one took, so that it never takes more than a fixed share of the time.
 
-*Nothing is invented.* A check whose facts could not be asked fails with the reason. *Crash:* no state is kept.
+*Nothing is invented.* A check whose facts could not be asked does not pass: it warns that the answer is not known, with the reason.
+*Crash:* no state is kept.
 """
 
 import logging
@@ -118,18 +119,17 @@ def _results(catalog: CaptureCatalog, overview: CaptureOverview) -> Iterator[dg.
     headroom = headroom_result(overview.headroom(), overview.problems())
     yield evaluated(headroom, catalog.windows_key, HEADROOM, blocking=True)
     keys = {table: key for key, table in catalog.keys("changes").items()}
-    for drift in overview.drifts():
-        if key := keys.get(drift.table):
-            yield evaluated(drift_result(key, drift), key, DRIFT)
+    drifts = {drift.table: drift for drift in overview.drifts()}
     for table, state in overview.known.items():
         if key := keys.get(table):
+            yield evaluated(drift_result(catalog, key, drifts.get(table)), key, DRIFT)
             holds = overview.state.retained.get(catalog.topic(table))
             yield continuity_evaluation(key, state, holds)
 
 
 def _unknown(catalog: CaptureCatalog, reason: str) -> Iterator[dg.AssetCheckEvaluation]:
     """Checks of the whole capture that nobody can answer now."""
-    result = dg.AssetCheckResult(passed=False, description=f"Not known: {reason}")
+    result = dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.WARN, description=f"Not known: {reason}")
     yield evaluated(result, catalog.windows_key, CAPTURE_JOB)
     yield evaluated(result, catalog.windows_key, HEADROOM, blocking=True)
 
@@ -221,8 +221,8 @@ def differs(before: CaptureReport, now: CaptureReport) -> bool:
 
 
 def _troubles(report: CaptureReport) -> set[tuple[str, str]]:
-    """Troubles without the numbers in them, which change all the time."""
-    return {(trouble.where, "".join(c for c in trouble.what if not c.isdigit())) for trouble in report.troubles}
+    """Troubles and what is not known, without the numbers in them, which change all the time."""
+    return {(trouble.where, "".join(c for c in trouble.what if not c.isdigit())) for trouble in report.findings}
 
 
 def _conditions(report: CaptureReport) -> dict[TableId, str]:

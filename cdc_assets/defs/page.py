@@ -27,8 +27,8 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
         "tables": dg.MetadataValue.md(_tables(report)),
         "seen_at": dg.MetadataValue.timestamp(report.at),
     }
-    if report.troubles:
-        facts["what_to_do"] = dg.MetadataValue.md("\n".join(f"1. {trouble}" for trouble in report.troubles))
+    if report.findings:
+        facts["what_to_do"] = dg.MetadataValue.md("\n".join(f"1. {trouble}" for trouble in report.findings))
     if report.queue:
         rows = [
             (
@@ -45,10 +45,10 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
 
 def _summary(report: CaptureReport) -> str:
     lines = [f"**{report.capture} is {report.health}** at {report.at:%Y-%m-%d %H:%M:%S} UTC", ""]
-    lines += [f"* {_short(trouble)}" for trouble in report.troubles[:_MOST_TROUBLES]]
-    lines += [] if report.troubles else [f"* {text}" for text in report.unfinished[:_MOST_TROUBLES]]
-    if len(report.troubles) > _MOST_TROUBLES:
-        lines.append(f"* and {len(report.troubles) - _MOST_TROUBLES} more")
+    lines += [f"* {_short(trouble)}" for trouble in report.findings[:_MOST_TROUBLES]]
+    lines += [] if report.findings else [f"* {text}" for text in report.unfinished[:_MOST_TROUBLES]]
+    if len(report.findings) > _MOST_TROUBLES:
+        lines.append(f"* and {len(report.findings) - _MOST_TROUBLES} more")
     facts = [fact for found in report.databases for fact in _database(found)]
     lines += ["", *_table(facts[0], facts[1:]).splitlines(), ""] if facts else [""]
     counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
@@ -127,6 +127,7 @@ def _numbers(report: CaptureReport) -> dict[str, Any]:
     counts: dict[str, int] = {
         "healthy": int(report.healthy),
         "troubles": len(report.troubles),
+        "unknown": len(report.unknown),
         "queued": len(report.queue),
     }
     counts |= {f"tables_{name.replace(' ', '_')}": count for name, count in report.counts().items()}

@@ -58,12 +58,12 @@ def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
             captured = set(mirrors.captured([tables[key] for key in selected]))
             for key in selected:
                 if tables[key] not in captured:
-                    yield _result(key, False, "Nothing of the table was captured yet, so there is no mirror.")
+                    yield _unknown(key, "nothing of the table was captured yet, so there is no mirror.")
                     continue
                 try:
                     found = reconciler.reconcile(tables[key], wishes)
                 except CdcError as error:
-                    yield _result(key, False, describe_error(error))
+                    yield _unknown(key, describe_error(error))
                     continue
                 yield _result(key, not found.differing, found.summary, facts(found))
 
@@ -97,6 +97,17 @@ def facts(found: Pass) -> dict[str, Any]:
 
 def _text(values: dict[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _unknown(key: dg.AssetKey, reason: str) -> dg.AssetCheckResult:
+    """Nothing was compared, so nobody knows."""
+    return dg.AssetCheckResult(
+        passed=False,
+        asset_key=key,
+        check_name=MATCHES,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"Not known: {reason}",
+    )
 
 
 def _result(key: dg.AssetKey, passed: bool, text: str, about: dict[str, Any] | None = None) -> dg.AssetCheckResult:

@@ -272,6 +272,11 @@ class CaptureState:
         """The window or round of a database that is in flight."""
         return next((window for window in self.pending if window.database == database), None)
 
+    def planned_until(self, database: str) -> Lsn | None:
+        """Where a database's window of the log ends that is in flight."""
+        window = self.in_flight(database)
+        return window.until if window and window.kind == "stream" else None
+
     def without_pending(self, database: str) -> "CaptureState":
         """The state without the window or round of a database that is in flight."""
         remaining = tuple(window for window in self.pending if window.database != database)

@@ -17,7 +17,7 @@ from cdc_assets.run.overview.report import CaptureReport
 CONDITIONS: Final = (
     "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded",
 )  # fmt: skip
-HEALTHS: Final = ("healthy", "working", "in trouble")
+HEALTHS: Final = ("healthy", "working", "not known", "in trouble")
 REPORT_EVERY_S: Final = 5.0
 """Least number of seconds between two reports, however often somebody scrapes."""
 
@@ -65,6 +65,9 @@ def _of_capture(report: CaptureReport) -> Iterator[Metric]:
     troubles = _gauge("troubles", "Things that somebody has to look at.")
     troubles.add_metric([report.capture], len(report.troubles))
     yield troubles
+    unknown = _gauge("unknown", "Things that could not be asked, so that nobody knows whether they are well.")
+    unknown.add_metric([report.capture], len(report.unknown))
+    yield unknown
     conditions = _gauge("captured_tables", "Tables by condition.", "condition")
     for name in CONDITIONS:
         conditions.add_metric([report.capture, name], report.counts().get(name, 0))

@@ -132,7 +132,7 @@ def test_commands_tell_drift(server: StandIn, tmp_path: Path, command: str) -> N
     server.stop()
     if command == "status":
         found = told()
-        assert "is in trouble" in found
+        assert "is not known" in found
         assert "The server cannot be reached, so changes that it still keeps" in found
     server.start()
 

@@ -29,7 +29,7 @@ def test_page_that_is_well_says_so_and_plots_numbers() -> None:
     assert str(LSN) in facts["page"].value
     numbers = {name: value for name, value in facts.items() if isinstance(value, int | float)}
     assert numbers == {
-        "healthy": 1, "troubles": 0, "queued": 0, "tables_streaming": 1, "rows_per_second": 1.75, "headroom_hours": 30.0,
+        "healthy": 1, "troubles": 0, "unknown": 0, "queued": 0, "tables_streaming": 1, "rows_per_second": 1.75, "headroom_hours": 30.0,
         "creates_per_second": 1.5, "updates_per_second": 0.25, "lag_capture_job_seconds": 1.0, "lag_poll_seconds": 0.0,
         "lag_windows_seconds": 0.0,
     }  # fmt: skip

@@ -231,12 +231,12 @@ def test_commands_know_such_captures(kind: str, tmp_path: Path) -> None:
         assert '"name":"one"' in command(shop, "tail", "items")
         assert "items" in command(shop, "summary")
         shop.write(database_password="${env:NOT_THERE}")
-        assert "cannot be asked" in command(shop, "status")
+        assert "cannot be asked" in command(shop, "status", code=2)
         assert '"name":"one"' in command(shop, "tail", "items")
 
 
-def command(shop: Deployment, *arguments: str) -> str:
+def command(shop: Deployment, *arguments: str, code: int = 0) -> str:
     call = [sys.executable, "-m", "cdc_assets.cli.main", *arguments, "--config", str(shop.file)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
-    assert not done.returncode, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

@@ -232,7 +232,7 @@ def purge(server: Server) -> None:
 
 def status_of(folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "cdc_assets.cli.main", "status", "--json", "-c", str(folder / "capture.json")]
-    found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
     return found
 
 

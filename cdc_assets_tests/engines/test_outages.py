@@ -79,7 +79,7 @@ def until_complete(server: Server, folder: Path) -> list[int]:
 def status_of(folder: Path) -> dict[str, Any]:
     call = [sys.executable, "-m", "cdc_assets.cli.main", "status", "--json", "-c", str(folder / "capture.json")]
     begun = time.monotonic()
-    found: dict[str, Any] = json.loads(subprocess.run(call, capture_output=True, text=True, check=True).stdout)
+    found: dict[str, Any] = json.loads(subprocess.run(call, capture_output=True, text=True, check=False).stdout)
     assert time.monotonic() - begun < 60
     return found
 
@@ -102,7 +102,7 @@ def test_a_stream_goes_on_when_the_server_is_back(kind: type[Server], tmp_path: 
 
         def look() -> None:
             found = status_of(tmp_path)
-            assert found["health"] == "in trouble"
+            assert found["health"] == "not known"
             assert "cannot be asked" in found["headline"]
 
         try:

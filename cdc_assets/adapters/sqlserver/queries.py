@@ -249,9 +249,12 @@ AGENT = query(
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-management-views/sys-dm-server-services-transact-sql"""
 
 CAPTURE_QUIET = query(
-    "capture_quiet", "SELECT DATEDIFF(second, MAX(tran_end_time), SYSDATETIME()) FROM {db}.cdc.lsn_time_mapping"
+    "capture_quiet",
+    """SELECT TOP (1) DATEDIFF(second, tran_end_time, SYSDATETIME()) FROM {db}.cdc.lsn_time_mapping
+    WHERE tran_end_time IS NOT NULL ORDER BY start_lsn DESC""",
 )
-"""Both are server time without zone. After a clock was put forward, the job seems quiet until its next entry.
+"""Both are server time without zone. After a clock was put forward, the job seems quiet until its next entry; after one was put
+back, the newest entry lies in the future until then, and older ones for longer: so the newest by LSN is asked for.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
 
 CAPTURE_ERROR = query(
@@ -302,6 +305,18 @@ def commit_times(database: str, count: int) -> str:
     text = f"""SELECT start_lsn, tran_end_time, DATEPART(TZOFFSET, SYSDATETIMEOFFSET())
     FROM {{db}}.cdc.lsn_time_mapping WHERE start_lsn IN ({marks})"""
     return of_database(query("commit_times", text), database)
+
+
+def times_before(database: str, count: int) -> str:
+    """End times of the newest commits up to each of `count` LSNs, as `commit_times`.
+
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql
+    """
+    part = """SELECT place.lsn, (SELECT TOP (1) tran_end_time FROM {db}.cdc.lsn_time_mapping
+    WHERE start_lsn <= place.lsn ORDER BY start_lsn DESC), DATEPART(TZOFFSET, SYSDATETIMEOFFSET())
+    FROM (VALUES """
+    marks = ", ".join(["(CONVERT(binary(10), ?))"] * count)
+    return of_database(query("times_before", f"{part}{marks}) AS place (lsn)"), database)
 
 
 COMMIT_TIME = query(

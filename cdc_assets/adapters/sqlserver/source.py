@@ -4,7 +4,7 @@ Bulk rows go through `cdc_assets.adapters.sqlserver.bulk`.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -260,11 +260,19 @@ class SqlServerSource:
         return change_tables.positions_in_commit(self.session, database, instances, commit, step)
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
-        """`tran_end_time` of commit LSNs as aware times with the server's current offset; unknown LSNs are omitted."""
+        """Time of the newest commit up to each LSN; an LSN between two commits costs a query per 100 of them."""
+        found = self._times(database, sorted(set(lsns)), _LSNS_PER_QUERY, queries.commit_times)
+        between = sorted(set(lsns) - found.keys())
+        return found | self._times(database, between, _TABLES_PER_QUERY, queries.times_before)
+
+    def _times(
+        self, database: str, lsns: Sequence[Lsn], size: int, statement: Callable[[str, int], str]
+    ) -> dict[Lsn, datetime]:
         found: dict[Lsn, datetime] = {}
-        for portion in portions(sorted(set(lsns)), _LSNS_PER_QUERY):
-            statement = queries.commit_times(database, len(portion))
-            for raw, local, offset in self.session.rows(statement, *(lsn.raw for lsn in portion)):
+        for portion in portions(lsns, size):
+            for raw, local, offset in self.session.rows(
+                statement(database, len(portion)), *(lsn.raw for lsn in portion)
+            ):
                 if local is not None:
                     found[lsn_of(raw) or ZERO_LSN] = commit_time(local, offset)
         return found

@@ -10,7 +10,8 @@ connector was last heard. A batch that is planned and not in its tables is `wind
 *Head-room.* A database that keeps its log for some hours removes a file when it was last written so long ago. What is not read yet was
 written after the recorded place, so it is kept at least until that time plus these hours; if nothing is unread, for these hours.
 
-A database or lake that does not answer makes the report shorter, and itself one of its troubles.
+A database that does not answer makes the report shorter, and is among what is not known; a lake that cannot be read is its only
+trouble.
 """
 
 import json
@@ -115,7 +116,8 @@ def _report(overview: EngineOverview, asked: Answers | CdcError | None, at: date
     return CaptureReport(
         capture=overview.config.name,
         at=at,
-        troubles=tuple(_troubles(overview, asked)),
+        troubles=tuple(_troubles(overview, answers)),
+        unknown=_unknown(asked),
         databases=(_database(overview, answers, tables, rates, at),) if overview.known or answers else (),
         tables=tables,
         queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
@@ -125,10 +127,14 @@ def _report(overview: EngineOverview, asked: Answers | CdcError | None, at: date
     )
 
 
-def _troubles(overview: EngineOverview, asked: Answers | CdcError | None) -> Iterator[Trouble]:
+def _unknown(asked: Answers | CdcError | None) -> tuple[Trouble, ...]:
     if isinstance(asked, CdcError):
-        yield Trouble(NOT_ASKED, f"{NOT_ASKED} so what it still has is not checked: {describe_error(asked)}")
-    elif asked and (text := asked.retention.lost or asked.retention.near):
+        return (Trouble(NOT_ASKED, f"{NOT_ASKED} so what it still has is not checked: {describe_error(asked)}"),)
+    return ()
+
+
+def _troubles(overview: EngineOverview, answers: Answers | None) -> Iterator[Trouble]:
+    if answers and (text := answers.retention.lost or answers.retention.near):
         yield Trouble("the log", text)
     topics = {directory: topic.table for topic in overview.topics for directory in topic.directories}
     yield from (Trouble(str(topics.get(name, name)), text) for name, text in overview.losses.items())

@@ -1,6 +1,7 @@
 """Makes the report of a capture from its overview: manifest, lake and server, each asked once.
 
-A server or lake that does not answer makes the report shorter, and itself one of its troubles. So a report can always be made.
+A server that does not answer makes the report shorter, and is among what is not known; a lake that cannot be read is its only
+trouble. So a report can always be made.
 """
 
 from collections import Counter
@@ -8,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
-from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.capture_job import CLOCK_SKEW_S, CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column
@@ -27,6 +27,7 @@ from cdc_assets.run.overview.capture import AUDIT_S, CaptureOverview
 from cdc_assets.run.overview.drift import OverviewSource
 from cdc_assets.run.overview.rates import rates_of
 from cdc_assets.run.overview.report import (
+    LATE_S,
     CaptureReport,
     DatabaseReport,
     Ddl,
@@ -38,6 +39,7 @@ from cdc_assets.run.overview.report import (
 )
 from cdc_assets.run.overview.server import DatabaseFacts
 from cdc_assets.run.overview.tables import DatabaseOverview, TableOverview
+from cdc_assets.run.overview.words import duration
 
 OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
 
@@ -94,12 +96,12 @@ def without_server(
 
 
 def report_of(
-    overview: CaptureOverview, at: datetime, also: Sequence[Trouble] = (), marker: AskMarker | None = None
+    overview: CaptureOverview, at: datetime, unknown: Sequence[Trouble] = (), marker: AskMarker | None = None
 ) -> CaptureReport:
     """The report of an overview; of manifest and lake alone if it has no server.
 
     Args:
-        also: troubles that are known already.
+        unknown: what could not be asked.
         marker: asks how far the topics in Kafka are; None if nothing is written to Kafka.
 
     Raises:
@@ -107,18 +109,22 @@ def report_of(
     """
     jobs = {job.database: job for job in overview.capture_jobs()} if overview.asks else {}
     drifts = {drift.table: drift for drift in overview.drifts()} if overview.asks else {}
-    if not overview.asks and not also:
-        also = [Trouble(NOT_ASKED, f"The server was not asked, so {_UNKNOWN}. Next: give the password that it needs")]
+    if not overview.asks and not unknown:
+        unknown = [
+            Trouble(NOT_ASKED, f"The server was not asked, so {_UNKNOWN}. Next: give the password that it needs")
+        ]
     rates = rates_of(overview.rows(), at, PERIOD)
     reads = rates.by_operation.get("r", 0.0)
     published = published_of(overview, at, marker)
     read = {table: found for run in overview.state.snapshots.values() for table, found in _progress(run, reads).items()}
+    databases = tuple(_database(found, overview, jobs.get(found.database)) for found in overview.databases)
     tables = tuple(_table(table, overview, drifts.get(table.table), read.get(table.table)) for table in overview.tables)
     return CaptureReport(
         capture=overview.name,
         at=at,
-        troubles=(*also, *_troubles(overview, jobs, tables), *_of_kafka(published)),
-        databases=tuple(_database(found, overview, jobs.get(found.database)) for found in overview.databases),
+        troubles=(*_troubles(overview, jobs, tables), *_of_kafka(published)),
+        unknown=(*unknown, *_unknown(overview, jobs, databases, published, at)),
+        databases=databases,
         tables=tables,
         queue=tuple(_queue(overview.state, overview)),
         rates=rates,
@@ -146,11 +152,7 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
 
 
 def _of_kafka(published: PublishedReport | None) -> Iterator[Trouble]:
-    if published is None:
-        return
-    if published.problem:
-        yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
-    for topic, reason in published.stopped.items():
+    for topic, reason in published.stopped.items() if published else ():
         yield Trouble(
             topic,
             f"it is not published to Kafka further: {reason}. Next: make room for the record, give the right, or change "
@@ -180,6 +182,26 @@ def _troubles(
         yield from (Trouble(str(table), f"its snapshot failed: {reason}") for table, reason in run.failed)
 
 
+def _unknown(
+    overview: CaptureOverview,
+    jobs: Mapping[str, CaptureJob],
+    databases: Sequence[DatabaseReport],
+    published: PublishedReport | None,
+    at: datetime,
+) -> Iterator[Trouble]:
+    yield from (Trouble(job.database, job.unknown) for job in jobs.values() if job.unknown)
+    idle_s = max(0.0, (at - overview.rows()[-1]["at"]).total_seconds()) if overview.rows() else 0.0
+    for database in databases:
+        if database.is_lag_unknown and idle_s > LATE_S:
+            yield Trouble(
+                database.database,
+                f"changes wait that nobody has read for {duration(idle_s)}; for how long is not known, because the server has no "
+                "time of them. Next: start a run, or see what holds it",
+            )
+    if published and published.problem:
+        yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
+
+
 def _lost(loss: Loss, config: CaptureConfig) -> str:
     if loss.directory == history_directory(config.events.topic_prefix):
         return f"{loss.what}. Next: restore its folder from a copy, or set snapshot.mode=recovery for one run"
@@ -196,37 +218,41 @@ def _database(found: DatabaseOverview, overview: CaptureOverview, job: CaptureJo
         committed=facts.times.get(found.complete_to) if found.complete_to else None,
         server_time=facts.now,
         newest=facts.newest,
-        lag=lag_of(found.complete_to, _planned(overview.state, found.database), facts, job),
-        capture_job=(job.trouble or "reads the log") if job else "",
+        lag=lag_of(overview.state.watermark(found.database), overview.state.planned_until(found.database), facts, job),
+        capture_job=(job.trouble or job.unknown or "reads the log") if job else "",
     )
 
 
-def _planned(state: CaptureState, database: str) -> Lsn | None:
-    window = state.in_flight(database)
-    return window.until if window and window.kind == "stream" else None
-
-
 def lag_of(reached: Lsn | None, planned: Lsn | None, facts: DatabaseFacts, job: CaptureJob | None) -> Lag:
-    """Lag by cause. The server's own times of commits are compared with each other and with its clock, so that no other clock
-    matters.
+    """Lag by cause: how old is what waits. The server's own times of commits are compared with its clock alone, so that no other
+    clock matters; a capture that reads nothing is late on a quiet database too, and a commit after quiet hours is not.
 
     Args:
         reached: LSN up to which the lake is complete.
         planned: end of the window in flight, if there is one.
     """
     newest = facts.newest
-    age = seconds_behind(facts.now, facts.times.get(newest)) if newest else None
-    quiet = None if job is None or job.quiet_s is None else float(job.quiet_s)
-    unread = min((known for known in (age, quiet) if known is not None), default=None)
+    unread = min(
+        (known for known in (_age(facts, newest), job.quiet if job else None) if known is not None), default=None
+    )
     if reached is None:
         return Lag(unread)
     if newest is None or newest <= reached:
         return Lag(unread, 0.0, 0.0)
-    begun = facts.times.get(reached)
-    end = facts.times.get(min(planned, newest)) if planned and planned > reached else begun
-    if begun is None or end is None:
-        return Lag(unread, None, None)
-    return Lag(unread, seconds_behind(facts.times.get(newest), end), seconds_behind(end, begun))
+    behind = _age(facts, facts.unread)
+    if planned is None or planned <= reached:
+        return Lag(unread, behind, 0.0)
+    poll = _age(facts, facts.unplanned) if newest > planned else 0.0
+    return Lag(unread) if behind is None or poll is None else Lag(unread, poll, max(0.0, behind - poll))
+
+
+def _age(facts: DatabaseFacts, commit: Lsn | None) -> float | None:
+    """Age of a commit by the server's clock; not known either if that clock was set back since."""
+    committed = facts.times.get(commit) if commit is not None else None
+    if committed is None or facts.now is None:
+        return None
+    seconds = (facts.now - committed).total_seconds()
+    return max(0.0, seconds) if seconds >= -CLOCK_SKEW_S else None
 
 
 def _table(

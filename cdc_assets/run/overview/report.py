@@ -3,8 +3,8 @@
 Plain values, and the rules that lead from them to a word. The command line, Dagster's pages and metrics show the same object
 (`CaptureReport`); who makes it is in `look`.
 
-*Never healthy by mistake.* `healthy` has no value of its own: it is the absence of troubles and of unfinished work. Whatever could
-not be asked is a trouble, so an answer that is missing never counts as a good one.
+*Never healthy by mistake.* `healthy` has no value of its own: it is the absence of troubles, of questions without an answer and of
+unfinished work. So an answer that is missing never counts as a good one, nor as a bad one: `in trouble` is said of what is known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ TableCondition = Literal[
 """What a table is doing. `snapshotted`: read once, and the snapshot mode streams nothing. `not streamed`: the server does not
 capture its changes."""
 
-Health = Literal["healthy", "working", "in trouble"]
+Health = Literal["healthy", "working", "not known", "in trouble"]
 
 Reached = Lsn | str
 """Up to where something is complete: an LSN, or a place in another database's log as that database writes it."""
@@ -38,11 +38,11 @@ LATE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that somebody has to look at.
+    """Something that somebody has to look at: it is wrong, or nobody can tell whether it is.
 
     Args:
         where: the table, database or other thing that it is about.
-        what: what is wrong, with the next step.
+        what: what is wrong or not known, with the next step.
     """
 
     where: str
@@ -59,12 +59,12 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Seconds between the lake and the server's clock, by cause; None: not known.
+    """Age of what is not in the lake yet, in seconds by the server's clock, by cause; None: not known.
 
     Args:
         capture_job_s: age of what SQL Server's capture job may not have read from the log yet.
-        poll_s: captured by the server, and not part of a window yet.
-        windows_s: in a window that is not complete yet.
+        poll_s: age of the oldest commit that the server has captured and that is in no window yet; 0 if there is none.
+        windows_s: by how much the oldest commit in a window that is not complete is older than that.
     """
 
     capture_job_s: float | None = None
@@ -73,7 +73,7 @@ class Lag:
 
     @property
     def behind_s(self) -> float | None:
-        """What the server has captured and the lake lacks; None if not known."""
+        """Age of the oldest commit that the server has captured and the lake lacks; 0 if there is none; None if not known."""
         return None if self.poll_s is None or self.windows_s is None else self.poll_s + self.windows_s
 
 
@@ -103,6 +103,11 @@ class DatabaseReport:
     def has_capture_job(self) -> bool:
         """Whether a job of the server stands between its log and the capture; in other databases there is none."""
         return not any(isinstance(place, str) for place in (self.complete_to, self.newest))
+
+    @property
+    def is_lag_unknown(self) -> bool:
+        """Whether changes may wait, and nobody can tell for how long."""
+        return self.newest is not None and self.complete_to is not None and self.lag.behind_s is None
 
     @property
     def age_s(self) -> float | None:
@@ -184,7 +189,8 @@ class CaptureReport:
 
     Args:
         at: when it was made (UTC).
-        troubles: everything that is wrong, worst first; also what could not be asked.
+        troubles: everything that is wrong, worst first.
+        unknown: what nobody can tell, because it could not be asked or the answer says nothing.
         last_ddl: None if the history is empty or was not read.
         published: how far the topics in Kafka are; None if nothing is written to Kafka.
         advice: what may be done and need not.
@@ -193,6 +199,7 @@ class CaptureReport:
     capture: str
     at: datetime
     troubles: tuple[Trouble, ...] = ()
+    unknown: tuple[Trouble, ...] = ()
     databases: tuple[DatabaseReport, ...] = ()
     tables: tuple[TableReport, ...] = ()
     queue: tuple[QueuedSnapshot, ...] = ()
@@ -203,9 +210,12 @@ class CaptureReport:
 
     @property
     def health(self) -> Health:
-        """`in trouble`: somebody has to act. `working`: a snapshot is not complete, or changes are late; nobody has to."""
+        """`in trouble`: somebody has to act. `not known`: something could not be asked, or nothing is captured. `working`: a
+        snapshot is not complete, or changes are late; nobody has to act."""
         if self.troubles or any(table.condition in STOPPED for table in self.tables):
             return "in trouble"
+        if self.unknown or not self.tables:
+            return "not known"
         return "working" if self.unfinished else "healthy"
 
     @property
@@ -218,26 +228,34 @@ class CaptureReport:
         """Work that is not done yet: why a capture without troubles is not healthy."""
         found = [f"{table.table} is {_doing(table)}" for table in self.tables if _doing(table)]
         for database in self.databases:
-            if (behind := database.lag.behind_s) is not None and behind > LATE_S:
+            if database.is_lag_unknown:
+                found.append(f"it is not known how far {database.database} is behind what the server has captured")
+            elif (behind := database.lag.behind_s or 0.0) > LATE_S:
                 found.append(f"{database.database} is {behind:,.0f} s behind what the server has captured")
         if self.published is not None and (self.published.behind_s or 0.0) > LATE_S:
             found.append(f"Kafka is {self.published.behind_s:,.0f} s behind the lake")
         return found if self.tables else ["nothing is captured yet"]
 
     @property
+    def findings(self) -> tuple[Trouble, ...]:
+        """Everything that somebody has to look at: what is wrong, then what is not known."""
+        return (*self.troubles, *self.unknown)
+
+    @property
     def headline(self) -> str:
         """One line: the word, and how much stands behind it."""
-        if self.troubles:
-            more = f", and {len(self.troubles) - 1} more" if len(self.troubles) > 1 else ""
-            return f"{self.health}: {_first_line(str(self.troubles[0]))}{more}"
         stopped = [str(table.table) for table in self.tables if table.condition in STOPPED]
+        found = self.findings
+        if found and (self.troubles or not stopped):
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            return f"{self.health}: {_first_line(str(found[0]))}{more}"
         why = f"{', '.join(stopped)}" if stopped else "; ".join(self.unfinished[:3])
         return f"{self.health}: {why}" if why else self.health
 
     @property
     def next_steps(self) -> Sequence[str]:
         """What to do, each once; empty if nothing has to be done."""
-        return list(dict.fromkeys(step for trouble in self.troubles if (step := trouble.next_step)))
+        return list(dict.fromkeys(step for trouble in self.findings if (step := trouble.next_step)))
 
     @property
     def headroom_h(self) -> float | None:

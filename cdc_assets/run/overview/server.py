@@ -28,9 +28,11 @@ class DatabaseFacts:
         restored: why nothing more may be read from it after a restore, with the next step; empty if it was not
             restored.
         instances: its capture instances by table, except those that the settings leave out.
-        times: commit times of its tables' positions and of the oldest kept changes of its instances; without those that
-            the server no longer knows.
+        times: times of the newest commits up to its tables' positions and the oldest kept changes of its instances; without
+            those that the server no longer knows.
         newest: commit LSN of the newest captured transaction; its time is in `times`.
+        unread: the oldest captured transaction after the watermark, which waits longest; its time is in `times`.
+        unplanned: the oldest one after the window in flight; its time is in `times`.
         now: the server's clock.
     """
 
@@ -40,6 +42,8 @@ class DatabaseFacts:
     instances: Mapping[TableId, list[CaptureInstance]] = field(default_factory=dict)
     times: Mapping[Lsn, datetime] = field(default_factory=dict)
     newest: Lsn | None = None
+    unread: Lsn | None = None
+    unplanned: Lsn | None = None
     now: datetime | None = None
 
 
@@ -70,9 +74,20 @@ def ask_database(
         }
         marks = {instance.start_lsn for found in instances.values() for instance in found}
         newest = source.max_transaction_lsn(database, None, 0) if positions else None
-        planned = {window.until for window in state.pending if window.database == database}
-        known = positions | marks | planned | ({newest} if newest else set())
+        unread, unplanned = _waiting(source, state, database, newest)
+        known = positions | marks | {lsn for lsn in (newest, unread, unplanned) if lsn is not None}
         times = source.commit_times(database, sorted(known)) if positions else {}
-        return DatabaseFacts(None, fork, restored, instances, times, newest, source.server_time())
+        now = source.server_time()
+        return DatabaseFacts(None, fork, restored, instances, times, newest, unread, unplanned, now)
     except (CdcDisabledError, DatabaseAwayError) as error:
         return DatabaseFacts(error)
+
+
+def _waiting(source: Source, state: CaptureState, database: str, newest: Lsn | None) -> tuple[Lsn | None, Lsn | None]:
+    """The oldest transactions after the watermark and after the window in flight; asked only if there are newer ones."""
+
+    def after(place: Lsn | None) -> Lsn | None:
+        waits = place is not None and newest is not None and newest > place
+        return source.max_transaction_lsn(database, place, 1) if waits else None
+
+    return after(state.watermark(database)), after(state.planned_until(database))

@@ -347,6 +347,18 @@ def test_commit_times(shop: Server, source: SqlServerSource) -> None:
     assert abs(times[lsn] - datetime.now(UTC)) < timedelta(minutes=1)
 
 
+def test_time_of_a_place_between_two_commits_is_that_of_the_commit_before_it(
+    shop: Server, source: SqlServerSource
+) -> None:
+    first, second = (source.max_transaction_lsn(DATABASE, None, number) for number in (1, 2))
+    assert first is not None
+    assert second is not None
+    assert first.next() < second
+    times = source.commit_times(DATABASE, [first, first.next(), second, second.next(), Lsn.from_int(7)])
+    assert set(times) == {first, first.next(), second, second.next()}
+    assert times[first] == times[first.next()] <= times[second] == times[second.next()]
+
+
 def test_row_counts(shop: Server, source: SqlServerSource) -> None:
     schemas = source.table_schemas([table("a"), table("b")])
     gone = replace(schemas[table("a")], table=table("nope"), object_id=7)

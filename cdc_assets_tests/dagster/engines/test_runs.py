@@ -117,7 +117,7 @@ def test_between_runs_the_sensor_tells_what_has_changed(shop: Deployment) -> Non
     assert shop.tick().asset_events == []
     shop.database.away = True
     [page, *checks] = shop.tick().asset_events
-    assert page.metadata["health"].value.startswith("in trouble: The database cannot be asked")
+    assert page.metadata["health"].value.startswith("not known: The database cannot be asked")
     assert [check.check_name for check in checks if not check.passed] == ["retention_headroom"]
     (shop.folder / "lake" / TOPIC).rename(shop.folder / "elsewhere")
     [page, *_] = shop.tick().asset_events

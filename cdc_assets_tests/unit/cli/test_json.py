@@ -68,7 +68,9 @@ def test_documents_have_the_fields_of_the_page(world: World, command: str) -> No
     queue = {"reached", "rows", "paused"}
     kafka = {"window", "waiting", "behind_s", "per_second", "stopped", "problem"}
     absent = queue | kafka if command == "status" else set()  # nothing is queued here, nor written to Kafka
-    assert (code, names(json.loads(text)) | absent) == (0, listed(command))
+    assert (code, names(json.loads(text)) | absent) == (int(command == "status"), listed(command)), (
+        "the table has drifted"
+    )
 
 
 def test_mirrors_have_the_fields_of_the_page(world: World) -> None:
@@ -93,11 +95,23 @@ def test_status_as_json_says_what_the_page_says(world: World) -> None:
     assert json.loads(run(world, "summary", "--json")[1])["topics"][0]["operations"] == {"read": 3, "create": 1}
 
 
+def test_exit_code_says_whether_all_is_well(world: World) -> None:
+    """In trouble is never said of what nobody could ask."""
+    assert run(world, "status")[0] == 1, "the table has drifted"
+    code, text = run(world, "status", database__password="${env:CDC_NO_SUCH_VARIABLE}")
+    assert code == 2
+    assert "shop is not known" in text
+    assert "in trouble" not in text
+    world.server.execute(f"ALTER TABLE {world.tables[0].quoted} DROP COLUMN extra")
+    code, text = run(world, "status")
+    assert (code, "shop is healthy" in text) == (0, True), text
+
+
 @pytest.mark.parametrize("command", ["status", "summary", "tail"])
 def test_the_lake_is_read_without_secrets(world: World, command: str) -> None:
     arguments = [command, "orders"] if command == "tail" else [command, "--json"]
     code, text = run(world, *arguments, database__password="${env:CDC_NO_SUCH_VARIABLE}")
-    assert (code, "orders" in text) == (0, True)
+    assert (code, "orders" in text) == (2 if command == "status" else 0, True), "the server cannot be asked"
 
 
 def test_a_configuration_as_json_hides_secrets(world: World) -> None:

@@ -15,6 +15,7 @@ from cdc_assets.core.capture_job import CaptureJob
         (True, 3, "22859 log scan failed", "fails: 22859 log scan failed"),
         (None, None, "", "never scanned"),
         (True, 3600, "", "for 60 minutes"),
+        (True, -59, "", ""),
     ],
 )
 def test_trouble_names_the_cause_and_the_next_step(
@@ -25,3 +26,13 @@ def test_trouble_names_the_cause_and_the_next_step(
     assert bool(trouble) == bool(said)
     assert not trouble or "Next: " in trouble
     assert "USE" not in trouble or "[Sales]]Db]" in trouble
+
+
+def test_job_whose_newest_entry_lies_in_the_future_is_not_known_to_work() -> None:
+    """The clock was set back, and the job may have stopped before or after."""
+    job = CaptureJob("SalesDb", True, -3000)
+    assert (job.trouble, job.quiet) == ("", None)
+    assert "is not known: the server's clock was set back" in job.unknown
+    assert "Next: " in job.unknown
+    assert CaptureJob("SalesDb", False, -3000).unknown == "", "that the Agent is stopped is known"
+    assert [CaptureJob("SalesDb", True, quiet_s).unknown for quiet_s in (None, -60, 0, 3600)] == ["", "", "", ""]

@@ -163,10 +163,10 @@ def test_nothing_captured_is_not_healthy(look: Callable[..., CaptureReport]) -> 
     assert report.health == "working"
 
 
-def test_what_cannot_be_asked_is_a_trouble(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
+def test_what_cannot_be_asked_is_not_known(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
     database = Database()
     report = look(database.away)
-    assert (report.health, report.next_steps) == ("in trouble", ["wait."])
+    assert (report.health, report.next_steps) == ("not known", ["wait."])
     assert report.databases[0].lag.behind_s is None
     database.retained = Retention(near="The slot may be lost soon. Next: run the capture.")
     assert look(database.opened, captured=False).next_steps == ["run the capture."]

@@ -26,6 +26,7 @@ BUILT = {
     "columns by number": queries.columns(ODD, 2, by_number=True),
     "keys": queries.keys(ODD, 2),
     "commit_times": queries.commit_times(ODD, 3),
+    "times_before": queries.times_before(ODD, 3),
     "probes": change_queries.probes(ODD, ["a]b", "c"]),
     "rows_per_commit": change_queries.rows_per_commit(ODD, ["a]b", "c"]),
     "rows_in_commit": change_queries.rows_in_commit(ODD, ["a]b", "c"]),

@@ -37,6 +37,8 @@ class Broken(SimulatedServer):
     job: CaptureJob | None = None
     away: bool = False
     behind: timedelta | None = None
+    is_forgetful: bool = False
+    """Whether it knows the time of no commit."""
 
     def capture_job(self, database: str) -> CaptureJob:
         return self.job or super().capture_job(database)
@@ -47,21 +49,18 @@ class Broken(SimulatedServer):
         return self.now + (self.behind or timedelta(0))
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> dict[Lsn, datetime]:
-        found = dict(super().commit_times(database, lsns))
-        if self.behind and self.transactions and self.transactions[-1] in found:
-            found[self.transactions[-1]] = self.now + self.behind
-        return found
+        return {} if self.is_forgetful else dict(super().commit_times(database, lsns))
 
 
 Spoil = Callable[[Broken, Path], None]
 
 
 def stop_agent(server: Broken, lake: Path) -> None:
-    server.job = CaptureJob(DATABASE, False, 30)
+    server.job = replace(server.capture_job(DATABASE), agent_running=False)
 
 
 def stop_job(server: Broken, lake: Path) -> None:
-    server.job = CaptureJob(DATABASE, None, 3600)
+    server.job = replace(server.capture_job(DATABASE), quiet_s=3600)
 
 
 def disable_table(server: Broken, lake: Path) -> None:
@@ -107,10 +106,26 @@ def fall_behind(server: Broken, lake: Path) -> None:
     server.behind = timedelta(seconds=2 * LATE_S)
 
 
+def fall_behind_without_a_time(server: Broken, lake: Path) -> None:
+    server.commit((LINES, "insert", 93, "late"))
+    server.is_forgetful = True
+
+
+def set_the_clock_back(server: Broken, lake: Path) -> None:
+    server.job = replace(server.capture_job(DATABASE), quiet_s=-3000)
+
+
 TROUBLES: tuple[Spoil, ...] = (
     stop_agent, stop_job, disable_table, clean_up, add_column, take_away, take_database_away, restore, remove_topic,
-    remove_history, add_table, fall_behind,
+    remove_history, add_table, fall_behind, fall_behind_without_a_time, set_the_clock_back,
 )  # fmt: skip
+WORK = {"add_table", "fall_behind"}
+UNKNOWN = {"take_away", "fall_behind_without_a_time", "set_the_clock_back"}
+HIDES = {
+    "take_away": {"stop_agent", "stop_job", "disable_table", "clean_up", "add_column", "restore"},
+    "set_the_clock_back": {"stop_job"},
+}
+"""What is not known either, while nobody can tell the first."""
 _MOST = int(os.environ.get("CDC_TROUBLES", "2"))
 """Troubles at the same time."""
 
@@ -158,8 +173,11 @@ def test_no_combination_of_troubles_is_healthy(tmp_path: Path) -> None:
             names = [spoil.__name__ for spoil in chosen]
             assert not report.healthy, names
             assert report.headline != "healthy", names
-            if set(names) - {"add_table", "fall_behind"}:
-                assert report.health == "in trouble", names
+            known = set(names) - WORK - UNKNOWN - set().union(*(HIDES.get(name, set()) for name in names))
+            assert report.health == ("in trouble" if known else "not known" if set(names) & UNKNOWN else "working"), (
+                names
+            )
+            if report.health != "working":
                 assert report.next_steps or "take_away" in names or "take_database_away" in names, names
             shutil.rmtree(lake)
 
@@ -201,20 +219,24 @@ def lsn(number: int) -> Lsn:
     [
         (3, None, 3, 4, (4.0, 0.0, 0.0)),  # all is read; the job may have left 4 s of the log unread
         (3, None, 3, 400, (70.0, 0.0, 0.0)),  # nothing is younger than the newest captured transaction
-        (1, None, 3, 1, (1.0, 20.0, 0.0)),  # nobody has planned it
-        (1, 3, 3, 1, (1.0, 0.0, 20.0)),  # all of it is being written
-        (1, 2, 3, 1, (1.0, 15.0, 5.0)),
-        (1, None, 3, None, (70.0, 20.0, 0.0)),
-        (9, None, 10, 1, (1.0, None, None)),  # cleaned up meanwhile: not known, and not nothing
+        (1, None, 3, 1, (1.0, 85.0, 0.0)),  # nobody has planned it: it is as late as the oldest of it is old
+        (2, None, 3, 1, (1.0, 70.0, 0.0)),
+        (1, 3, 3, 1, (1.0, 0.0, 85.0)),  # all of it is being written
+        (1, 2, 3, 1, (1.0, 70.0, 15.0)),
+        (1, None, 3, None, (70.0, 85.0, 0.0)),
+        (9, None, 10, 1, (1.0, None, 0.0)),  # cleaned up meanwhile: not known, and not nothing
         (None, None, 3, 1, (1.0, None, None)),
+        (3, None, 4, -4000, (None, None, 0.0)),  # the clock was set back by an hour after the commit that waits
+        (3, 4, 5, 1, (1.0, None, None)),
     ],
 )
 def test_lag_is_split_by_cause(
     reached: int | None, planned: int | None, newest: int, quiet: int | None, expected: tuple[float | None, ...]
 ) -> None:
-    ages = {1: 90, 2: 85, 3: 70}
+    ages = {1: 90, 2: 85, 3: 70, 4: -3600, 5: -3599}
     times = {lsn(number): START - timedelta(seconds=age) for number, age in ages.items()}
-    facts = DatabaseFacts(times=times, newest=lsn(newest), now=START)
+    unread, unplanned = (lsn(place + 1) if place and place < newest else None for place in (reached, planned))
+    facts = DatabaseFacts(times=times, newest=lsn(newest), unread=unread, unplanned=unplanned, now=START)
     found = look.lag_of(
         lsn(reached) if reached else None,
         lsn(planned) if planned else None,
@@ -260,3 +282,43 @@ def test_late_capture_is_working_and_names_how_far_it_is_behind() -> None:
     assert replace(report, databases=()).healthy
     assert not replace(report, tables=()).healthy, "nothing is captured"
     assert replace(report, troubles=(Trouble("x", "y. Next: do z"),)).next_steps == ["do z"]
+
+
+def test_capture_of_which_nobody_can_tell_how_far_it_is_behind_is_not_healthy() -> None:
+    """A table was just enabled and nothing is read since: its position is no commit, so the server has no time of it."""
+    facts = DatabaseFacts(times={lsn(9): START - timedelta(hours=20)}, newest=lsn(9), now=START)
+    found = look.lag_of(lsn(1), None, facts, CaptureJob(DATABASE, True, 30))
+    report = CaptureReport(
+        "shop",
+        START,
+        databases=(DatabaseReport(DATABASE, lsn(1), lag=found, newest=lsn(9)),),
+        tables=(TableReport(ORDERS, "t", "streaming", complete_to=lsn(1)),),
+    )
+    assert report.health == "working"
+    assert f"not known how far {DATABASE} is behind" in report.headline
+
+
+def test_what_waits_is_late_also_on_a_quiet_server_and_when_it_was_not_read_since_the_snapshot(tmp_path: Path) -> None:
+    """Nothing reads: no other commit comes, and the position is that before the first one."""
+    plain, config, lines, _ = two_tables(tmp_path)
+    make_capture(plain, config).stream()
+    plain.commit((lines, "insert", 50, "a"))
+    plain.__class__ = Broken
+    server: Broken = plain  # type: ignore[assignment]
+    look_now = lambda: look_at(config, lambda: opened(server), now=server.now)  # type: ignore[arg-type, return-value] # noqa: E731
+    assert look_now().healthy
+    server.behind = timedelta(seconds=LATE_S + 1)
+    assert look_now().health == "working"
+    assert "61 s behind what the server has captured" in look_now().headline
+
+
+def test_unknown_lag_is_told_after_a_minute_without_a_window(tmp_path: Path) -> None:
+    server, config = streaming(tmp_path)
+    fall_behind_without_a_time(server, tmp_path)
+    seen = CaptureOverview(config, server)  # type: ignore[arg-type]
+    [soon, late] = [
+        report_of(seen, seen.rows()[-1]["at"] + timedelta(seconds=seconds)) for seconds in (LATE_S - 1, LATE_S + 1)
+    ]
+    assert (soon.health, soon.unknown) == ("working", ())
+    assert late.health == "not known"
+    assert "changes wait that nobody has read for 1 min 1 s" in late.headline
