@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-mysql run run-mysql dev test test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws lint bench bench-kafka bench-curves docs screenshots lock clean
+.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-browser test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws lint bench bench-kafka bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -39,8 +39,14 @@ laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken sig
 	CDC_SOAK_SECONDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_mirror_soak.py
 	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_schema_law.py
 
-test-daemon: setup-dev ## The real Dagster daemon, killed runs, web pages in a headless browser
-	$(PYTEST) -q -m daemon
+setup-browser: ## What the tests need, and Chromium from the system's packages
+	@.ci/setup.sh browser
+
+test-browser: setup-browser ## A page of Dagster in a headless browser, without a daemon; less than a minute
+	$(PYTEST) -q -m browser cdc_assets_tests/dagster/test_browser.py
+
+test-daemon: setup-browser ## The real Dagster daemon, killed runs, web pages in a headless browser
+	$(PYTEST) -q -m "daemon or browser"
 
 test-install: setup-dev ## The wheel, installed by pip from the package index into an empty environment; three minutes
 	CDC_TEST_INSTALL=1 $(PYTEST) -q cdc_assets_tests/dagster/test_library.py --timeout 1800
@@ -74,7 +80,7 @@ bench-kafka: setup-dev ## The same events in the topics of a real broker, beside
 bench-curves: setup-dev ## Rates over tasks, tables, sizes of transactions; cost of commits over windows; half an hour
 	$(PY) -m benchmarks curves
 
-screenshots: setup-dev ## The pictures in docs/_images, taken by the tests of Dagster's pages
+screenshots: setup-browser ## The pictures in docs/_images, taken by the tests of Dagster's pages
 	CDC_SCREENSHOTS=docs/_images $(PYTEST) -q -m daemon cdc_assets_tests/e2e/test_pages.py
 
 docs: setup-dev ## The pages as a site in build/docs, with search; a warning is an error

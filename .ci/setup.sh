@@ -1,13 +1,15 @@
 #!/bin/sh
 # Makes this clone ready to run: system packages (only those that are missing), a virtual environment, the locked
-# Python packages. Repeatable; a second run takes a second. Usage: .ci/setup.sh run|dev|mysql
+# Python packages. Repeatable; a second run takes a second. Usage: .ci/setup.sh run|dev|browser|mysql
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin # where ldconfig lies, which a user's PATH may lack
 with_mysql=no
+with_browser=no
 [ "${1:-run}" != mysql ] || with_mysql=yes
+[ "${1:-run}" != browser ] || with_browser=yes
 case "${1:-run}" in
-    dev) lock=requirements-dev.txt ;;
+    dev | browser) lock=requirements-dev.txt ;;
     *) lock=requirements.txt ;;
 esac
 
@@ -43,6 +45,10 @@ missing_packages() {
     if [ "$with_mysql" = yes ]; then # the programs alone: their packages start no service
         PATH=$PATH:/usr/sbin command -v mariadbd >/dev/null 2>&1 || echo mariadb-server-core
         command -v mariadb >/dev/null 2>&1 || echo mariadb-client-core
+    fi
+    if [ "$with_browser" = yes ]; then
+        command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+            command -v google-chrome >/dev/null 2>&1 || echo chromium
     fi
     if [ "$lock" = requirements-dev.txt ]; then
         find /usr/lib /usr/local/lib -name libtdsodbc.so 2>/dev/null | grep -q . || echo tdsodbc

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hatchling.builders.wheel import WheelBuilder
 
 from cdc_assets import build_definitions
 from cdc_assets.errors import ConfigurationError
@@ -74,9 +75,8 @@ def install(wheel: Path, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter that has the wheel, those packages of this environment that it asks for, and nothing of this repository."""
-    hatchling = pytest.importorskip("hatchling.builders.wheel", reason="the build back end is in the dev extra")
     folder = tmp_path_factory.mktemp("library")
-    wheel = next(hatchling.WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
+    wheel = next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
     if INSTALLS:
         return install(Path(wheel), folder / "venv")
     venv.create(folder / "venv", with_pip=False)

@@ -15,11 +15,9 @@ from pathlib import Path
 import pytest
 
 from cdc_assets_tests.beside import beside
-from cdc_assets_tests.e2e.browser import CHROMIUM, browse
+from cdc_assets_tests.e2e.browser import browse
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no headless browser on this machine")
 
 HOLD_S = float(os.environ.get("CDC_PAGES_HOLD_S", "120"))
 """How long a failure has to stay on the page."""

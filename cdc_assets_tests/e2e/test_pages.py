@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.standin import sample
-from cdc_assets_tests.e2e.browser import CHROMIUM, HEIGHT, SHOWN, WIDTH, browse
+from cdc_assets_tests.e2e.browser import HEIGHT, SHOWN, WIDTH, browse
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_with_ledger
 from cdc_assets_tests.shop import key
 
@@ -59,10 +59,7 @@ _PAGES = {
     "checks": (f"{_ASSET}?view=checks", ["lsn_continuity", "Plots"]),
 }
 
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no headless browser on this machine"),
-    pytest.mark.timeout(1200),  # the first test waits for the daemon and the first snapshot
-]
+pytestmark = pytest.mark.timeout(1200)  # the first test waits for the daemon and the first snapshot
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ class MariaDb(Server):
 
     def prepare(self) -> list[str]:
         if not shutil.which("mariadbd"):
-            pytest.skip("apt-get install mariadb-server")
+            pytest.fail("There is no mariadbd on this machine. Next: apt-get install mariadb-server")
         data = [f"--datadir={self.folder / 'data'}"]
         install = [
             "mariadb-install-db",
@@ -174,7 +174,7 @@ class Postgres(Server):
     def _binary(self, name: str) -> str:
         found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
         if not found:
-            pytest.skip("apt-get install postgresql")
+            pytest.fail("There is no PostgreSQL on this machine. Next: apt-get install postgresql")
         return str(found[-1])
 
     def prepare(self) -> list[str]:

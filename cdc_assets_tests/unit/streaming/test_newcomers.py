@@ -1,6 +1,7 @@
 """Tables that come while a capture is at work: the first of all, and those that cannot be captured."""
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_table_that_cannot_be_captured_fails_alone_and_again_after_a_restart(tmp
     bad, fine = came
     [trouble] = summary.troubled
     assert (trouble.table, summary.ended) == (bad, "idle")
-    assert pytest.importorskip("re").search(BAD[name], trouble.reason)
+    assert re.search(BAD[name], trouble.reason)
     assert events_of(config, lines)[-1].key == 10
     assert set(state_of(config).tables) == {lines, orders, own, fine}
 
