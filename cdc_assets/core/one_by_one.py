@@ -10,7 +10,7 @@ R = TypeVar("R")
 class OneByOne:
     """A `core.ports.TaskRunner` without any parallel work."""
 
-    parallelism = 1
+    parallelism, may_start_twice = 1, False
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
         """Results in the order of the tasks; the first error is raised."""
