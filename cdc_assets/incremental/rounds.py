@@ -10,7 +10,7 @@ import dataclasses
 import json
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,11 +23,11 @@ from cdc_assets.config.settings import SignalSettings
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import BulkSource, TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import CdcError, LakeError
 from cdc_assets.incremental.chunked_table import ChunkedTable, next_spans
 from cdc_assets.incremental.chunks import rows_query
 from cdc_assets.incremental.staging import BuildTask, Staged, StageTask, Staging, build, stage
-from cdc_assets.lake.folder import Folder
+from cdc_assets.lake.files import remove_attempt
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.table import INSERT, Row
@@ -74,6 +74,7 @@ class Round:
         is_deleted: whether the open marker is deleted to close the round (`insert_delete`); else somebody's clean-up deletes it.
         server_time: the server's clock when the round began.
         reading: rows being read.
+        staging: its staged files.
         closing: whether the close marker is written.
         opened: commit LSN of the open marker, once the stream has read it.
         closed: commit LSN of the close marker, likewise.
@@ -86,6 +87,7 @@ class Round:
     wanted: int
     server_time: datetime
     reading: Future[RoundRows]
+    staging: Staging
     is_deleted: bool = False
     closing: bool = False
     opened: Lsn | None = None
@@ -122,7 +124,7 @@ class RoundReader:
     ) -> None:
         self._server, self._lake, self._ledger, self._runner = server, lake, ledger, runner
         self._settings = settings
-        self.staging = Staging(lake.tables.location, f"{lake.events.topic_prefix}.__staging")
+        self._staging = Staging(lake.tables.location, f"{lake.events.topic_prefix}.__staging")
         self._thread: ThreadPoolExecutor | None = None
         self._running: set[Future[RoundRows]] = set()
 
@@ -141,9 +143,7 @@ class RoundReader:
         Raises:
             LakeError: the folder cannot be emptied.
         """
-        folder = Folder(self.staging.location, self.staging.directory)
-        for name in folder.names(".arrow"):
-            folder.remove(name)
+        self._staging.remove()
 
     def begin(self, entry: QueuedTable, chunked: ChunkedTable, markers: TableState, before: Round | None) -> Round:
         """Write the open marker and begin to read.
@@ -167,10 +167,11 @@ class RoundReader:
         self._thread = self._thread or ThreadPoolExecutor(1, "incremental-snapshot")
         position = self._ledger.state.tables[entry.table].position or ZERO_LSN
         bulk = self._server.bulk.reaching(entry.table.database, position, captured=False)
-        reading = self._thread.submit(self._read, bulk, entry, chunked, low, wanted)
+        staging = dataclasses.replace(self._staging, prefix=marker)
+        reading = self._thread.submit(self._read, bulk, staging, entry, chunked, low, wanted)
         self._running.add(reading)
         reading.add_done_callback(self._running.discard)
-        return Round(marker, data, entry, chunked, wanted, server_time, reading, self._deletes)
+        return Round(marker, data, entry, chunked, wanted, server_time, reading, staging, self._deletes)
 
     def _wanted(self, chunked: ChunkedTable, before: Round | None) -> int:
         """Number of rows of the next round."""
@@ -185,7 +186,13 @@ class RoundReader:
         return max(chunk, min(most, ROUND_BYTES // max(1, width)))
 
     def _read(
-        self, bulk: BulkSource, entry: QueuedTable, chunked: ChunkedTable, low: Key | None, wanted: int
+        self,
+        bulk: BulkSource,
+        staging: Staging,
+        entry: QueuedTable,
+        chunked: ChunkedTable,
+        low: Key | None,
+        wanted: int,
     ) -> RoundRows:
         """Find the bounds, then read the rows between them; runs in the thread."""
         settings, begun = self._settings, time.perf_counter()
@@ -195,7 +202,7 @@ class RoundReader:
             rows_query(chunked.plan, chunked.lacking, chunked.ordered, span, recompile=settings.recompile)
             for span in spans
         )
-        staged = self._runner.run(stage, [StageTask(text, self.staging, bulk) for text in statements])
+        staged = self._runner.run(stage, [StageTask(text, staging, bulk) for text in statements])
         last = spans[-1].high
         assert last is not None  # noqa: S101 - the table has a greatest key
         files = tuple(file for written in staged for file in written)
@@ -235,34 +242,30 @@ class RoundReader:
             CdcError: a value does not fit its event type, or the lake cannot be read or written.
         """
         read, chunked = current.reading.result(), current.chunked
-        numbered, window_id = list(enumerate(read.files)), self._ledger.state.next_window
+        numbered, window_id, attempt = list(enumerate(read.files)), self._ledger.state.next_window, uuid.uuid4().hex
         tasks = [
             BuildTask(
-                tuple(share), self.staging, window_id, position, current.server_time,
-                chunked.plan, chunked.directory, chunked.identity, changed,
+                tuple(share), current.staging, window_id, position, current.server_time,
+                chunked.plan, chunked.directory, attempt, chunked.identity, changed,
             )
             for share in _shares(numbered, self._runner.parallelism)
         ]  # fmt: skip
-        files = tuple(file for written in self._runner.run(build, tasks) for file in written)
+        try:
+            files = tuple(file for written in self._runner.run(build, tasks) for file in written)
+        except CdcError:
+            remove_attempt(self._staging.location, [chunked.directory], window_id, attempt)
+            raise
         return RoundReads(window_id, chunked.directory, files, read.last, read.finished)
 
     def discard(self, current: Round) -> None:
         """Remove a round's staged files, at once or as soon as it is read; the next claim removes any that remain."""
-        if current.reading.cancel():
-            return
-        current.reading.add_done_callback(self._remove)
 
-    def _remove(self, reading: Future[RoundRows]) -> None:
-        if reading.cancelled() or reading.exception() is not None:
-            return
-        self.remove(reading.result().files)
-
-    def remove(self, staged: Iterable[Staged]) -> None:
-        """Remove staged files."""
-        folder = Folder(self.staging.location, self.staging.directory)
-        for file in staged:
+        def remove(_: Future[RoundRows]) -> None:
             with contextlib.suppress(LakeError):
-                folder.remove(file.name)
+                current.staging.remove()
+
+        if not current.reading.cancel():
+            current.reading.add_done_callback(remove)
 
     def wait_for_slot(self, seconds: float) -> None:
         """Wait up to `seconds` for a free task slot, if the current round uses all of them."""

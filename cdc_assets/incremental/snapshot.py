@@ -278,7 +278,7 @@ class IncrementalSnapshot:
         if current.opened is None or current.closed is None or table.position < current.closed or state.pending:
             return False
         try:
-            changed = changed_rows(self._server, current.chunked, self._reader.staging, current.opened, table.position)
+            changed = changed_rows(self._server, current.chunked, current.staging, current.opened, table.position)
         except StaleError as reason:
             log.warning("Rows of %s are read again for its incremental snapshot, because %s.", table.table, reason)
             self.discard_rounds(database)
@@ -291,7 +291,6 @@ class IncrementalSnapshot:
         self._watch.record(database, signals)
         self._rounds[database].remove(current)
         self._commit(database, signals, reads)
-        self._reader.remove(changed)
         self._reader.discard(current)
         return True
 

@@ -4,7 +4,8 @@ A READ carries the position at which it is committed, which is known only once t
 marker. So a task first writes the rows of a span unchanged into Arrow IPC files in the lake's staging folder. When the
 position is known, another task drops the rows that have changed and builds events of the others. Both stream: memory is
 bounded by a batch and a row group, however large the round is. No commit refers to a staged file; it is removed with
-its round, or by the next run that claims the capture.
+its round, also if that failed, since on a full disk each repetition would take more of the missing room, or by the
+next run that claims the capture.
 """
 
 import io
@@ -27,6 +28,7 @@ from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 FILE_BYTES = 16 * 1024 * 1024
@@ -46,14 +48,16 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The folder of staged files.
+    """The staged files of a round, those of failed tasks included.
 
     Args:
-        directory: the folder's name.
+        directory: name of the folder.
+        prefix: of the files' names; empty for all rounds.
     """
 
     location: Location
     directory: str
+    prefix: str = ""
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[Staged]:
         """Write rows into files of about `FILE_BYTES`; no file if there are none.
@@ -66,7 +70,8 @@ class Staging:
         written: list[Staged] = []
         try:
             for batch in filled:
-                written.append(_write_file(files, itertools.chain([batch], filled)))
+                name = f"{self.prefix}{uuid4().hex}.arrow"
+                written.append(_write_file(files, name, itertools.chain([batch], filled)))
         except STORE_ERRORS as error:
             raise self._failed("written", error) from error
         return written
@@ -82,6 +87,17 @@ class Staging:
                 yield from reader
         except STORE_ERRORS as error:
             raise self._failed("read", error) from error
+
+    def remove(self) -> None:
+        """Remove all files of the round; its tasks have ended.
+
+        Raises:
+            LakeError: they cannot be removed.
+        """
+        folder = Folder(self.location, self.directory)
+        for name in folder.names(".arrow"):
+            if name.startswith(self.prefix):
+                folder.remove(name)
 
     def files(self) -> fs.FileSystem:
         """File system rooted at the folder."""
@@ -110,10 +126,10 @@ class _InPieces(io.RawIOBase):
         return len(view)
 
 
-def _write_file(files: fs.FileSystem, batches: Iterator[pa.RecordBatch]) -> Staged:
+def _write_file(files: fs.FileSystem, name: str, batches: Iterator[pa.RecordBatch]) -> Staged:
     """Write one file with the next rows."""
     first = next(batches)
-    name, rows, size = f"{uuid4().hex}.arrow", first.num_rows, first.nbytes
+    rows, size = first.num_rows, first.nbytes
     with (
         files.open_output_stream(name, buffer_size=2 * _PIECE_BYTES) as stream,
         pa.ipc.new_stream(_InPieces(stream), first.schema) as writer,
@@ -155,6 +171,7 @@ class BuildTask:
         server_time: the server's clock when the round began.
         plan: event plan of the rows.
         directory: directory of the topic table.
+        attempt: id of the attempt, part of the file names.
         identity: indexes of the columns that identify a row.
         changed: staged files with those columns of changed rows.
     """
@@ -166,6 +183,7 @@ class BuildTask:
     server_time: datetime
     plan: EventPlan
     directory: str
+    attempt: str
     identity: tuple[int, ...]
     changed: tuple[Staged, ...]
 
@@ -179,7 +197,8 @@ def build(task: BuildTask) -> tuple[DataFile, ...]:
     """
     found = [batch for file in task.changed for batch in task.staging.read(file.name)]
     changed = Rows(pa.Table.from_batches(found).columns) if found else None
-    with TopicWriter(task.staging.location, task.directory, task.plan.topic_schema, task.window_id) as writer:
+    location, schema = task.staging.location, task.plan.topic_schema
+    with TopicWriter(location, task.directory, schema, task.window_id, task.attempt) as writer:
         for number, file in task.files:
             rows: Iterator[pa.RecordBatch] = task.staging.read(file.name)
             if changed is not None:

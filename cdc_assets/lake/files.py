@@ -177,7 +177,7 @@ class TopicWriter:
         if self._open is not None:
             names.append(self._open.path)
             with suppress(*STORE_ERRORS):
-                self._open.close()
+                self._open.abandon()
         self._open, self.files = None, []
         for name in names:
             with suppress(*STORE_ERRORS):
@@ -276,6 +276,10 @@ class _OpenFile:
             dict(self._operations),
             int(time.time() * 1000),
         )
+
+    def abandon(self) -> None:
+        """Close the stream without a footer; `close` has closed it already if it found no room for the rest."""
+        self._stream.close()
 
 
 def operations_of(table: pa.Table) -> dict[str, int]:

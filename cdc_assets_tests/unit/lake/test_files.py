@@ -1,6 +1,7 @@
 """Data files and their row groups are bounded by bytes, and hold every row once, in order."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdc_assets.envelope.constants import constant_headers
+from cdc_assets.errors import LakeFullError
 from cdc_assets.lake import files
 from cdc_assets.lake.location import Location
 
@@ -76,3 +78,17 @@ def test_headers_that_rows_share_do_not_end_a_row_group(tmp_path: Path, small: N
             writer.write(batch.slice(start, 300) for start in range(0, 3000, 300))
         groups.append(sum(pq.ParquetFile(tmp_path / name / file.path).num_row_groups for file in writer.files))
     assert groups[0] == 1 < groups[1]
+
+
+@pytest.mark.parametrize("sizes", [[10] * 5, [3_000_000], [300_000] * 12], ids=["at the end", "at once", "in mid-file"])
+def test_a_disk_without_room_is_full_wherever_it_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    """Every file is written to a device that is always full."""
+    monkeypatch.setattr(files, "uuid4", lambda: Mock(hex="full"))
+    (tmp_path / "topic").mkdir()
+    name = tmp_path / "topic" / "w0000000001-afull.parquet"
+    name.symlink_to("/dev/full")
+    with pytest.raises(LakeFullError), files.TopicWriter(Location(str(tmp_path)), "topic", SCHEMA, 1, "a") as writer:
+        writer.write(batches(sizes, 1))
+    assert not name.is_symlink(), "it is removed"

@@ -153,7 +153,7 @@ def test_stop_of_one_table_continues_with_the_next(server: StandIn, tmp_path: Pa
 def test_only_a_round_that_is_closed_so_ends_with_the_deletion_of_its_marker(is_deleted: bool) -> None:
     """Else whoever cleans up the signal table would end it while rows are still read."""
     entry = QueuedTable(TableId(DATABASE, "dbo", "orders"), "s1")
-    current = Round("m", {}, entry, Mock(), 1, datetime.now(UTC), Future(), is_deleted)
+    current = Round("m", {}, entry, Mock(), 1, datetime.now(UTC), Future(), Mock(), is_deleted)
     opened = Signal("m-open", "snapshot-window-open", None)
     current.note([Row(Lsn.from_int(7), INSERT, opened), Row(Lsn.from_int(9), DELETE, opened)])
     assert current.opened == Lsn.from_int(7)

@@ -1,5 +1,6 @@
 """Staged rows, and the set of changed rows that others are looked up in."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import ConnectionLostError, LakeError
 from cdc_assets.incremental import staging
 from cdc_assets.incremental.staging import Rows, Staging
 from cdc_assets.lake.location import Location
@@ -68,3 +69,18 @@ def test_files_in_an_object_store(tmp_path: Path) -> None:
     folder = Staging(Location(f"file://{tmp_path}"), "shop.__staging")
     [file] = folder.write([pa.RecordBatch.from_pydict({"n": list(range(300_000))})])
     assert sum(batch.num_rows for batch in folder.read(file.name)) == 300_000
+
+
+def test_a_round_is_removed_with_the_files_of_tasks_that_failed(tmp_path: Path) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"n": [1]})
+        raise ConnectionLostError("the server is away")
+
+    one, other = (Staging(Location(str(tmp_path)), "shop.__staging", prefix) for prefix in ("one", "other"))
+    [kept] = other.write([pa.RecordBatch.from_pydict({"n": [1]})])
+    one.write([pa.RecordBatch.from_pydict({"n": [1]})])
+    with pytest.raises(ConnectionLostError):
+        one.write(rows())
+    assert len(list((tmp_path / "shop.__staging").iterdir())) == 3
+    one.remove()
+    assert [path.name for path in (tmp_path / "shop.__staging").iterdir()] == [kept.name]

@@ -2,8 +2,9 @@
 
 import errno
 import os
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake.location import Location, trouble
 from cdc_assets.ledger import manifest_rows
@@ -94,6 +96,53 @@ def test_stream_waits_wherever_the_disk_gets_full(tmp_path: Path, monkeypatch: p
             break
     assert ends, "not all writes were refused once"
     assert room > 10
+
+
+@contextmanager
+def tiny_disk(path: Path, size: str) -> Iterator[Path]:
+    """A disk of its own; mounting one takes root."""
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted: {mounted.stderr.decode().strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+@pytest.mark.parametrize("width", [100, 300_000], ids=["small", "wide"])
+def test_stream_waits_for_room_on_a_disk_that_is_really_full(tmp_path: Path, width: int) -> None:
+    with tiny_disk(tmp_path / "disk", "16m") as disk:
+        server, ballast = SimulatedServer(), disk / "ballast"
+        table = server.create("orders", rows=2)
+        server.idle_tick()
+        config = make_config(str(disk / "lake"), max_iteration_transactions=3)
+        make_capture(server, config).snapshot()
+        notes = {key: os.urandom(width // 2).hex() for key in range(10, 22)}
+        for key, note in notes.items():
+            server.commit((table, "insert", key, note))
+        capture, waits = make_capture(server, config), []
+        capture.claim()
+
+        def make_room(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == FULL:
+                assert not orphans(disk / "lake"), "repetitions leave nothing that takes room"
+                ballast.unlink()
+
+        def fill(name: str) -> None:
+            if name == "window-planned" and not waits and not ballast.exists():
+                with suppress(OSError), ballast.open("wb", buffering=0) as file:
+                    while file.write(b"x" * 4096) == 4096:
+                        pass
+                server.meanwhile = make_room
+
+        with listening(fill):
+            summary = capture.stream()
+        assert (summary.ended, summary.troubled, len(waits) >= FULL) == ("idle", (), True)
+        found = {event.key: (event.after or {})["note"] for event in events_of(config, table) if event.op == "c"}
+        assert found == notes
 
 
 def test_start_on_a_full_disk_is_reported_and_may_be_repeated(tmp_path: Path) -> None:
