@@ -16,18 +16,19 @@ nothing:
 | completion | nothing is left to do |
 """
 
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import step
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, LakeError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.ledger.state import CaptureState, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.transactions import transaction_topic
 
 log = logging.getLogger(__name__)
@@ -93,10 +94,11 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
     if state.log(database).restored:
         return
     run, window = state.snapshots.get(database), state.in_flight(database)
+    leave_out_round(ledger, lake, database)
     notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
     left = state.unpublished.get(database)
     if window is not None and window.kind == "stream":
-        left = _unpublished(ledger, lake, window, _progress(lake, window)[0])
+        left = _unpublished(ledger, lake, window, _left_out(lake, window)[0])
     reason += _missing_transactions(left)
     restored = dataclasses.replace(state.log(database), restored=reason)
     ledger.manifest.record_log(ledger.clock.now(), database, restored, notifications)
@@ -105,7 +107,8 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
 def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others continue.
 
-    Tables that the window has committed are complete to its end. Transactions that it has not committed yet are left to
+    Tables that the window has committed are complete to its end; its number is taken in the others, so that no writer that was
+    believed dead commits them later. Transactions that it has not committed yet are left to
     the database's next window, which reads the committed tables again to count their events (`Unpublished`). The others keep their position and are read again. A
     table fails if the window committed one generation of its topic and not the next, for no position is right for both.
     A snapshot is planned again, unless a signal requested it: then it is reported as ABORTED.
@@ -113,12 +116,12 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     state, now = ledger.state, ledger.clock.now()
     window = state.in_flight(database)
     if window is not None and window.kind == "stream":
-        begun, lacking = _progress(lake, window)
+        begun, lacking = _left_out(lake, window)
         reason = split_commit_reason(f"Database {database} could not be read any more")
         failed = [dataclasses.replace(state.tables[table], status="failed", reason=reason) for table in begun & lacking]
         left = _unpublished(ledger, lake, window, begun)
         ledger.manifest.complete(now, failed, lacking, {}, database=database, unpublished=left)
-    give_up_snapshot(ledger, database)
+    give_up_snapshot(ledger, lake, database)
 
 
 def is_split(ledger: Ledger, lake: Lake, database: str) -> bool:
@@ -127,29 +130,53 @@ def is_split(ledger: Ledger, lake: Lake, database: str) -> bool:
     window = ledger.state.in_flight(database)
     if window is None or window.kind != "stream":
         return False
-    begun, lacking = _progress(lake, window)
+    begun, lacking = _progress(lake, window, lambda directory: lake.tables.committed(directory, window.window_id))
     return bool(begun & lacking)
 
 
-def give_up_snapshot(ledger: Ledger, database: str) -> None:
+def leave_out_round(ledger: Ledger, lake: Lake, database: str) -> None:
+    """Make sure that recorded files of a snapshot's round, which is given up, are not committed by a writer that was believed
+    dead."""
+    window, written = ledger.state.in_flight(database), ledger.state.written
+    if window is not None and window.kind == "snapshot" and written is not None:
+        for directory, _ in written.files:
+            with contextlib.suppress(LakeError):  # nobody can commit to a table that Delta cannot read
+                lake.tables.leave_out(directory, window.window_id)
+
+
+def give_up_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:
     """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal requested it."""
     run = ledger.state.snapshots.get(database)
     if run is not None:
+        leave_out_round(ledger, lake, database)
         notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
         ledger.manifest.finish_snapshot(ledger.clock.now(), database, [], notifications)
 
 
-def _progress(lake: Lake, window: Window) -> tuple[set[TableId], set[TableId]]:
+def _left_out(lake: Lake, window: Window) -> tuple[set[TableId], set[TableId]]:
+    """As `_progress`; what is not committed cannot be any more."""
+    return _progress(lake, window, lambda directory: not lake.tables.leave_out(directory, window.window_id))
+
+
+def _progress(lake: Lake, window: Window, is_committed: Callable[[str], bool]) -> tuple[set[TableId], set[TableId]]:
     """Tables of which a window has committed a generation, and tables of which it has not committed one."""
     begun: set[TableId] = set()
     lacking: set[TableId] = set()
     for read in window.reads:
         if read.counted:
             continue
-        entry = lake.history.of_instance(read.table, read.instance, read.after.next())
-        there = entry is not None and lake.tables.reached(lake.destination(entry)[1]) >= window.window_id
-        (begun if there else lacking).add(read.table)
+        directory = _directory(lake, read)
+        (begun if directory and is_committed(directory) else lacking).add(read.table)
     return begun, lacking
+
+
+def _directory(lake: Lake, read: TableRead) -> str:
+    """Where a read's events go; of a window of an earlier release by the present settings, empty if that is not known."""
+    if read.directory:
+        return read.directory
+    history = lake.history
+    entry = history.of_instance(read.table, read.instance, read.after.next()) or history.latest(read.table)
+    return "" if entry is None else lake.destination(entry)[1]
 
 
 def _unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId]) -> Unpublished | None:
@@ -157,7 +184,12 @@ def _unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId]
     tables that it has committed, or an earlier window, and their BEGIN and END are nowhere."""
     if not lake.events.transaction_metadata:
         return None
-    if lake.tables.reached(transaction_topic(lake.events)) >= window.window_id:
+    topic, number = transaction_topic(lake.events), window.window_id
+    if len(ledger.state.pending) > 1:  # the windows of other databases need the number
+        is_published = lake.tables.committed(topic, number)
+    else:
+        is_published = not lake.tables.leave_out(topic, number)
+    if is_published:
         return None
     left = ledger.state.unpublished.get(window.database)
     reads = tuple(dataclasses.replace(read, counted=True) for read in window.reads if read.table in begun)

@@ -215,7 +215,7 @@ class Losses:
             return None
         for database, run in self._state.snapshots.items():
             if table in [entry.table for entry in run.tables]:
-                give_up_snapshot(self._ledger, database)
+                give_up_snapshot(self._ledger, self._lake, database)
         state = self._state.tables.get(table)
         if state is None or state.status != "healthy":
             return None

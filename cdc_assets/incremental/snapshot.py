@@ -123,20 +123,32 @@ class IncrementalSnapshot:
         table = self._ledger.state.tables.get(state.table_of_reads) if state.table_of_reads else None
         if table is not None and table.streams and not self._is_lost(state.reads):
             self._commit(database, state, state.reads)
-        else:  # its topic has lost data since and may not be written; or the files are lost, and the rows are read again
+        elif self._is_left_out(state.reads):
+            # its topic has lost data since and may not be written; or the files are lost, and the rows are read again
             self._watch.record(database, dataclasses.replace(state, reads=None))
+        else:
+            self._commit(database, state, state.reads)
 
     def _is_lost(self, reads: RoundReads) -> bool:
-        """Whether recorded files that are not committed no longer exist."""
+        """Whether recorded files that are not committed no longer exist, or must not be committed any more."""
         tables = self._lake.tables
-        if not reads.files or tables.reached(reads.directory) >= reads.window_id:
+        if not reads.files or tables.committed(reads.directory, reads.window_id):
             return False
+        if tables.left_out(reads.directory, reads.window_id):
+            return True
         lost = missing_files(tables.location, {reads.directory: reads.files})
         for path, what in lost.get(reads.directory, {}).items():
             log.warning(
                 "%s of an incremental snapshot is %s in %s; its rows are read again.", path, what, reads.directory
             )
         return bool(lost)
+
+    def _is_left_out(self, reads: RoundReads) -> bool:
+        """Make sure that no run that was believed dead commits recorded files; False if it has."""
+        try:
+            return not reads.files or self._lake.tables.leave_out(reads.directory, reads.window_id)
+        except LakeError:  # nobody can commit to a table that Delta cannot read
+            return True
 
     def discard_rounds(self, database: str) -> None:
         """Discard rounds in flight; they are read again between new markers."""

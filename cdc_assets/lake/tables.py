@@ -149,10 +149,11 @@ class DeltaTables:
         version = None if handle is None else self.transaction(handle, directory)
         return -1 if version is None else version
 
-    def transaction(self, handle: DeltaTable, directory: str) -> int | None:
-        """Version of the application transaction, also if the table's folder was removed after it was opened."""
+    def transaction(self, handle: DeltaTable, directory: str, application: str = "") -> int | None:
+        """Version of an application transaction, by default the capture's; also if the table's folder was removed after it
+        was opened."""
         try:
-            return handle.transaction_version(self.capture)
+            return handle.transaction_version(application or self.capture)
         except STORE_ERRORS as error:
             self.forget(directory)
             raise unreadable(self.location.uri(directory), error) from error
@@ -166,11 +167,19 @@ class DeltaTables:
         finally:
             self.forget(directory)
 
-    def append(self, handle: DeltaTable, files: Sequence[DataFile], number: int, metadata: Mapping[str, str]) -> None:
+    def append(
+        self,
+        handle: DeltaTable,
+        files: Sequence[DataFile],
+        number: int,
+        metadata: Mapping[str, str],
+        also: Sequence[str] = (),
+    ) -> None:
         """Commit files under a number, with the version of the handle as it is.
 
         Args:
             number: version of the application transaction.
+            also: other application ids that get the number.
 
         Raises:
             CommitFailedError: another writer has committed that number, or changed the table.
@@ -178,7 +187,7 @@ class DeltaTables:
         properties = CommitProperties(
             custom_metadata=dict(metadata),
             max_commit_retries=COMMIT_ATTEMPTS,
-            app_transactions=[Transaction(self.capture, number, int(time.time() * 1000))],
+            app_transactions=[Transaction(name, number, int(time.time() * 1000)) for name in (self.capture, *also)],
         )
         handle.create_write_transaction(
             [file.action() for file in files],

@@ -4,7 +4,13 @@
 the code checks whether the table has reached that window already; delta-rs refuses a commit whose application
 transaction was changed by another writer since the handle was loaded. So of two writers of one window, one commits and
 the other finds the window committed. Both would have written the same rows, because a window's bounds are fixed in the
-manifest.
+manifest. Whoever finds a window committed instead of committing it makes the same mark: the other writer may be dead, or
+be the same one, whose commit's answer was lost.
+
+*Leaving a table out.* A window that is repeated may go without a table: it was altered, or its database is away. A writer
+that was believed dead may still hold the files of its own attempt. So the number is taken before the table is left behind:
+by a commit without files, with a second application transaction that tells it from data. If the number is taken already, the
+table was committed. Nothing is committed under a number that was left out: later repeats leave the table behind, too.
 
 *Files of a lost or repeated attempt* are never deleted here: after an error it is unknown whether the commit succeeded,
 and deleting committed files would lose data. Files without a commit are not part of any version; `upkeep.vacuum`
@@ -16,7 +22,7 @@ independently.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import pyarrow as pa
@@ -24,7 +30,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
-from cdc_assets.errors import LakeConflictError, LakeError
+from cdc_assets.errors import FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.evolution import is_compatible
 from cdc_assets.lake.files import STATISTICS, DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location
@@ -141,24 +147,86 @@ class TopicTables(DeltaTables):
 
         Raises:
             LakeConflictError: other writers committed first `COMMIT_ATTEMPTS` times.
+            FencedError: another writer has left this window out here.
             LakeError: the store refuses, or a file is missing (`presence`).
         """
-        for attempt in range(COMMIT_ATTEMPTS):
+
+        def opened() -> DeltaTable:
             handle = self.open(directory) if schema is None else self.ensure(directory, schema)
             if handle is None:
                 raise LakeError(
                     f"The Delta table {directory} no longer exists. Next: restore it; positions cannot be reconstructed otherwise."
                 )
-            reached = self.transaction(handle, directory)
-            if reached is not None and reached >= window_id:
-                return False
-            if not files:
+            return handle
+
+        if not files:
+            return False
+        if self._once(directory, window_id, opened, files, metadata):
+            return True
+        if self.left_out(directory, window_id):
+            raise FencedError(
+                f"{directory}: another run has taken over and left the table out of window {window_id}. "
+                "Next: nothing, if a newer run is active; it reads the table's changes in a later window."
+            )
+        return False
+
+    def leave_out(self, directory: str, window_id: int) -> bool:
+        """Take a window's number in a table without data, so that no writer that was believed dead can commit it any more.
+
+        Returns:
+            False if the window is committed there: then it is not left out.
+
+        Raises:
+            LakeConflictError, LakeError: as for `commit`.
+        """
+
+        def opened() -> DeltaTable | None:
+            return self.open(directory)
+
+        left_out = {"window_id": str(window_id), "left_out": "true"}
+        return self._once(directory, window_id, opened, (), left_out) or not self.committed(directory, window_id)
+
+    def committed(self, directory: str, window_id: int) -> bool:
+        """Whether a table has a window. If another writer committed it, or its commit's answer was lost, the table's mark is
+        made now, as after a commit.
+
+        Raises:
+            LakeError: the table cannot be read.
+        """
+        handle = self.open(directory)
+        if handle is None or not self._is_taken(handle, directory, window_id):
+            return False
+        return not self.left_out(directory, window_id)
+
+    def left_out(self, directory: str, window_id: int) -> bool:
+        """Whether a window was left out of a table (`leave_out`)."""
+        handle = self.open(directory)
+        return handle is not None and self.transaction(handle, directory, self._left_out) == window_id
+
+    @property
+    def _left_out(self) -> str:
+        """Application id under which the newest number that was left out is kept."""
+        return f"{self.capture} left out"
+
+    def _once(
+        self,
+        directory: str,
+        window_id: int,
+        opened: Callable[[], DeltaTable | None],
+        files: Sequence[DataFile],
+        metadata: Mapping[str, str],
+    ) -> bool:
+        """Write a commit under a number, unless it is taken, or there is no table; whether it was written."""
+        for attempt in range(COMMIT_ATTEMPTS):
+            handle = opened()
+            if handle is None or self._is_taken(handle, directory, window_id):
                 return False
             if new := [file for file in files if (directory, file.path) not in self._seen]:
                 self.require_files({directory: new})
             try:
                 mark = self._behind(handle, directory, files, window_id)
-                self.append(handle, files, window_id, metadata)
+                also = () if files else (self._left_out,)
+                self.append(handle, files, window_id, metadata, also)
             except CommitFailedError:
                 self.forget(directory)
                 time.sleep(0.05 * attempt)
@@ -166,17 +234,31 @@ class TopicTables(DeltaTables):
             except STORE_ERRORS as error:
                 self.forget(directory)
                 raise unreadable(self.location.uri(directory), error) from error
+            self._hold(directory, mark)
             with self._lock:
-                self._held[directory] = self._marks[directory] = mark
                 self._seen.difference_update((directory, file.path) for file in files)
             self.trim(directory, mark.version)
             return True
-        if self.reached(directory) >= window_id:
+        if (handle := opened()) is None or self._is_taken(handle, directory, window_id):
             return False
         raise LakeConflictError(
             f"{directory}: another writer committed first {COMMIT_ATTEMPTS} times in a row. "
             "Next: the window is repeated; stop other writers of this table if it happens again."
         )
+
+    def _is_taken(self, handle: DeltaTable, directory: str, window_id: int) -> bool:
+        """Whether a table has reached a number; then its mark is made, unless it was made by this process."""
+        reached = self.transaction(handle, directory)
+        if reached is None or reached < window_id:
+            return False
+        held = self._held.get(directory)
+        if held is None or held.window < reached:
+            self._hold(directory, Mark(reached, handle.version(), self._counted(handle, held)))
+        return True
+
+    def _hold(self, directory: str, mark: Mark) -> None:
+        with self._lock:
+            self._held[directory] = self._marks[directory] = mark
 
     def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:
         """The mark of a table after a commit; if another writer commits in between, its version is later."""

@@ -35,7 +35,8 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "planned":
             entries = detail.get("windows") or [detail["window"]]  # one of one database in earlier releases
             windows = decode(tuple[Window, ...], entries)
-            return dataclasses.replace(state, pending=windows, next_window=windows[0].window_id + 1)
+            numbers = state.next_window, windows[0].window_id + 1
+            return dataclasses.replace(state, pending=windows, next_window=max(numbers))
         case "complete" if row["kind"] == "stream":
             behind = {decode(TableId, names) for names in detail["behind"]}
             for name in detail.get("databases") or [database]:

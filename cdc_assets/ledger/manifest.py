@@ -17,9 +17,11 @@ table that all databases share (transactions, schema history) gets the rows of a
 number. So no window may be repeated under a number that a shared table reached without it. Therefore a window that
 cannot be read is abandoned, in a row of its own, before anything of the others is committed (`streaming.windows`).
 
-*Fencing.* A writer that was believed dead and resumes cannot write another row (`fenced_log`). Until it tries, it can
-only have repeated the planned window, with the same bounds and the same application transactions on the topic tables,
-which is harmless.
+*Fencing.* A writer that was believed dead and resumes cannot write another row (`fenced_log`). Until it tries, it may
+commit files of what was planned, with the same bounds, places and application transactions. That is harmless while its
+successor commits the same. Where the successor does not, it takes the number first, by a commit without files
+(`TopicTables.leave_out`): in tables that a repeated window leaves behind, or of a database that is given up, and for recorded
+files of a round that is dropped. Only then is the manifest told that they are not committed under that number.
 
 *Crash between any two steps.* Before `planned`: nothing happened. After it: the windows are repeated with their bounds,
 except for abandoned ones. After some topic tables: those have reached the number and are skipped. After `complete`: the
@@ -87,6 +89,14 @@ class Manifest(ManifestRows):
             )
         reached = "window-planned" if kinds[0] == "stream" else "round-planned"
         self._record(now, "planned", {"windows": encode(windows)}, reached, windows=windows)
+
+    def place(self, now: datetime, windows: Sequence[Window]) -> None:
+        """Record the pending windows again, with the directories that their events go to, before any is written there.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        self._record(now, "planned", {"windows": encode(windows)}, "window-placed", windows=windows)
 
     def complete(
         self,

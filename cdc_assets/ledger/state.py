@@ -55,6 +55,7 @@ class TableState:
         ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
         snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None.
         begins: place after `position` up to which another reader delivered its changes; None after the first window.
+        directory: of the topic generation that has its newest events; empty if it was not recorded yet.
     """
 
     table: TableId
@@ -68,6 +69,7 @@ class TableState:
     snapshot_lsn: Lsn | None = None
     made: datetime | None = None
     begins: Start | None = None
+    directory: str = ""
 
     @property
     def streams(self) -> bool:
@@ -119,6 +121,7 @@ class TableRead:
             metadata.
         begins: place in the first transaction after which its rows are read; None reads all of them.
         rows: number of its change rows, counted when the window was planned; None if unknown.
+        directory: of the topic generation that gets its events (`streaming.places`); empty until it is known.
     """
 
     table: TableId
@@ -128,6 +131,7 @@ class TableRead:
     counted: bool = False
     begins: Start | None = None
     rows: int | None = None
+    directory: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from cdc_assets.capture.endings import leave_out_round
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
@@ -97,6 +98,10 @@ class Rounds:
         while self._state.snapshots[database].done < len(self._state.snapshots[database].slices):
             self._plan(database)
             self._finish(database, entries, check_locks)
+
+    def give_up(self, database: str) -> None:
+        """Make sure that files of the round in flight, which is not carried out, are not committed any more."""
+        leave_out_round(self._ledger, self._lake, database)
 
     def _plan(self, database: str) -> None:
         run = self._state.snapshots[database]
@@ -175,11 +180,14 @@ class Rounds:
         )
 
     def _lost(self, window: Window, recorded: RoundFiles) -> dict[str, str]:
-        """Missing files by directory that an earlier run recorded and did not commit, described for users."""
-        tables = self._lake.tables
-        waiting = {name: files for name, files in recorded.files if tables.reached(name) < window.window_id}
+        """Files by directory that an earlier run recorded and that cannot be committed any more, described for users."""
+        tables, number = self._lake.tables, window.window_id
+        waiting = {name: files for name, files in recorded.files if not tables.committed(name, number)}
         lacking = missing_files(tables.location, waiting)
-        return {name: ", ".join(f"{path} is {what}" for path, what in found.items()) for name, found in lacking.items()}
+        lost = {name: ", ".join(f"{path} is {what}" for path, what in found.items()) for name, found in lacking.items()}
+        for name in lost:
+            tables.leave_out(name, number)
+        return lost | {name: "the round was given up" for name in waiting if tables.left_out(name, number)}
 
     def _directories(self, run: SnapshotRun, entries: Entries) -> dict[TableId, str]:
         return {table.table: self._lake.destination(entries[table.table])[1] for table in run.tables}

@@ -100,6 +100,7 @@ class Snapshotter:
             again = "The signal must be sent again" if run.signal else "It is planned again"
             log.warning("The unfinished snapshot of %s is given up, because %s. %s.", database, problem, again)
             notifications = self._notices.ended(run, "ABORTED")
+            self._rounds.give_up(database)
             self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, [], [notifications])
             return SnapshotSummary()
         unread = not self._all_read(run)
@@ -108,6 +109,7 @@ class Snapshotter:
                 log.warning(
                     "The snapshot of %s restarts: its rows must be from one moment, and its locks ended.", database
                 )
+                self._rounds.give_up(database)
                 self._ledger.manifest.start_snapshot(self._ledger.clock.now(), self._planner.again(run))
             return self._carry_out(database, locks)
 

@@ -55,6 +55,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
+from cdc_assets.streaming.places import planned_places
 from cdc_assets.streaming.row_counts import counted, together
 from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, share_of, worth_tasks
 
@@ -160,7 +161,8 @@ class Planner:
         """
         number = self._state.next_window
         self._shares = {draft.database: self._rows.get(draft.database, 0) for draft in drafts}
-        windows = [dataclasses.replace(draft, window_id=number) for draft in drafts]
+        tables = self._state.tables
+        windows = [planned_places(dataclasses.replace(draft, window_id=number), tables) for draft in drafts]
         self._ledger.manifest.plan(self._ledger.clock.now(), *windows)
         return windows
 

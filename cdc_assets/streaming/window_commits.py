@@ -26,15 +26,18 @@ class WindowCommits:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
 
-    def commit(self, parts: Sequence[Part]) -> None:
+    def commit(self, parts: Sequence[Part], *, repeated: bool) -> None:
         """Commit the files of the windows, after checking that all of them are in the lake.
+
+        Args:
+            repeated: whether an earlier attempt may still commit transactions, if this one has none.
 
         Raises:
             LakeError: a file is missing, or the lake cannot be written.
         """
         self._require_files(parts)
         self._commit_tables(parts)
-        self._commit_transactions(parts)
+        self._commit_transactions(parts, repeated=repeated)
 
     def _require_files(self, parts: Sequence[Part]) -> None:
         written = {directory: list(names) for part in parts for (_, directory), names in part.files.items()}
@@ -63,9 +66,11 @@ class WindowCommits:
             for _ in pool.map(commit, items):
                 step("table-committed")
 
-    def _commit_transactions(self, parts: Sequence[Part]) -> None:
+    def _commit_transactions(self, parts: Sequence[Part], *, repeated: bool) -> None:
         """Commit the transactions of all databases at once: their topic is shared, and reaches the number once."""
         files, windows = transaction_files(parts), [part.window for part in parts]
+        if repeated and not files and self._lake.events.transaction_metadata:
+            self._lake.tables.leave_out(transaction_topic(self._lake.events), windows[0].window_id)
         if files:
             metadata = {"window_id": str(windows[0].window_id)}
             if len(windows) == 1:

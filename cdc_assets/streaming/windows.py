@@ -67,6 +67,7 @@ from cdc_assets.errors import (
 )
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.streaming.gaps import with_gap
+from cdc_assets.streaming.places import Places
 from cdc_assets.streaming.row_counts import check_rows
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, run_slice
@@ -100,7 +101,7 @@ class WindowExecutor:
     ) -> None:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._runner, self._settings, self._listener = runner, settings, listener
-        self._structures = WindowStructures(server, lake, ledger)
+        self._structures, self._places = WindowStructures(server, lake, ledger), Places(lake, ledger)
         self._commits, self._report = WindowCommits(lake), WindowReport(server.source, lake)
         self._tasks = WindowTasks(server, lake, ledger, runner, settings)
 
@@ -158,7 +159,10 @@ class WindowExecutor:
 
     def _begun_part(self, window: Window, attempt: str, repeated: bool) -> Part:
         states = self._ledger.state.tables
-        window = dataclasses.replace(window, reads=tuple(read for read in window.reads if states[read.table].streams))
+        stopped = [read for read in window.reads if not states[read.table].streams]
+        if repeated:
+            self._places.leave_out_stopped(window, stopped)
+        window = dataclasses.replace(window, reads=tuple(read for read in window.reads if read not in stopped))
         structures = self._structures.of(window, repeated)
         if structures.recorded:
             check_recovery_fork(self._ledger, self._server.source, window.database)
@@ -168,6 +172,7 @@ class WindowExecutor:
         offset = self._tasks.offset_minutes()
 
         def plan(part: Part) -> Part:
+            self._places.take(part, repeated=repeated)
             part.planned = self._planned(part.window, part.structures, repeated)
             part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
             return part
@@ -175,6 +180,7 @@ class WindowExecutor:
         planned = self._each(begun, plan, troubles)
         if not planned:
             return []
+        self._places.record(planned)
         results = iter(self._runner.run(run_slice, [task for part in planned for task in part.tasks]))
         for part in planned:
             part.results = list(islice(results, len(part.tasks)))
@@ -182,7 +188,7 @@ class WindowExecutor:
         judged = self._each(planned, lambda part: self._judged(part, repeated), troubles)
         if not judged:
             return []
-        self._commits.commit(judged)
+        self._commits.commit(judged, repeated=repeated)
         return self._complete(judged)
 
     def _judged(self, part: Part, repeated: bool) -> Part:
@@ -193,21 +199,25 @@ class WindowExecutor:
         check_recovery_fork(self._ledger, self._server.source, window.database)
         whole = _whole(part.planned)
         moved = {table for result in results for table in result.moved} - whole | structures.moved
-        torn = moved & self._begun(window, structures) if repeated else set()
-        moved -= torn
-        failed = {**structures.failed, **dict.fromkeys(torn, split_commit_reason("It was altered"))}
+        failed, committed = dict(structures.failed), set[TableId]()
+        if repeated:
+            behind = moved.union(failed, *(result.failed.keys() | result.gaps.keys() for result in results)) - whole
+            committed, torn = self._places.leave_behind(window, behind)
+            failed |= dict.fromkeys(torn, split_commit_reason("It was altered, or could not be read,"))
+            whole |= committed
+            moved -= torn | whole
         changed = self._troubled(window, failed, results, whole, moved)
         for table in moved:
             log.info("%s or its capture instances changed while it was read; the next window reads it again.", table)
         part.behind = {state.table for state in changed} | moved
-        unread = part.behind.union(*(result.failed.keys() | result.gaps.keys() for result in results))
+        unread = part.behind.union(committed, *(result.failed.keys() | result.gaps.keys() for result in results))
         check_rows(
             self._server.source,
             [entry.read for entry in part.planned if entry.read.table not in unread],
             [result.rows for result in results],
             skipped_numbers(self._lake.events.skipped_operations),
         )
-        part.files = files_of(results, without=part.behind)
+        part.files = files_of(results, without=part.behind | committed)
         part.changed = changed + self._handed_over(window, part.behind)
         part.notifications = list(self._removable(window, part.changed, part.behind))
         return part
@@ -218,18 +228,11 @@ class WindowExecutor:
             if read.table in structures.failed or read.table in structures.moved:
                 continue
             plan, directory = self._lake.destination(structures.entries[read.table, read.instance])
-            committed = read.counted or (repeated and self._lake.tables.reached(directory) >= window.window_id)
+            directory = read.directory or directory
+            committed = read.counted or (repeated and self._lake.tables.committed(directory, window.window_id))
             if not committed or self._lake.events.transaction_metadata:
                 planned.append(PlannedRead(read, plan, directory, committed, structures.altered.get(read.instance)))
         return planned
-
-    def _begun(self, window: Window, structures: Structures) -> set[TableId]:
-        """Tables of which an earlier attempt has committed a generation."""
-        return {
-            table
-            for (table, _), entry in structures.entries.items()
-            if self._lake.tables.reached(self._lake.destination(entry)[1]) >= window.window_id
-        }
 
     def _troubled(
         self,
@@ -247,10 +250,11 @@ class WindowExecutor:
             failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
             gaps |= result.gaps
         for table in whole & (failed.keys() | gaps.keys()):
-            log.warning(
-                "%s was committed by an earlier attempt and can no longer be read: transaction metadata may lack its events.",
-                table,
-            )
+            if self._lake.events.transaction_metadata:
+                log.warning(
+                    "%s was committed by an earlier attempt and can no longer be read: transaction metadata may lack its events.",
+                    table,
+                )
             failed.pop(table, None)
             gaps.pop(table, None)
         instances = self._server.instances(window.database) if gaps else {}
@@ -262,15 +266,21 @@ class WindowExecutor:
         ]
 
     def _handed_over(self, window: Window, troubled: set[TableId]) -> list[TableState]:
-        """States of tables that are read from another instance from now on."""
-        last = {read.table: read.instance for read in window.reads}
+        """States of tables that are read from another instance, or written to another directory, from now on."""
+        last = {read.table: read for read in window.reads if not read.counted}
         tables = self._ledger.state.tables
         found = self._server.instances(window.database, refresh=False)
         made = {instance.name: instance.created for instances in found.values() for instance in instances}
         return [
-            dataclasses.replace(tables[table], instance=instance, made=made.get(instance))
-            for table, instance in last.items()
-            if table not in troubled and tables[table].instance != instance
+            dataclasses.replace(
+                tables[table],
+                instance=read.instance,
+                made=made.get(read.instance, tables[table].made),
+                directory=read.directory,
+            )
+            for table, read in last.items()
+            if table not in troubled
+            and (tables[table].instance, tables[table].directory) != (read.instance, read.directory)
         ]
 
     def _complete(self, parts: Sequence[Part]) -> list[Progress]:

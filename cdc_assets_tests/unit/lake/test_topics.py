@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cdc_assets.config.settings import BinaryMode, EventSettings
 from cdc_assets.core.schema import Column
-from cdc_assets.errors import LakeConflictError, LakeError
+from cdc_assets.errors import FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.evolution import fields_to_add, is_compatible, lake_schema
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location
@@ -41,6 +41,46 @@ def test_a_window_is_committed_once(tables: TopicTables) -> None:
     assert other.row_count("topic") == 2
     newest = DeltaTable(tables.location.uri("topic")).history(1)[0]
     assert (newest["from_lsn"], newest["to_lsn"]) == ("a", "b")
+
+
+def test_a_window_that_is_found_leaves_the_mark_that_its_commit_would_have_left(tables: TopicTables) -> None:
+    schema = schema_of(id=pa.int32())
+    woken, successor = (TopicTables(tables.location, "shop") for _ in range(2))
+    files = write(tables, schema, 3, {"id": 1}, {"id": 2})
+    assert woken.commit("topic", schema, files, 3, {})
+    assert not successor.commit("topic", schema, write(tables, schema, 3, {"id": 1}, {"id": 2}), 3, {})
+    assert successor.fresh_marks() == woken.fresh_marks()
+    asking = TopicTables(tables.location, "shop")
+    assert (asking.committed("topic", 3), asking.committed("topic", 4)) == (True, False)
+    assert asking.fresh_marks() == woken.fresh_marks()
+    asking.forget_marks(asking.fresh_marks())
+    assert asking.committed("topic", 3)
+    assert asking.fresh_marks() == {}, "once"
+
+
+def test_a_window_that_was_left_out_is_never_committed(tables: TopicTables) -> None:
+    schema = schema_of(id=pa.int32())
+    tables.ensure("topic", schema)
+    woken = TopicTables(tables.location, "shop")
+    assert woken.reached("topic") == -1
+    files = write(tables, schema, 3, {"id": 1})
+    assert tables.leave_out("topic", 3)
+    assert tables.leave_out("topic", 3), "again, by a repeat"
+    assert (tables.committed("topic", 3), tables.left_out("topic", 3)) == (False, True)
+    with pytest.raises(FencedError, match="left the table out of window 3"):
+        woken.commit("topic", None, files, 3, {})
+    assert tables.fresh_marks()["topic"] == Mark(3, 1, 0)
+    assert tables.commit("topic", schema, write(tables, schema, 4, {"id": 1}), 4, {})
+    assert (tables.committed("topic", 4), tables.left_out("topic", 4), tables.row_count("topic")) == (True, False, 1)
+
+
+def test_a_window_that_is_committed_is_not_left_out(tables: TopicTables) -> None:
+    schema = schema_of(id=pa.int32())
+    assert tables.commit("topic", schema, write(tables, schema, 3, {"id": 1}), 3, {})
+    successor = TopicTables(tables.location, "shop")
+    assert not successor.leave_out("topic", 3)
+    assert (successor.committed("topic", 3), successor.row_count("topic")) == (True, 1)
+    assert successor.leave_out("nowhere", 3), "nobody can commit to it"
 
 
 def test_a_time_without_zone_can_be_added(tables: TopicTables) -> None:

@@ -88,6 +88,8 @@ class SimulatedServer:
     """Databases that cannot be captured now."""
     described: dict[TableId, Mapping[int, str]] = field(default_factory=dict)
     """Descriptions of tables, under 0, and columns."""
+    altered: dict[str, Lsn] = field(default_factory=dict)
+    """LSN of the newest DDL of instances whose table was altered while it is read."""
     fork: RecoveryFork | None = field(default_factory=lambda: RecoveryFork("A", None))
     is_secondary: bool = False
     routed: "SimulatedServer | None" = None
@@ -324,12 +326,14 @@ class SimulatedBulk:
         if "cdc-assets: changes" in statement or "cdc-assets: preceding" in statement:
             table = self._changes(statement, parameters)
         elif "cdc-assets: marks" in statement:
-            marks = self.server.low_water_marks(DATABASE)
+            marks, altered = {each.name: each.start_lsn for each in self.server.instances}, self.server.altered
             table = pa.table(
                 {
                     "capture_instance": list(marks),
                     "start_lsn": pa.array([mark.raw for mark in marks.values()], pa.binary()),
-                    "altered": pa.array([None] * len(marks), pa.binary()),
+                    "altered": pa.array(
+                        [altered[name].raw if name in altered else None for name in marks], pa.binary()
+                    ),
                 }
             )
         else:

@@ -1,0 +1,209 @@
+"""A run that was believed dead wakes in mid-window, after its successor has left tables behind; and settings that change
+while a window is in flight: each event is there once."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import CaptureInstance, Column
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import DatabaseAwayError, FencedError
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config, plain_schema
+from cdc_assets_tests.unit.streaming.tables import two_tables
+
+STEPS = ["window-planned", "history-written", "files-written", "table-committed", "transactions-committed"]
+
+
+def asleep_at(step: str, meanwhile: Callable[[], None], run: Callable[[], object]) -> None:
+    """A run that sleeps when it first reaches a step, until `meanwhile` is over."""
+    slept = False
+
+    def sleep(name: str) -> None:
+        nonlocal slept
+        if name == step and not slept:
+            slept = True
+            meanwhile()
+
+    with listening(sleep), pytest.raises(FencedError):
+        run()
+    assert slept
+
+
+def created(config: CaptureConfig, table: TableId) -> list[int]:
+    return [event.key for event in events_of(config, table) if event.op == "c"]
+
+
+def transactions(config: CaptureConfig) -> list[str]:
+    rows = rows_of_topic(config, "shop.transaction")
+    return sorted(f"{row['value']['status']} {row['value']['id']}" for row in rows)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_table_that_the_successor_left_behind(tmp_path: Path, step: str) -> None:
+    """It was altered while the successor read it."""
+    server, config, lines, orders = two_tables(tmp_path, transaction_metadata=True)
+    server.commit((orders, "insert", 10, "a"), (lines, "insert", 10, "a"))
+
+    def succeed() -> None:
+        server.altered["dbo_orders"] = server.history[-1].lsn
+        successor = make_capture(server, config)
+        with cut_at("window-complete"), pytest.raises(PowerCutError):
+            successor.stream()
+        server.altered.clear()
+
+    asleep_at(step, succeed, lambda: make_capture(server, config).stream())
+    server.commit((orders, "insert", 11, "b"))
+    assert make_capture(server, config).stream().troubled == ()
+    assert (created(config, orders), created(config, lines)) == ([10, 11], [10])
+    assert state_of(config).tables[orders].position == server.history[-1].lsn
+    told = transactions(config)
+    assert len(told) == len(set(told)) == 4
+
+
+def test_table_that_was_left_behind_stays_behind_in_later_repeats(tmp_path: Path) -> None:
+    """The successor died before its window was complete: its own successor could read the table."""
+    server, config, lines, orders = two_tables(tmp_path)
+    server.commit((orders, "insert", 10, "a"), (lines, "insert", 10, "a"))
+    with cut_at("window-planned"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.altered["dbo_orders"] = server.history[-1].lsn
+    with cut_at("table-committed"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.altered.clear()
+    assert make_capture(server, config).stream().troubled == ()
+    assert (created(config, orders), created(config, lines)) == ([10], [10])
+
+
+def test_table_that_was_committed_is_not_left_behind(tmp_path: Path) -> None:
+    """It was altered after its commit, and before the run that made it was repeated."""
+    server, config, lines, orders = two_tables(tmp_path)
+    server.commit((orders, "insert", 10, "a"), (lines, "insert", 10, "a"))
+    with cut_at("table-committed", 2), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.schemas[orders] = replace(server.schemas[orders], columns=())  # its structure cannot be read
+    server.altered["dbo_orders"] = server.history[-1].lsn
+    make_capture(server, config).stream()
+    assert state_of(config).tables[orders].position == server.history[-1].lsn
+    assert (created(config, orders), created(config, lines)) == ([10], [10])
+
+
+class TwoDatabases(SimulatedServer):
+    """A server with two databases and one log."""
+
+    def databases(self) -> Sequence[str]:
+        return ["SalesDb", "Other"]
+
+    def user_tables(self, database: str) -> Sequence[TableId]:
+        return sorted(table for table in self.schemas if table.database == database)
+
+    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
+        return [instance for instance in super().capture_instances(database) if instance.table.database == database]
+
+    def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
+        return {instance.name: instance.start_lsn for instance in self.capture_instances(database)}
+
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+        mine = {change.lsn for change in self.history if change.table.database == database}
+        found = [lsn for lsn in self.transactions if lsn in mine and (after is None or lsn > after)]
+        found = found[:limit] if limit else found
+        return found[-1] if found else None
+
+
+def two_databases(path: Path, **changes: object) -> tuple[TwoDatabases, CaptureConfig, TableId, TableId]:
+    """A server with a captured table in each of two databases, snapshotted."""
+    server = TwoDatabases()
+    orders, other = server.create("orders", rows=1), TableId("Other", "dbo", "y")
+    server.schemas[other] = replace(plain_schema("y", 901), table=other)
+    server.rows[other] = {1: {"id": 1, "note": "one"}}
+    server.enable(other, "other_y")
+    server.idle_tick()
+    config = make_config(str(path), **changes)
+    connection = replace(config.connection, databases=("SalesDb", "Other"))
+    config = dataclasses.replace(config, connection=connection)
+    make_capture(server, config).snapshot()
+    return server, config, orders, other
+
+
+@pytest.mark.parametrize("step", STEPS[:-1])
+@pytest.mark.parametrize("metadata", [False, True])
+def test_database_that_the_successor_gave_up(tmp_path: Path, step: str, metadata: bool) -> None:
+    server, config, orders, other = two_databases(tmp_path, transaction_metadata=metadata)
+    server.commit((orders, "insert", 6, "six"))
+    server.commit((other, "insert", 6, "six"))
+
+    def succeed() -> None:
+        server.troubles["Other"] = DatabaseAwayError("Database Other is offline.")
+        make_capture(server, config).stream()
+        server.troubles.clear()
+
+    asleep_at(step, succeed, lambda: make_capture(server, config).stream())
+    server.commit((other, "insert", 7, "seven"))
+    assert make_capture(server, config).stream().troubled == ()
+    assert (created(config, orders), created(config, other)) == ([6], [6, 7])
+
+
+def test_window_of_an_instance_with_the_same_columns_is_not_read_again(tmp_path: Path) -> None:
+    """Its database went away between the window's commit and its completion."""
+    server, config, orders, other = two_databases(tmp_path)
+    server.enable(other, "other_y2")
+    server.commit((other, "insert", 5, "five"))
+    make_capture(server, config).stream()
+    server.disable("other_y")
+    server.commit((orders, "insert", 6, "six"), (other, "insert", 6, "six"))
+    with cut_at("table-committed", 2), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.troubles["Other"] = DatabaseAwayError("Database Other is offline.")
+    make_capture(server, config).stream()
+    server.troubles.clear()
+    server.commit((other, "insert", 7, "seven"))
+    make_capture(server, config).stream()
+    assert created(config, other) == [5, 6, 7]
+    assert state_of(config).tables[other].gaps == ()
+
+
+@pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed", "window-complete"])
+def test_setting_that_changes_a_type_while_a_window_is_in_flight(tmp_path: Path, step: str) -> None:
+    server = SimulatedServer()
+    orders = server.create("orders", captured=False, rows=1)
+    schema = server.schemas[orders]
+    server.schemas[orders] = replace(schema, columns=(*schema.columns, Column("at", "datetime", 3, length=8)))
+    server.kinds["at"] = pa.timestamp("us")
+    server.rows[orders][1]["at"] = None
+    server.enable(orders)
+    server.idle_tick()
+    make_capture(server, make_config(str(tmp_path))).snapshot()
+    server.commit((orders, "insert", 5, "five"))
+    with cut_at(step), pytest.raises(PowerCutError):
+        make_capture(server, make_config(str(tmp_path))).stream()
+    changed = make_config(str(tmp_path), time_mode="microseconds")
+    assert make_capture(server, changed).stream().troubled == ()
+    server.commit((orders, "insert", 6, "six"))
+    make_capture(server, changed).stream()
+    assert created(changed, orders) == [5, 6]
+    assert state_of(changed).tables[orders].directory == "shop.SalesDb.dbo.orders@2"
+
+
+def test_round_of_a_snapshot_that_the_successor_gave_up(tmp_path: Path) -> None:
+    server = SimulatedServer()
+    lines, orders = server.create("lines", rows=3), server.create("orders", rows=3)
+    server.idle_tick()
+    config = make_config(str(tmp_path))
+
+    def succeed() -> None:
+        server.disable("dbo_lines")
+        del server.schemas[lines], server.rows[lines]
+        make_capture(server, config).snapshot()
+
+    asleep_at("round-written", succeed, lambda: make_capture(server, config).snapshot())
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3]
+    assert events_of(config, lines) == []
