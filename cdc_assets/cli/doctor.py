@@ -120,7 +120,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
         if table.status in ("gap", "failed"):
             fact, _, remedy = table.reason.partition(" Next: ")
             yield CheckResult("topic", table.name, False, fact, COMPLETE, remedy)
-        elif table.status != "waiting":
+        elif table.status not in ("waiting", "not captured"):
             yield CheckResult("topic", table.topic, True, COMPLETE, COMPLETE)
     if source is not None:
         yield from _forks(source, overview)

@@ -14,6 +14,7 @@ STYLES = {
     "streaming": "green",
     "snapshotted": "green",
     "excluded": "dim",
+    "not captured": "dim",
     "waiting": "yellow",
     "snapshotting": "yellow",
 }

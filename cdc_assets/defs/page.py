@@ -16,7 +16,18 @@ from cdc_assets.run.overview.words import describe_condition, describe_published
 _SHOWN_IN_PLACE = 990
 _MOST_TABLES = 200
 _MOST_TROUBLES, _SHORT = 5, 100
-_ORDER = ("failed", "gap", "not streamed", "drifted", "snapshotting", "waiting", "streaming", "snapshotted", "excluded")
+_ORDER = (
+    "failed",
+    "gap",
+    "not streamed",
+    "drifted",
+    "snapshotting",
+    "waiting",
+    "streaming",
+    "snapshotted",
+    "excluded",
+    "not captured",
+)
 
 
 def page_of(report: CaptureReport) -> dict[str, Any]:
@@ -90,7 +101,7 @@ def _tables(report: CaptureReport) -> str:
 
 
 def _note(table: TableReport) -> str:
-    return table.reason if table.condition in (*STOPPED, "waiting") else ""
+    return table.reason if table.condition in (*STOPPED, "waiting", "not captured") else ""
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -18,6 +18,7 @@ so are tables of the loaded code location that are not on the server now.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import dagster as dg
 from dagster import DagsterRunStatus
@@ -116,3 +117,18 @@ def run_key(capture: str, records: Sequence[dg.RunRecord], what: Lsn | str) -> s
     """Key of a run; see the module's head."""
     epoch = records[0].dagster_run.run_id[:8] if records else "first"
     return f"{capture}:{epoch}:{what}"
+
+
+class Seldom:
+    """Says at most once in so many seconds that something is due."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._next = seconds, 0.0
+
+    def due(self) -> bool:
+        """Whether it is; counted from here if so."""
+        now = monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True

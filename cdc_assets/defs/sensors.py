@@ -22,8 +22,8 @@ are new or their last step failed, a run for them alone is started.
 *Kafka* follows in these runs too. If windows wait to be published while nothing else is to do, a run that publishes is started;
 after a failure of that run with the same pauses as above. The broker is not asked again before the manifest has grown.
 
-*No table yet.* If a code location lists no table, the sensor asks the server for
-enabled ones, and starts a streaming run that adds them.
+*New tables.* While nothing else is to do, the sensor asks the server once a minute, or at each tick if the code location lists no table, for
+enabled tables of which nothing is captured, and starts a streaming run that adds them: a quiet database would have no other run.
 
 *Starts.* If the snapshot mode reads tables at each start, the first evaluation of
 a loaded code location is a start. The cursor stores which start that was, behind the reason of the last tick: Dagster's list
@@ -48,6 +48,7 @@ from cdc_assets.defs.live import Subject, subject_of
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.pauses import (
     MOST_FAILURES,
+    Seldom,
     failures_in_a_row,
     pause_ends,
     pause_of,
@@ -63,13 +64,15 @@ from cdc_assets.errors import CdcError, describe_error
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels, or the databases with unfinished requests."""
 NEW_TABLES_TAG = "cdc/tables"
-"""On a run that was started because a capture without tables has some now: these tables."""
+"""On a run that was started because tables were enabled: these."""
 MIRRORS_TAG = "cdc/mirrors"
 """On a run that was started because mirrors are behind their topics: these topics."""
 KAFKA_TAG = "cdc/kafka"
 """On a run that was started because windows wait to be published: how many."""
 _BROKER_AWAY_S = 30.0
 """Seconds after which a broker that does not answer is asked again, since a tick waits for it."""
+_LOOK_FOR_TABLES_S = 60.0
+"""Seconds between two looks for tables that were enabled, if there are others."""
 NOTHING_NEW = "Nothing new."
 _MOST_SELECTED = 20
 """Tables that a snapshot run of the sensor selects."""
@@ -81,6 +84,7 @@ _BEHIND_REASON = " · start "
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
     names, runs, page, published = catalog.names, catalog.runs(), IdlePage(), KafkaRuns(catalog)
+    looks = Seldom(_LOOK_FOR_TABLES_S if catalog.tables else 0.0)
 
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
         records, pause = pause_of(runs, context.instance)
@@ -90,7 +94,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
-        request = _request(catalog, resource, records, unread, first_tick=_start_of(context) != _START)
+        request = _request(catalog, resource, records, unread, looks, first_tick=_start_of(context) != _START)
         if catalog.has_kafka and _is_idle(request):
             request = published.request(context.instance, resource) or request
         context.update_cursor(_START)
@@ -169,6 +173,7 @@ def _request(
     resource: CaptureResource,
     records: Sequence[dg.RunRecord],
     unread: datetime | None,
+    looks: Seldom,
     *,
     first_tick: bool,
 ) -> dg.RunRequest | dg.SkipReason:
@@ -177,12 +182,14 @@ def _request(
     Args:
         records: records of its newest ended runs.
         unread: time from which tables that could not be read may be tried again; None if now.
+        looks: when to look for new tables.
         first_tick: whether this is the first evaluation since the start.
     """
     capture = catalog.names.capture
     with resource.overview(at_signals=True) as overview:
         work = overview.work
-        waiting = work.waiting(list(catalog.keys("snapshot").values()), first_tick=first_tick)
+        snapshots = list(catalog.keys("snapshot").values())
+        waiting = work.waiting(snapshots, first_tick=first_tick)
         if waiting and (unread is None or unread < datetime.now(UTC)):
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
@@ -193,7 +200,8 @@ def _request(
             )
         fresh = work.fresh() if overview.streams else {}
         asked = work.asked() if overview.streams and not fresh else []
-        new = work.new_tables() if overview.streams and not (catalog.tables or fresh or asked) else []
+        new = work.new_tables() if overview.streams and not (fresh or asked) and looks.due() else []
+        new = [table for table in new if table not in snapshots]
     if new:
         return _adding(catalog, new, records)
     if asked:
@@ -269,7 +277,7 @@ class KafkaRuns:
 def _adding(
     catalog: CaptureCatalog, tables: Sequence[TableId], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
-    """A request for a run that adds the first tables; after a pause if the last such run could not."""
+    """A request for a run that adds tables; after a pause if the last such run could not."""
     what = ", ".join(map(str, tables))
     if again := retry_time(records, NEW_TABLES_TAG, what):
         return dg.SkipReason(f"{what} could not be added; the next attempt starts after {again:%H:%M:%S} UTC.")

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from cdc_assets.run.overview.report import CaptureReport
 
 CONDITIONS: Final = (
-    "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded",
+    "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded", "not captured",
 )  # fmt: skip
 HEALTHS: Final = ("healthy", "working", "not known", "in trouble")
 REPORT_EVERY_S: Final = 5.0

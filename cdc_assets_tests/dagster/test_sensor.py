@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
 
-from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.core.processes import is_gone, own_process
 from cdc_assets.defs import pauses, runs, waiting
 from cdc_assets.defs.pauses import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends, streaming_starts
@@ -26,9 +26,10 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
+from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of
 from cdc_assets.run.overview.work import Work
 from cdc_assets.standin.control import StandIn
-from cdc_assets_tests.shop import TABLES, Shop, key, tick
+from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
 
 
 def test_first_tick_asks_for_the_snapshot_of_all_tables(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -282,3 +283,33 @@ def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(
             assert "Nothing new" in tick(early, instance).skip_message
         assert [event["value"]["op"] for event in early.events("orders")] == ["r"]
         assert early.definitions().resolve_asset_graph().has(key("orders", "changes"))
+
+
+def test_table_that_is_enabled_later_is_taken_in_though_nothing_changes(
+    tmp_path_factory: pytest.TempPathFactory, spark_resource: SparkResource
+) -> None:
+    """The code location lists other tables, and is not loaded again; until it is enabled the table changes no health."""
+    with open_shop(tmp_path_factory.mktemp("later")) as later, dg.DagsterInstance.ephemeral() as instance:
+        assert later.snapshot(instance).success
+        listed = later.definitions()
+
+        def look() -> CaptureReport:
+            with quick_source(later.config()) as source:
+                return report_of(CaptureOverview(later.config(), source), datetime.now(UTC))
+
+        with patch.object(later, "definitions", lambda: listed), later.in_environment():
+            later.execute("CREATE TABLE dbo.late (id int NOT NULL PRIMARY KEY)")
+            later.execute("INSERT INTO dbo.late VALUES (1)")
+            report = look()
+            assert (report.headline, report.counts()["not captured"]) == ("healthy", 1)
+            assert any("dbo.late is not captured" in line and "sp_cdc_enable_table" in line for line in report.advice)
+            later.execute(
+                "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'late', @role_name = NULL"
+            )
+            assert (look().health, "dbo.late is waiting: the run that is" in look().headline) == ("working", True)
+            request = tick(later, instance)
+            assert (request.job_name, request.tags[NEW_TABLES_TAG]) == ("shop_follow", "SalesDb.dbo.late")
+            assert later.run(request.job_name, instance, tags=request.tags).success
+            assert [event["value"]["op"] for event in later.events("late")] == ["r"]
+            assert look().healthy
+            assert tick(later, instance).skip_message == "Nothing new."

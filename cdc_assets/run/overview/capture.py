@@ -31,6 +31,8 @@ from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.overview.drift import OverviewSource, drifts
 from cdc_assets.run.overview.server import DatabaseFacts, ask_database
 from cdc_assets.run.overview.tables import (
+    NEXT_RUN,
+    NOT_ENABLED,
     DatabaseOverview,
     Headroom,
     TableOverview,
@@ -162,22 +164,28 @@ class CaptureOverview:
         )
 
     def _not_snapshotted(self) -> Sequence[TableOverview]:
-        """Tables that the settings include and that were never captured."""
+        """Tables that the settings include and that were never captured; what is not enabled for capture waits for nothing."""
         if self._asked is None:
             return []
-        found: list[TableId] = []
+        found: dict[TableId, bool] = {}
         for database in self._asked.databases():
             facts = self._facts_of(database)
             if facts and not facts.problem:
-                found += self._asked.user_tables(database)
-        new = [table for table in found if table not in self.known and self._included(table)]
+                tables = self._asked.user_tables(database)
+                found |= {table: table in facts.instances or not self.streams for table in tables}
+        new = {table: waits for table, waits in found.items() if table not in self.known and self._included(table)}
         refused = unfit(new, self.known, self.config.events)
-        return [
-            TableOverview(table, "", "failed", str(refused[table]))
-            if table in refused
-            else TableOverview(table, self._topic(table), "waiting", "not snapshotted yet")
-            for table in new
-        ]
+        return [self._new(table, refused.get(table), waits=waits) for table, waits in new.items()]
+
+    def _new(self, table: TableId, refused: CdcError | None, *, waits: bool) -> TableOverview:
+        if refused is not None:
+            return TableOverview(table, "", "failed", str(refused))
+        topic = self._topic(table)
+        return (
+            TableOverview(table, topic, "waiting", NEXT_RUN)
+            if waits
+            else TableOverview(table, topic, "not captured", NOT_ENABLED)
+        )
 
     def _topic(self, table: TableId) -> str:
         return topic_name(table, self.config.events)
@@ -302,4 +310,4 @@ class CaptureOverview:
         """What a run would have to do."""
         config = self.config
         channels = channels_of(config, self._adapters)
-        return Work(self.state, self._source, rule_of(config.snapshot), config.streaming, self._included, channels)
+        return Work(self.state, self._source, rule_of(config.snapshot), config, self._included, channels)

@@ -5,7 +5,7 @@ trouble. So a report can always be made.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
@@ -129,12 +129,17 @@ def report_of(
         queue=tuple(_queue(overview.state, overview)),
         rates=rates,
         last_ddl=_last_ddl(overview),
-        advice=tuple(
-            f"{drift.table}: capture instance {drift.removable} is completely read: {drift.removal}"
-            for drift in drifts.values()
-            if drift.removable
-        ),
+        advice=tuple(_advice(drifts.values(), tables)),
         published=published,
+    )
+
+
+def _advice(drifts: Iterable[Drift], tables: Iterable[TableReport]) -> Iterator[str]:
+    for drift in drifts:
+        if drift.removable:
+            yield f"{drift.table}: capture instance {drift.removable} is completely read: {drift.removal}"
+    yield from (
+        f"{table.table} is not captured: {table.reason}" for table in tables if table.condition == "not captured"
     )
 
 
@@ -281,12 +286,12 @@ def _condition(
     """The worst that is true of a table; a snapshot in flight repairs a gap, but has not yet."""
     if table.status in ("gap", "failed"):
         return table.status, table.reason
-    if table.status == "excluded":
-        return "excluded", table.reason
+    if table.status in ("excluded", "not captured"):
+        return table.status, table.reason
     if reads:
         return "snapshotting", table.reason
     if table.status == "waiting":
-        return "waiting", table.reason
+        return table.status, table.reason
     if not overview.streams:
         return "snapshotted", "the snapshot mode streams no changes"
     if table.position is None:

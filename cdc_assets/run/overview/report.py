@@ -19,10 +19,19 @@ from cdc_assets.ledger.codec import encode
 from cdc_assets.publish.view import PublishedReport
 
 TableCondition = Literal[
-    "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded"
+    "streaming",
+    "drifted",
+    "snapshotting",
+    "waiting",
+    "snapshotted",
+    "not streamed",
+    "gap",
+    "failed",
+    "excluded",
+    "not captured",
 ]
-"""What a table is doing. `snapshotted`: read once, and the snapshot mode streams nothing. `not streamed`: the server does not
-capture its changes."""
+"""What a table is doing. `snapshotted`: read once, and the snapshot mode streams nothing. `not streamed`: read once, and the server
+does not capture its changes. `not captured`: the same, and nothing of it was read."""
 
 Health = Literal["healthy", "working", "not known", "in trouble"]
 
@@ -31,6 +40,9 @@ Reached = Lsn | str
 
 STOPPED = ("gap", "failed", "drifted", "not streamed")
 """Conditions in which the lake lacks changes or columns, or soon will, until somebody acts."""
+
+ABSENT = ("excluded", "not captured")
+"""Conditions of tables that are no part of the capture."""
 
 LATE_S = 60.0
 """Seconds by which the lake may be behind what the server has captured before the capture is not called healthy."""
@@ -214,7 +226,7 @@ class CaptureReport:
         snapshot is not complete, or changes are late; nobody has to act."""
         if self.troubles or any(table.condition in STOPPED for table in self.tables):
             return "in trouble"
-        if self.unknown or not self.tables:
+        if self.unknown or self.is_empty:
             return "not known"
         return "working" if self.unfinished else "healthy"
 
@@ -222,6 +234,11 @@ class CaptureReport:
     def healthy(self) -> bool:
         """Whether the lake has everything that the server has captured, but for the last seconds."""
         return self.health == "healthy"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no table is captured."""
+        return all(table.condition in ABSENT for table in self.tables)
 
     @property
     def unfinished(self) -> Sequence[str]:
@@ -234,7 +251,7 @@ class CaptureReport:
                 found.append(f"{database.database} is {behind:,.0f} s behind what the server has captured")
         if self.published is not None and (self.published.behind_s or 0.0) > LATE_S:
             found.append(f"Kafka is {self.published.behind_s:,.0f} s behind the lake")
-        return found if self.tables else ["nothing is captured yet"]
+        return ["nothing is captured yet"] if self.is_empty else found
 
     @property
     def findings(self) -> tuple[Trouble, ...]:
@@ -289,7 +306,7 @@ class CaptureReport:
 
 def _doing(table: TableReport) -> str:
     if table.condition == "waiting":
-        return "waiting for its snapshot"
+        return f"waiting: {table.reason}"
     if table.condition == "snapshotting":
         return "being read" + (f" ({table.percent:.0f} %)" if table.percent is not None else "")
     return ""

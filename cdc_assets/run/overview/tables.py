@@ -23,11 +23,20 @@ from cdc_assets.ledger.state import Status, TableState
 from cdc_assets.run.overview.server import DatabaseFacts
 from cdc_assets.streaming.gaps import gap_behind, identity_problem, with_gap
 
-Health = Status | Literal["waiting"]
-"""Status of a table in the manifest, or `waiting`: it was not snapshotted yet."""
+Health = Status | Literal["waiting", "not captured"]
+"""Status of a table in the manifest; or `waiting`: it was not snapshotted yet; or `not captured`: nor is it enabled for capture."""
 
 Verdict = tuple[Health, str]
 """Health and the reason, with the next step."""
+
+NEXT_RUN = "the run that is at work, or the next one, takes it in"
+"""What a new table waits for."""
+
+NOT_ENABLED = (
+    "the server does not capture its changes, and nothing of it is in the lake. "
+    "Next: EXEC sys.sp_cdc_enable_table for it, or exclude it from the capture"
+)
+"""Why a new table is not captured."""
 
 RECORD_IT = f"let a run record it, which leaves the other tables as they are, then {SNAPSHOT_AGAIN}"
 """The next step after a loss that no run has recorded yet."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from cdc_assets.capture.forks import restore_problem
 from cdc_assets.capture.instances import by_table
-from cdc_assets.config.settings import StreamingSettings
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import ModeRule
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
@@ -17,6 +17,7 @@ from cdc_assets.core.ports import Source
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.run.selection import unfit
 from cdc_assets.signals.watch import reached
 
 log = logging.getLogger(__name__)
@@ -37,11 +38,12 @@ class Work:
         state: CaptureState,
         source: Source,
         rule: ModeRule,
-        streaming: StreamingSettings,
+        config: CaptureConfig,
         included: Callable[[TableId], bool],
         channels: Sequence[SignalChannel],
     ) -> None:
-        self._state, self._source, self._rule, self._streaming = state, source, rule, streaming
+        self._state, self._source, self._rule, self._streaming = state, source, rule, config.streaming
+        self._events = config.events
         self._included, self._channels = included, channels
 
     def waiting(self, tables: Sequence[TableId], *, first_tick: bool = False) -> list[TableId]:
@@ -77,7 +79,7 @@ class Work:
         return found
 
     def new_tables(self) -> list[TableId]:
-        """Enabled tables of which nothing is captured yet, for a code location that lists none.
+        """Enabled tables of which nothing is captured yet and that can have a topic.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -86,7 +88,9 @@ class Work:
         for database in self._source.databases():
             with suppress(CdcDisabledError, DatabaseAwayError):
                 found += by_table(self._source.capture_instances(database), self._streaming)
-        return sorted(table for table in found if table not in self._state.tables and self._included(table))
+        new = sorted(table for table in found if table not in self._state.tables and self._included(table))
+        refused = unfit(new, self._state.tables, self._events) if self._state.tables else {}
+        return [table for table in new if table not in refused]
 
     def fresh(self) -> Mapping[str, Lsn]:
         """Databases with something to do, and their newest captured transaction, or else the LSN up to which they were read.

@@ -322,3 +322,16 @@ def test_unknown_lag_is_told_after_a_minute_without_a_window(tmp_path: Path) -> 
     assert (soon.health, soon.unknown) == ("working", ())
     assert late.health == "not known"
     assert "changes wait that nobody has read for 1 min 1 s" in late.headline
+
+
+def test_table_that_the_server_does_not_capture_changes_no_health(tmp_path: Path) -> None:
+    server, config = streaming(tmp_path)
+    server.create("plain", captured=False)
+    report = look_at(config, lambda: opened(server), now=server.now)  # type: ignore[arg-type, return-value]
+    assert (report.health, report.counts()) == ("healthy", {"not captured": 1, "streaming": 2})
+    assert "plain is not captured" in report.advice[0]
+    alone = replace(report, tables=tuple(table for table in report.tables if table.condition == "not captured"))
+    assert alone.headline == "not known: nothing is captured yet"
+    server.create("late")
+    report = look_at(config, lambda: opened(server), now=server.now)  # type: ignore[arg-type, return-value]
+    assert (report.health, "late is waiting: the run that is at work" in report.headline) == ("working", True)
