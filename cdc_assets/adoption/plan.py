@@ -176,7 +176,13 @@ class AdoptionPlanner:
         [first, *_] = reads_of(schema.table, instances, position, position.next())
         instance = next(one for one in instances if one.name == first.instance)
         state = TableState(
-            schema.table, schema.object_id, position, instance.name, made=instance.created, begins=begins
+            schema.table,
+            schema.object_id,
+            position,
+            instance.name,
+            made=instance.created,
+            change_table_id=instance.change_table_id,
+            begins=begins,
         )
         return self._checked(state, instances, instance)
 

@@ -17,10 +17,10 @@ import dataclasses
 from collections.abc import Iterator
 
 from cdc_assets.adoption.plan import AdoptionPlan
+from cdc_assets.capture.instances import instance_of
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
-from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.records import HistoryEntry
@@ -73,16 +73,34 @@ def _structures(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) 
     """The present structure of each table's instance; it fits rows of any age."""
     structures, now = WindowStructures(server, lake, ledger), ledger.clock.now()
     for state in plan.states:
-        read, instance = _read(state), _instance(server, state.table, state.instance)
+        read = _read(state)
+        instance = _instance(server, read)
         schema = structures.arriving(read, instance)
-        yield HistoryEntry("CREATE", schema, instance.columns, instance.name, read.after.next(), now)
+        yield HistoryEntry(
+            "CREATE",
+            schema,
+            instance.columns,
+            instance.name,
+            read.after.next(),
+            now,
+            made=instance.created,
+            change_table_id=instance.change_table_id,
+        )
 
 
 def _read(state: TableState) -> TableRead:
     assert state.position is not None and state.instance is not None  # noqa: S101, PT018 - plans have both
-    return TableRead(state.table, state.instance, state.position, state.position.next())
+    return TableRead(
+        state.table,
+        state.instance,
+        state.position,
+        state.position.next(),
+        made=state.made,
+        change_table_id=state.change_table_id,
+    )
 
 
-def _instance(server: Server, table: TableId, name: str | None) -> CaptureInstance:
-    found = server.instances(table.database, refresh=False).get(table, [])
-    return next(instance for instance in found if instance.name == name)
+def _instance(server: Server, read: TableRead) -> CaptureInstance:
+    found = instance_of(read, server.instances(read.table.database, refresh=False)[read.table])
+    assert found is not None  # noqa: S101 - the plan was made of it
+    return found

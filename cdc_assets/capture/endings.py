@@ -174,8 +174,7 @@ def _directory(lake: Lake, read: TableRead) -> str:
     """Where a read's events go; of a window of an earlier release by the present settings, empty if that is not known."""
     if read.directory:
         return read.directory
-    history = lake.history
-    entry = history.of_instance(read.table, read.instance, read.after.next()) or history.latest(read.table)
+    entry = lake.history.of_instance(read.table, read.identity, read.after.next())
     return "" if entry is None else lake.destination(entry)[1]
 
 

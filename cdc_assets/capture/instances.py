@@ -1,14 +1,16 @@
 """Which capture instance holds which part of a table's log.
 
-A table has at most two instances. The *newest* one, by creation, holds the
+A table has at most two instances. The *newest* one holds the
 changes from its `start_lsn` on; earlier changes come from the older one. So
 the hand-over is exactly at the newer instance's start LSN, also inside a window
 (spec sqlserver-cdc §1.4 no. 34): each change is read from one instance only,
 and none is left out.
 
-Creation time, not start LSN, decides which is newer, because the clean-up job
-moves `start_lsn` forward: it is the *low-water mark* below which rows are gone.
-Then the older instance is read up to the mark, if it still exists.
+The newest one is that with the greater `start_lsn`. It is the *low-water mark* below which rows
+are gone, and the clean-up job moves it forward; but it moves all marks to the same LSN, and leaves
+those that are greater, so it never turns their order round. Two with equal marks hold the same
+changes; of these the one that was made later is the newest. Creation time comes second, because it is the server's local
+time, which goes back by an hour each autumn.
 
 A *gap* is what no instance has: changes after `position` and before the low
 water mark of the instance that should hold them. Bounds are exclusive at the
@@ -20,7 +22,6 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 
 from cdc_assets.config.filters import Names
@@ -74,11 +75,11 @@ def before(lsn: Lsn) -> Lsn:
 
 def by_age(instances: Sequence[CaptureInstance]) -> list[CaptureInstance]:
     """Instances, oldest first."""
-    return sorted(instances, key=lambda instance: (instance.created or datetime.min, instance.start_lsn))  # noqa: DTZ901 - server time without zone on both sides
+    return sorted(instances, key=lambda instance: instance.age)
 
 
 def newest(instances: Sequence[CaptureInstance]) -> CaptureInstance | None:
-    """The instance created last; its columns are the table's current structure."""
+    """The newest instance; its columns are the table's current structure."""
     return by_age(instances)[-1] if instances else None
 
 
@@ -92,11 +93,17 @@ def reads_of(table: TableId, instances: Sequence[CaptureInstance], after: Lsn, u
     """
     *older, last = by_age(instances)
     start = before(last.start_lsn)
-    if not older or start <= after:
-        return [TableRead(table, last.name, after, until)] if after < until else []
-    if start >= until:
+    if older and start >= until:
         return reads_of(table, older, after, until)
-    return [*reads_of(table, older, after, start), TableRead(table, last.name, start, until)]
+    earlier = reads_of(table, older, after, start) if older and start > after else []
+    begin = start if earlier else after
+    read = TableRead(table, last.name, begin, until, made=last.created, change_table_id=last.change_table_id)
+    return [*earlier, read] if begin < until else earlier
+
+
+def instance_of(read: TableRead, instances: Sequence[CaptureInstance]) -> CaptureInstance | None:
+    """The instance that a read was planned for; None if it is gone, even if another one has its name."""
+    return next((instance for instance in instances if instance.identity.may_be(read.identity)), None)
 
 
 def gap_of(reads: Sequence[TableRead], marks: Mapping[str, Lsn]) -> Gap | None:

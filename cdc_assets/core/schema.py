@@ -115,6 +115,30 @@ def _fields(record: TableId | Column) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceId:
+    """Which capture instance: its name alone does not tell, for it may be given again when the instance is dropped.
+
+    Args:
+        name: unique in its database while it exists.
+        created: when it was made, server time without zone; None where an earlier release did not record it.
+        change_table_id: object id of its change table; None the same.
+    """
+
+    name: str
+    created: datetime | None = None
+    change_table_id: int | None = None
+
+    def may_be(self, other: "InstanceId | None") -> bool:
+        """Whether both are the same instance, as far as both are known."""
+        return (
+            other is not None
+            and self.name == other.name
+            and (self.created == other.created or None in (self.created, other.created))
+            and (self.change_table_id == other.change_table_id or None in (self.change_table_id, other.change_table_id))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureInstance:
     """One row of `cdc.change_tables` with its columns.
 
@@ -127,6 +151,7 @@ class CaptureInstance:
         created: when the instance was made, server time.
         column_ids: ids of these columns in the source table; a column that was dropped and made again has another one.
         altered: LSN of the newest statement that changed the table since (`cdc.ddl_history`), or None.
+        change_table_id: object id of its change table; None if unknown.
     """
 
     table: TableId
@@ -137,6 +162,17 @@ class CaptureInstance:
     created: datetime | None = None
     column_ids: tuple[int, ...] = field(default=())
     altered: Lsn | None = None
+    change_table_id: int | None = None
+
+    @property
+    def identity(self) -> InstanceId:
+        """Tells it from another instance of its name."""
+        return InstanceId(self.name, self.created, self.change_table_id)
+
+    @property
+    def age(self) -> tuple[Lsn, datetime]:
+        """Sorts the instances of a table, the oldest first."""
+        return self.start_lsn, self.created or datetime.min  # noqa: DTZ901 - server time without zone on both sides
 
     @property
     def change_table(self) -> TableId:

@@ -9,12 +9,12 @@ caused the difference and reveals additions that are older than the record.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import CaptureInstance, Column, TableSchema, declared_type
+from cdc_assets.core.schema import CaptureInstance, Column, InstanceId, TableSchema, declared_type
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.remedy import InstanceOptions, disable, enable
 
@@ -66,9 +66,10 @@ def drift_of(
     entry: HistoryEntry,
     current: TableSchema,
     instances: Sequence[CaptureInstance],
-    taken: str | None,
+    taken: InstanceId | None,
     statements: Sequence[str] = (),
     options: InstanceOptions | None = None,
+    used: Collection[str] = (),
 ) -> Drift:
     """Compare a table with its recorded structure.
 
@@ -76,18 +77,20 @@ def drift_of(
         entry: newest entry of the schema history.
         current: current structure of the source table.
         instances: capture instances of the table, oldest first.
-        taken: name of the instance that was read last. If it is the newest one, older ones were read to their end.
+        taken: the instance that was read last. If it is the newest one, older ones were read to their end.
         statements: rows of `cdc.ddl_history` of the newest instance.
         options: options with which the newest instance was created.
+        used: further names that instances have, or had; a new one gets another name.
     """
     found = tuple(_differences(entry, current, statements))
+    used = {*used, *(instance.name for instance in instances)}
     older = instances[0] if len(instances) > 1 else None
-    done = taken == instances[-1].name
+    done = instances[-1].identity.may_be(taken)
     return Drift(
         table=current.table,
         differences=found,
         statements=tuple(statements),
-        remedy=_remedy(current, instances, options or InstanceOptions(), found, done) if found else "",
+        remedy=_remedy(current, instances, options or InstanceOptions(), found, used, done) if found else "",
         removable=older.name if older is not None and done else None,
         removal=disable(current.table, older.name) if older is not None and done else "",
     )
@@ -152,6 +155,7 @@ def _remedy(
     instances: Sequence[CaptureInstance],
     options: InstanceOptions,
     differences: Sequence[Difference],
+    used: Collection[str],
     done: bool,
 ) -> str:
     """A table has at most two instances, so the older one must be dropped first; and the newest must be in use before
@@ -163,7 +167,7 @@ def _remedy(
         )
     columns = _columns(current, instances[-1].columns, differences)
     removal = [disable(current.table, instances[0].name)] if len(instances) > 1 else []
-    return " ".join([*removal, enable(current.table, instances, options, columns)])
+    return " ".join([*removal, enable(current.table, used, options, columns)])
 
 
 def changes_between(old: HistoryEntry, new: HistoryEntry) -> tuple[Difference, ...]:

@@ -5,6 +5,13 @@ query, and the complete `TableSchema`, from which decoding is planned after a re
 
 An entry is valid *from* its LSN on: the snapshot's low watermark for CREATE, the newer capture instance's start LSN for
 ALTER. So the structure valid for a change at LSN x is the entry with the greatest LSN not above x.
+
+An entry belongs to *one* capture instance, and each instance that was read has an entry. A name is given again when its
+instance is dropped, so an entry also records when the instance was made and the object id of its change table.
+
+Earlier releases recorded the name alone, and nothing of an instance whose events looked as before. Such an entry stands
+for the instance of its name that has the captured columns of the entry, in the same order: only its rows have this form.
+The first window that reads the instance records it again with all of its identity (`streaming.structures`).
 """
 
 import dataclasses
@@ -15,7 +22,7 @@ from typing import Any, Literal
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.core.schema import Column, InstanceId, TableSchema
 from cdc_assets.typemap.jdbc import jdbc_type
 
 ChangeType = Literal["CREATE", "ALTER", "DROP"]
@@ -29,11 +36,13 @@ class HistoryEntry:
         kind: `CREATE`, `ALTER` or `DROP`.
         schema: structure from `lsn` on; for a DROP the last structure.
         captured: columns of the capture instance, in mask order; None if the table is not captured.
-        instance: capture instance, or None.
+        instance: name of the capture instance, or None.
         lsn: LSN from which the entry is valid; see the module's head.
         at: time of recording.
         snapshot: `INITIAL` or `BLOCKING` when a snapshot recorded it, else None.
         last: whether it is the last schema record of a snapshot without data (marker `last`).
+        made: creation time of the instance, server time without zone; None in entries of earlier releases.
+        change_table_id: object id of its change table; None the same.
     """
 
     kind: ChangeType
@@ -44,6 +53,13 @@ class HistoryEntry:
     at: datetime
     snapshot: str | None = None
     last: bool = False
+    made: datetime | None = None
+    change_table_id: int | None = None
+
+    @property
+    def identity(self) -> InstanceId | None:
+        """The capture instance to which it belongs, or None."""
+        return None if self.instance is None else InstanceId(self.instance, self.made, self.change_table_id)
 
     @property
     def table(self) -> TableId:
@@ -59,9 +75,20 @@ class HistoryEntry:
         """The structure with only the columns that events can hold."""
         return dataclasses.replace(self.schema, columns=tuple(self.columns()))
 
-    def same_structure(self, other: "HistoryEntry") -> bool:
-        """Whether events have the same form before and after."""
+    def same_form(self, other: "HistoryEntry") -> bool:
+        """Whether events look the same before and after."""
         return self.columns() == other.columns() and self.schema.key == other.schema.key
+
+    def same_structure(self, other: "HistoryEntry") -> bool:
+        """Whether rows become the same events before and after: the order of the captured columns is that of the bits in
+        update masks."""
+        return self.captured == other.captured and self.same_form(other)
+
+    def is_news(self, previous: "HistoryEntry | None") -> bool:
+        """Whether readers of the public topic learn anything from it; not if only the capture instance is another one."""
+        if self.kind != "ALTER" or previous is None or previous.identity == self.identity:
+            return True
+        return not self.same_form(previous)
 
 
 def debezium_record(entry: HistoryEntry, prefix: str) -> dict[str, Any]:

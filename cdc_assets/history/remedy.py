@@ -2,16 +2,16 @@
 
 A second capture instance must equal the first one except for its columns: the same gating role, or readers lose their
 rights; the same selection of columns plus those that were added since; the same index, file group and support for net
-changes.
+changes. It gets a name that was never used, so that people can tell its rows from those of an instance that is gone.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-enable-table-transact-sql
 https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-disable-table-transact-sql
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from cdc_assets.core.identifiers import TableId, quote
-from cdc_assets.core.schema import CaptureInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,17 @@ class InstanceOptions:
     partition_switch: bool = True
 
 
-def enable(
-    table: TableId, instances: Sequence[CaptureInstance], options: InstanceOptions, columns: Sequence[str] | None
-) -> str:
+def enable(table: TableId, used: Collection[str], options: InstanceOptions, columns: Sequence[str] | None) -> str:
     """T-SQL that creates an instance in addition to the existing ones.
 
     Args:
+        used: names that instances have, or had.
         options: options of the newest existing instance.
         columns: columns to capture; None captures all.
     """
     arguments = {
         "role_name": _text(options.role),
-        "capture_instance": _text(_free_name(table, instances)),
+        "capture_instance": _text(_free_name(table, used)),
         "supports_net_changes": str(int(options.net_changes)),
     }
     if options.index is not None:
@@ -63,10 +62,10 @@ def disable(table: TableId, instance: str) -> str:
     return _call(table, "sp_cdc_disable_table", {"capture_instance": _text(instance)})
 
 
-def _free_name(table: TableId, instances: Sequence[CaptureInstance]) -> str:
-    """A name that no instance of the table has; at most 100 characters are allowed."""
-    taken = {instance.name.lower() for instance in instances}
-    numbered = (f"{f'{table.schema}_{table.table}'[:94]}_v{number}" for number in range(2, len(taken) + 3))
+def _free_name(table: TableId, used: Collection[str]) -> str:
+    """A name that no instance has or had; at most 100 characters are allowed."""
+    taken = {name.lower() for name in used}
+    numbered = (f"{f'{table.schema}_{table.table}'[:94]}_v{number}" for number in count(2))
     return next(name for name in numbered if name.lower() not in taken)
 
 

@@ -52,7 +52,7 @@ def given_entry(change: Mapping[str, Any], known: HistoryEntry, lsn: Lsn, now: d
         raise _wrong("columns", ", ".join(given), f"the captured columns {', '.join(names)}")
     columns = tuple(_column(column, given.get(column.name)) for column in known.schema.columns)
     schema = dataclasses.replace(known.schema, columns=columns, key=_key(table, names))
-    return HistoryEntry(kind, schema, known.captured, known.instance, lsn, now)
+    return dataclasses.replace(known, kind=kind, schema=schema, lsn=lsn, at=now, snapshot=None, last=False)
 
 
 def _kind(change: Mapping[str, Any]) -> Literal["CREATE", "ALTER"]:

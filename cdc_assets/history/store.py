@@ -4,14 +4,19 @@
 table, before its first data file is committed. A repetition finds the number there and takes the structures from the
 entries instead of querying the server again, whose structure may have changed since; so data and history always agree.
 
+*A number is used once.* Entries are committed only under a number that the history has not passed; a repetition under a
+number that is there must bring the same entries. Anything else would be lost without a word, so it is an error.
+
 *Public events follow the history.* After a crash between the two commits the newest window's events are not published;
-the next run publishes them under the same number when it loads the history, before it does anything else.
+the next run publishes them under the same number when it loads the history, before it does anything else. An entry that
+only says that another capture instance is read changes no event, so it is not published.
 """
 
 import itertools
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +25,10 @@ import pyarrow.parquet as pq
 from cdc_assets.config.settings import EventSettings, HistorySettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
+from cdc_assets.core.schema import InstanceId
 from cdc_assets.core.steps import step
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import InvariantError, LakeError
 from cdc_assets.history.events import build_events
 from cdc_assets.history.records import HistoryEntry, debezium_record, key_columns, parse_structure, structure_text
 from cdc_assets.lake.files import DataFile, TopicWriter
@@ -39,6 +45,8 @@ SCHEMA = pa.schema(
         pa.field("type", pa.string(), _NO_NULL),
         pa.field("commit_lsn", pa.string(), _NO_NULL),
         pa.field("capture_instance", pa.string()),
+        pa.field("instance_created", pa.string()),
+        pa.field("change_table_id", pa.int64()),
         pa.field("object_id", pa.int64()),
         pa.field("primary_key", pa.list_(pa.string())),
         pa.field("columns", pa.list_(pa.string())),
@@ -83,9 +91,7 @@ class SchemaHistory:
         Raises:
             LakeError: the table exists but cannot be read, or the topic cannot be written.
         """
-        entries = self.read()
-        newest = max((window_id for window_id, _ in entries), default=0)
-        self._publish(newest, [entry for window_id, entry in entries if window_id == newest])
+        self._publish(max((window_id for window_id, _ in self.read()), default=0))
 
     def read(self) -> Sequence[tuple[int, HistoryEntry]]:
         """Read all entries, with the windows that wrote them.
@@ -135,16 +141,26 @@ class SchemaHistory:
         entries = self._entries.get(table)
         return entries[-1] if entries and entries[-1].kind != "DROP" else None
 
-    def of_instance(self, table: TableId, instance: str | None, lsn: Lsn | None = None) -> HistoryEntry | None:
+    def of_instance(self, table: TableId, instance: InstanceId | None, lsn: Lsn | None = None) -> HistoryEntry | None:
         """The structure with which changes of a capture instance are decoded; entries before a DROP are ignored.
 
+        An entry of another instance of the same name is unknown. An instance whose identity is not complete was read by
+        an earlier release; if there is no entry of it, its events looked as before (`records`).
+
         Args:
-            instance: name of one of its capture instances.
+            instance: one of its capture instances, or None for a table without.
             lsn: LSN of the first change: the result is the structure valid there, or the oldest of the instance. None
                 returns the newest.
         """
-        newest = itertools.takewhile(lambda entry: entry.kind != "DROP", reversed(self._entries.get(table, [])))
-        matching = [entry for entry in newest if entry.instance == instance]
+        newest = list(itertools.takewhile(lambda entry: entry.kind != "DROP", reversed(self._entries.get(table, []))))
+        if instance is None:
+            matching = [entry for entry in newest if entry.instance is None]
+        else:
+            named = [entry for entry in newest if entry.instance == instance.name]
+            identified = [entry for entry in named if entry.made is not None]
+            matching = [entry for entry in identified or named if instance.may_be(entry.identity)]
+            if not matching and instance.change_table_id is None:
+                return self.latest(table)
         valid = (entry for entry in matching if lsn is None or entry.lsn <= lsn)
         return next(valid, matching[-1] if matching else None)
 
@@ -155,28 +171,39 @@ class SchemaHistory:
             Whether entries were committed; False if there are none or they were committed before.
 
         Raises:
+            InvariantError: the history has passed the number, without these entries.
             LakeError: the lake cannot be written.
             LakeConflictError: other writers committed first too often.
         """
         if not entries:
             return False
         new = self._tables.reached(self.directory) < window_id
+        if not new and not self._holds(window_id, entries):
+            raise InvariantError(
+                f"{len(entries)} structures cannot be recorded under number {window_id}, which {self.directory} has "
+                "passed. Next: run again, and report this."
+            )
         if new:
             table = pa.Table.from_pylist(
                 [self._row(entry, number, window_id) for number, entry in enumerate(entries)], SCHEMA
             )
             self._commit(self.directory, table, window_id)
             step("history-recorded")
-        self._publish(window_id, entries)
-        if not self.written(window_id):
             for entry in entries:
                 self._remember(entry, window_id)
+        self._publish(window_id)
         return new
 
-    def _publish(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
+    def _holds(self, window_id: int, entries: Sequence[HistoryEntry]) -> bool:
+        """Whether these entries are recorded under a number; the time of recording and the marker `last` may differ."""
+        known = [(entry.kind, entry.schema, entry.captured, entry.identity) for _, entry in self.recorded(window_id)]
+        return all((entry.kind, entry.schema, entry.captured, entry.identity) in known for entry in entries)
+
+    def _publish(self, window_id: int) -> None:
         topic = self._events.topic_prefix
-        if self._settings.publish and self._tables.reached(topic) < window_id:
-            self._commit(topic, build_events(entries, window_id, self._events, self._connector), window_id)
+        news = [entry for previous, entry in self.recorded(window_id) if entry.is_news(previous)]
+        if news and self._settings.publish and self._tables.reached(topic) < window_id:
+            self._commit(topic, build_events(news, window_id, self._events, self._connector), window_id)
 
     def _commit(self, directory: str, rows: pa.Table, window_id: int) -> None:
         metadata = {"window_id": str(window_id), "kind": "schema history"}
@@ -196,6 +223,8 @@ class SchemaHistory:
             "type": entry.kind,
             "commit_lsn": str(entry.lsn),
             "capture_instance": entry.instance,
+            "instance_created": None if entry.made is None else entry.made.isoformat(),
+            "change_table_id": entry.change_table_id,
             "object_id": entry.schema.object_id,
             "primary_key": key_columns(entry),
             "columns": [column.name for column in entry.columns()],
@@ -210,5 +239,15 @@ class SchemaHistory:
 def _entry(row: Mapping[str, Any]) -> HistoryEntry:
     """Inverse of `SchemaHistory._row`, except for the marker `last`, which only the snapshot that writes it knows."""
     schema, captured = parse_structure(row["structure"])
-    lsn = Lsn.parse(row["commit_lsn"])
-    return HistoryEntry(row["type"], schema, captured, row["capture_instance"], lsn, row["at"], row["snapshot"])
+    created = row["instance_created"]
+    return HistoryEntry(
+        kind=row["type"],
+        schema=schema,
+        captured=captured,
+        instance=row["capture_instance"],
+        lsn=Lsn.parse(row["commit_lsn"]),
+        at=row["at"],
+        snapshot=row["snapshot"],
+        made=None if created is None else datetime.fromisoformat(created),
+        change_table_id=row["change_table_id"],
+    )

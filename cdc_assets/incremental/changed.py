@@ -36,15 +36,15 @@ def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after:
     columns = chunked.plan.columns
     visible_only = chunked.plan.settings.skip_unchanged
     chosen = columns if visible_only else [columns[index] for index in chunked.identity]
-    statement = changed_query(chunked.plan, chunked.instance, chosen, after, until, in_order=visible_only)
+    statement = changed_query(chunked.plan, chunked.instance.name, chosen, after, until, in_order=visible_only)
     try:
         batches = server.bulk.reaching(chunked.plan.table.database, until).read(*statement)
         staged = tuple(staging.write(_visible(chunked, batches) if visible_only else _without_operation(batches)))
     except QueryError as error:
-        if server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance) is None:
-            raise StaleError(f"capture instance {chunked.instance} is gone") from error
+        if server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance.name) is None:
+            raise StaleError(f"capture instance {chunked.instance.name} is gone") from error
         raise
-    mark = server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance)
+    mark = server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance.name)
     if mark is None or mark > after.next():
         raise StaleError(f"the clean-up job has removed changes after {after}")
     return staged

@@ -18,7 +18,7 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.statements import Statement
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.ranges import can_bound
-from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.core.schema import Column, InstanceId, TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_query
 from cdc_assets.ledger.signal_state import Key, QueuedTable
@@ -46,7 +46,7 @@ class ChunkedTable:
 
     plan: EventPlan
     directory: str
-    instance: str
+    instance: InstanceId
     ordered: Ordered
     identity: tuple[int, ...]
     lacking: frozenset[str]
@@ -63,7 +63,7 @@ class ChunkedTable:
 
     def holds(self, lake: Lake, state: TableState) -> bool:
         """Whether the table is still streamed from the same instance, with the same structure."""
-        same = state.streams and state.instance == self.instance
+        same = state.streams and state.identity == self.instance
         return same and destination_of(lake, state) == (self.plan, self.directory)
 
     @property
@@ -81,7 +81,7 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
     """
     state = known.tables.get(entry.table)
     schema = source.table_schema(entry.table)
-    if state is None or schema is None or schema.object_id != state.object_id or state.instance is None:
+    if state is None or schema is None or schema.object_id != state.object_id or state.identity is None:
         raise UnreadableError("UNKNOWN_SCHEMA")
     if not state.streams:
         log.warning("%s is not streamed, so no incremental snapshot can read it: %s", entry.table, state.reason)
@@ -90,7 +90,7 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
     present = {column.name for column in schema.columns}
     ordered = Ordered(entry.table, _order(entry, schema, plan), entry.condition)
     lacking = frozenset(column.name for column in plan.columns if column.name not in present)
-    return ChunkedTable(plan, directory, state.instance, ordered, _identity(schema, plan, lacking), lacking)
+    return ChunkedTable(plan, directory, state.identity, ordered, _identity(schema, plan, lacking), lacking)
 
 
 def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
@@ -100,7 +100,7 @@ def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
         UnreadableError: the table has no recorded structure.
         CdcError: the lake failed.
     """
-    known = lake.history.of_instance(state.table, state.instance) or lake.history.latest(state.table)
+    known = lake.history.of_instance(state.table, state.identity)
     if known is None:
         raise UnreadableError("UNKNOWN_SCHEMA")
     return lake.destination(known)

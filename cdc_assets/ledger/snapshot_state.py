@@ -1,12 +1,14 @@
 """The recorded state of a snapshot in flight: its tables, their slices, and what its newest round has written."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.schema import InstanceId
 from cdc_assets.lake.files import DataFile
 
 
@@ -39,6 +41,7 @@ class SnapshotTable:
         whole: whether all of them are read; only then is the table's position set.
         select: statement given by a signal that replaces the table, or empty.
         made: creation time of the capture instance.
+        change_table_id: object id of its change table.
     """
 
     table: TableId
@@ -49,6 +52,12 @@ class SnapshotTable:
     whole: bool
     select: str = ""
     made: datetime | None = None
+    change_table_id: int | None = None
+
+    @property
+    def identity(self) -> InstanceId | None:
+        """The capture instance whose columns are read, or None."""
+        return None if self.instance is None else InstanceId(self.instance, self.made, self.change_table_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,14 @@ class SnapshotRun:
     def of(self, table: TableId) -> SnapshotTable:
         """The table's entry in this snapshot."""
         return next(entry for entry in self.tables if entry.table == table)
+
+    def next_place(self, start: int, failed: Mapping[TableId, str]) -> int:
+        """Index of the first slice from `start` on whose table did not fail; the number of slices if there is none."""
+        return next((entry.number for entry in self.slices[start:] if entry.table not in failed), len(self.slices))
+
+    def without(self, failed: Mapping[TableId, str]) -> "SnapshotRun":
+        """The snapshot when these tables could not be read, with the reason."""
+        return dataclasses.replace(self, done=self.next_place(self.done, failed), failed=tuple(failed.items()))
 
     def behind(self, written: "RoundFiles") -> "SnapshotRun":
         """The snapshot after a round."""

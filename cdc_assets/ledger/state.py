@@ -14,6 +14,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.schema import InstanceId
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.signal_state import SignalState
@@ -46,8 +47,8 @@ class TableState:
         object_id: object id of the source table to which the position belongs.
         position: the topic table is complete up to here, inclusive; None if the table cannot be streamed (no CDC).
         instance: capture instance that was read last, or None.
-        made: creation time of that instance, in server time without zone; None if unknown. An instance re-created under
-            the same name has a later time.
+        made: creation time of that instance, in server time without zone; None if unknown.
+        change_table_id: object id of that instance's change table; None if unknown.
         status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason;
             `excluded`: the settings exclude it; it continues from its position when they include it again.
         reason: reason for which it is not healthy, for people.
@@ -70,6 +71,12 @@ class TableState:
     made: datetime | None = None
     begins: Start | None = None
     directory: str = ""
+    change_table_id: int | None = None
+
+    @property
+    def identity(self) -> InstanceId | None:
+        """The capture instance that was read last, or None."""
+        return None if self.instance is None else InstanceId(self.instance, self.made, self.change_table_id)
 
     @property
     def streams(self) -> bool:
@@ -122,6 +129,8 @@ class TableRead:
         begins: place in the first transaction after which its rows are read; None reads all of them.
         rows: number of its change rows, counted when the window was planned; None if unknown.
         directory: of the topic generation that gets its events (`streaming.places`); empty until it is known.
+        made: creation time of the instance, server time without zone; None in windows that earlier releases planned.
+        change_table_id: object id of its change table; None the same.
     """
 
     table: TableId
@@ -132,6 +141,13 @@ class TableRead:
     begins: Start | None = None
     rows: int | None = None
     directory: str = ""
+    made: datetime | None = None
+    change_table_id: int | None = None
+
+    @property
+    def identity(self) -> InstanceId:
+        """The capture instance that is read."""
+        return InstanceId(self.instance, self.made, self.change_table_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def _plan_of(config: CaptureConfig, topics: TopicTables, state: TableState) -> E
     """How events of a table are made of its rows, as the schema history knows them."""
     history = SchemaHistory(topics, config.events, config.history, ConnectorIdentity())
     history.read()
-    entry = history.of_instance(state.table, state.instance) or history.latest(state.table)
+    entry = history.of_instance(state.table, state.identity)
     if entry is None:
         raise LakeError(f"The schema history does not know {state.table}. Next: restore it from a copy.")
     return plan_events(entry.schema, entry.captured, config.events, connector=ConnectorIdentity())

@@ -6,14 +6,13 @@ request records the number under which it is tried:
 
 | crash after | next run |
 |---|---|
-| the number is recorded | the window is not in flight and nothing is committed under it: tries again |
 | plan of the window | completes it, and tries again under another number |
+| the number is recorded | the same |
 | commit of the history | completes it; publishes the events when it loads the history; finds the number there |
 | completion | finds the number there, and removes the request |
 
-In the first three cases the number is looked up before any other window is planned, and a
-request is not begun while a window or a snapshot is in flight, so no other
-window can have the number.
+The number is recorded only while the window of that number is in flight, so nothing else is ever committed to the history
+under it.
 """
 
 import dataclasses
@@ -76,10 +75,10 @@ class GivenStructures:
     def _commit(self, database: str, request: StructureRequest, entries: list[HistoryEntry]) -> None:
         manifest, now = self._ledger.manifest, self._ledger.clock.now()
         window = empty_window(manifest.state, database)
+        manifest.plan(now, window)
         state = self._watch.state(database)
         numbered = dataclasses.replace(request, window_id=window.window_id)
         self._watch.record(database, dataclasses.replace(state, structures=(numbered, *state.structures[1:])))
-        manifest.plan(now, window)
         self._lake.record(window.window_id, entries)
         step("history-written")
         manifest.complete(now, (), (), {})

@@ -9,14 +9,14 @@ instance may lie in between: each part is read from the instance that holds it.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.instances import reads_of
+from cdc_assets.capture.instances import instance_of, reads_of
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.signal import Signal
-from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.state import TableRead
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Row:
     signal: Signal
 
 
-def signal_rows(server: Server, history: SchemaHistory, table: TableId, after: Lsn, until: Lsn) -> list[Row]:
+def signal_rows(server: Server, table: TableId, after: Lsn, until: Lsn) -> list[Row]:
     """Rows of a signal table in (after, until], in the order of the log; empty if it is no longer captured.
 
     Raises:
@@ -41,13 +41,13 @@ def signal_rows(server: Server, history: SchemaHistory, table: TableId, after: L
     """
     instances = server.instances(table.database, refresh=False).get(table, [])
     parts = reads_of(table, instances, after, until) if instances else []
-    return [row for part in parts for row in _rows(server, history, part)]
+    return [
+        row for part in parts if (found := instance_of(part, instances)) for row in _rows(server, part, found.columns)
+    ]
 
 
-def _rows(server: Server, history: SchemaHistory, part: TableRead) -> list[Row]:
+def _rows(server: Server, part: TableRead, columns: Sequence[str]) -> list[Row]:
     table = part.table
-    entry = history.of_instance(table, part.instance) or history.latest(table)
-    columns = (entry.captured or [column.name for column in entry.schema.columns]) if entry else []
     if len(columns) != 3:
         log.warning("Signal table %s has %d columns instead of three; its rows are ignored.", table, len(columns))
         return []

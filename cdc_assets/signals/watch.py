@@ -21,7 +21,6 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.signal import Delivery, SignalChannel, route, signal_table
 from cdc_assets.errors import CdcError
-from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.state import CaptureState, TableState
@@ -70,19 +69,17 @@ class SignalWatch:
 
     Args:
         server: server with the signal tables.
-        history: schema history of the signal tables.
         channels: channels outside the log.
     """
 
     def __init__(
         self,
         server: Server,
-        history: SchemaHistory,
         ledger: Ledger,
         channels: Sequence[SignalChannel],
         settings: SignalSettings,
     ) -> None:
-        self._server, self._history, self._ledger = server, history, ledger
+        self._server, self._ledger = server, ledger
         self._channels, self._settings = channels, settings
         self._seen: dict[str, Lsn] = {}
         self._due: dict[str, timedelta] = {}
@@ -185,7 +182,7 @@ class SignalWatch:
         after = max(known, self._seen.get(database, ZERO_LSN))
         if table.position <= after:
             return []
-        rows = signal_rows(self._server, self._history, table.table, after, table.position)
+        rows = signal_rows(self._server, table.table, after, table.position)
         acting = "source" in self._settings.channels
         asked = [parse(row.signal) for row in rows if row.operation == INSERT] if acting else []
         outcome = self._applied(database, asked)

@@ -159,8 +159,8 @@ class SnapshotPlanner:
                 return f"{entry.table} was dropped or created again"
             if entry.table not in captured:
                 return f"{entry.table} is no longer captured"
-            names = [instance.name for instance in instances.get(entry.table, [])]
-            if entry.instance is not None and entry.instance not in names:
+            found = instances.get(entry.table, [])
+            if entry.identity and not any(instance.identity.may_be(entry.identity) for instance in found):
                 return f"{entry.table} has lost its capture instance {entry.instance}"
         return ""
 
@@ -264,4 +264,5 @@ def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn) -> Snapshot
         request.whole,
         request.select,
         instance.created if instance else None,
+        instance.change_table_id if instance else None,
     )

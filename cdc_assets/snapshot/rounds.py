@@ -142,7 +142,7 @@ class Rounds:
             self._lake.tables.require_files(dict(written.files))
             self._ledger.manifest.record_files(self._ledger.clock.now(), written)
         elif lost := self._lost(window, self._state.written):
-            without = _without(lost, self._state.written, run, self._directories(run, entries))
+            without = _without(lost, self._state.written, run, self._directories(entries))
             self._ledger.manifest.record_files(self._ledger.clock.now(), without)
         recorded = self._state.written
         assert recorded is not None  # noqa: S101 - recorded just now
@@ -168,7 +168,7 @@ class Rounds:
         scanned = Counter(dict(run.scanned))
         for end in ends:
             scanned[end.table] += end.rows
-        done = _next_place(run, window.slices[-1] + 1, failed)
+        done = run.next_place(window.slices[-1] + 1, failed)
         markers = Markers(run.held)
         decided = [row for end in ends for row in markers.add(end)]
         if done == len(run.slices):
@@ -189,8 +189,8 @@ class Rounds:
             tables.leave_out(name, number)
         return lost | {name: "the round was given up" for name in waiting if tables.left_out(name, number)}
 
-    def _directories(self, run: SnapshotRun, entries: Entries) -> dict[TableId, str]:
-        return {table.table: self._lake.destination(entries[table.table])[1] for table in run.tables}
+    def _directories(self, entries: Entries) -> dict[TableId, str]:
+        return {table: self._lake.destination(entry)[1] for table, entry in entries.items()}
 
     def _run(
         self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading]
@@ -276,9 +276,9 @@ class Rounds:
 
     def _progress(self, window: Window, run: SnapshotRun, written: RoundFiles, entries: Entries) -> Progress:
         tables = {}
-        by_directory, directories = dict(written.files), self._directories(run, entries)
+        by_directory, directories = dict(written.files), self._directories(entries)
         for entry in run.tables:
-            if files := by_directory.get(directories[entry.table]):
+            if files := by_directory.get(directories.get(entry.table, "")):
                 size, low = sum(file.size for file in files), entry.low
                 tables[entry.table] = TableProgress(rows_of(files), size, low, low, files=len(files))
         return Progress(
@@ -306,10 +306,5 @@ def _without(
     failed = {**reasons, **dict(recorded.failed)}
     files = tuple((name, data_files) for name, data_files in recorded.files if name not in lost)
     return dataclasses.replace(
-        recorded, files=files, done=_next_place(run, recorded.done, failed), failed=tuple(failed.items())
+        recorded, files=files, done=run.next_place(recorded.done, failed), failed=tuple(failed.items())
     )
-
-
-def _next_place(run: SnapshotRun, start: int, failed: Mapping[TableId, str]) -> int:
-    """Index of the first slice from `start` on whose table did not fail; the number of slices if there is none."""
-    return next((entry.number for entry in run.slices[start:] if entry.table not in failed), len(run.slices))

@@ -186,7 +186,7 @@ class Snapshotter:
         self._notices.send(notifications)
 
     def _carry_out(self, database: str, locks: SnapshotLocks) -> SnapshotSummary:
-        entries = self._structures.record(self._state.snapshots[database])
+        entries = self._structures.record(database)
         locks.structures_are_recorded()
         self._rounds.carry_out(database, entries, locks.check)
         return self._end(database)
@@ -225,6 +225,7 @@ class Snapshotter:
             snapshot_lsn=table.low,
             gaps=known.gaps if known else (),
             made=table.made,
+            change_table_id=table.change_table_id,
         )
 
     def _ranges(self, table: SnapshotTable, known: TableState | None) -> tuple[KeyRange, ...]:

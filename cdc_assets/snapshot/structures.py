@@ -3,6 +3,18 @@
 The record is one commit with the snapshot's number, so a repeated run finds it
 and takes the structures from the history: rows read before and after a
 crash become events by the same structure.
+
+*The number is the newest one when it is used.* A snapshot gets a number when it is planned. If it must wait then, a
+window of another database may take the next one and pass it in the history; so a snapshot whose number is not the
+newest any more is planned again under the next, and only then its structures are written.
+
+| crash after | next run |
+|---|---|
+| another number | writes the structures under it, or under the next if it is not the newest again |
+| the commit of the structures | finds them there |
+| tables failed | reads the others |
+
+*A table that is dropped, or loses its capture instance, before its structure was recorded* fails alone.
 """
 
 import dataclasses
@@ -16,7 +28,7 @@ from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import step
-from cdc_assets.errors import ConfigurationError, InvariantError
+from cdc_assets.errors import InvariantError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
@@ -42,54 +54,94 @@ class Structures:
         self._server, self._lake, self._ledger, self._planner = server, lake, ledger, planner
         self._only_captured = only_captured
 
-    def record(self, run: SnapshotRun) -> Mapping[TableId, HistoryEntry]:
-        """Record a CREATE for each table whose structure is new, before any data; returns the structures of all tables.
+    def record(self, database: str) -> Mapping[TableId, HistoryEntry]:
+        """Record a CREATE for each table whose structure is new, before any data of the snapshot in flight.
 
         A snapshot requested by a signal records all of its tables, as the connector does.
+
+        Returns:
+            Structures of all tables but those that failed.
+
+        Raises:
+            InvariantError: the history lacks the structure of a table that is there.
         """
-        history, now = self._lake.history, self._ledger.clock.now()
-        recorded: list[HistoryEntry] = []
-        if not history.written(run.snapshot_id):
-            for table, entry in self._current(run, now):
-                if self._joined(table):
-                    entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
-                known = history.of_instance(entry.table, entry.instance)
-                repeated = bool(run.signal) and table.object_id != _UNKNOWN
-                if (
-                    repeated
-                    or known is None
-                    or not known.same_structure(entry)
-                    or known.schema.object_id != entry.schema.object_id
-                ):
-                    recorded.append(entry)
-            if recorded and not run.slices and recorded[-1].snapshot:
-                recorded[-1] = dataclasses.replace(recorded[-1], last=True)
-            self._lake.record(run.snapshot_id, recorded)
+        history, manifest = self._lake.history, self._ledger.manifest
+        run = manifest.state.snapshots[database]
+        begun = run.done > 0 or manifest.state.in_flight(database) is not None
+        if not begun and not history.written(run.snapshot_id):
+            new = self._new(run)
+            if new and run.snapshot_id + 1 != manifest.state.next_window:
+                run = dataclasses.replace(run, snapshot_id=manifest.state.next_window)
+                manifest.start_snapshot(self._ledger.clock.now(), run)
+            self._lake.record(run.snapshot_id, new)
         step("history-written")
-        entries = {table.table: history.of_instance(table.table, table.instance) for table in run.tables}
-        missing = [table for table, entry in entries.items() if entry is None]
-        if missing:
-            raise InvariantError(
-                f"The schema history has no structure of {missing[0]}. Next: set snapshot.mode=recovery."
-            )
-        return {table: entry for table, entry in entries.items() if entry is not None}
+        found = {table.table: history.of_instance(table.table, table.identity) for table in run.tables}
+        entries = {table: entry for table, entry in found.items() if entry is not None}
+        lacking = [table for table in run.tables if table.table not in {*entries, *dict(run.failed)}]
+        if lacking:
+            self._fail(run, lacking)
+        return entries
+
+    def _new(self, run: SnapshotRun) -> list[HistoryEntry]:
+        """Entries that are not in the history yet."""
+        history, now = self._lake.history, self._ledger.clock.now()
+        new: list[HistoryEntry] = []
+        for table, entry in self._current(run, now):
+            if self._joined(table):
+                entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
+            known = history.of_instance(entry.table, entry.identity)
+            repeated = bool(run.signal) and table.object_id != _UNKNOWN
+            if (
+                repeated
+                or known is None
+                or known.identity != entry.identity
+                or not known.same_structure(entry)
+                or known.schema.object_id != entry.schema.object_id
+            ):
+                new.append(entry)
+        if new and not run.slices and new[-1].snapshot:
+            new[-1] = dataclasses.replace(new[-1], last=True)
+        return new
+
+    def _fail(self, run: SnapshotRun, tables: Sequence[SnapshotTable]) -> None:
+        """Record that tables without a structure take no part, because they or their capture instances are gone."""
+        schemas = self._server.source.table_schemas([table.table for table in tables])
+        instances = self._server.instances(run.database)
+        failed = dict(run.failed)
+        for table in tables:
+            if table.table not in schemas:
+                failed[table.table] = "It was dropped before it was read."
+            elif table.identity is not None and _of(instances.get(table.table, []), table) is None:
+                failed[table.table] = (
+                    f"Its capture instance {table.instance} was dropped before the table was read. "
+                    "Next: enable it again and materialize its snapshot asset."
+                )
+            else:
+                raise InvariantError(
+                    f"The schema history has no structure of {table.table}. Next: set snapshot.mode=recovery."
+                )
+        self._ledger.manifest.start_snapshot(self._ledger.clock.now(), run.without(failed))
 
     def _current(self, run: SnapshotRun, now: datetime) -> Iterator[tuple[SnapshotTable, HistoryEntry]]:
-        """Present structures of the tables, from one query to the server."""
+        """Present structures of the tables that are there, from one query to the server."""
         tables = [*run.tables, *self._uncaptured(run)]
         schemas = self._server.described(self._server.source.table_schemas([table.table for table in tables]))
         instances = self._server.instances(run.database)
         for table in tables:
-            schema, captured = schemas.get(table.table), None
-            if schema is None and table.object_id == _UNKNOWN:
-                continue  # it was dropped meanwhile
-            if schema is None:
-                expected = "a table that exists"
-                raise ConfigurationError("table", str(table.table), expected, "check its name and the filters")
-            if table.instance is not None:
-                instance = _named(instances.get(table.table, []), table)
-                schema, captured = without_namesakes(schema, instance), instance.columns
-            yield table, HistoryEntry("CREATE", schema, captured, table.instance, table.low, now, "INITIAL")
+            schema, instance = schemas.get(table.table), _of(instances.get(table.table, []), table)
+            if schema is None or (table.instance is not None and instance is None):
+                continue
+            entry = HistoryEntry("CREATE", schema, None, None, table.low, now, "INITIAL")
+            if instance is not None:
+                entry = dataclasses.replace(
+                    entry,
+                    schema=without_namesakes(schema, instance),
+                    captured=instance.columns,
+                    instance=instance.name,
+                    made=instance.created,
+                    change_table_id=instance.change_table_id,
+                )
+            yield table, entry
 
     def _uncaptured(self, run: SnapshotRun) -> list[SnapshotTable]:
         """User tables that are only recorded in the history, if the settings require all (spec debezium-sqlserver §6.1)."""
@@ -102,9 +154,12 @@ class Structures:
         found = []
         for table in others:
             last = newest(instances.get(table, []))
-            found.append(
-                SnapshotTable(table, _UNKNOWN, last.name if last else None, run.tables[0].low, (), whole=False)
-            )
+            entry = SnapshotTable(table, _UNKNOWN, None, run.tables[0].low, (), whole=False)
+            if last is not None:
+                entry = dataclasses.replace(
+                    entry, instance=last.name, made=last.created, change_table_id=last.change_table_id
+                )
+            found.append(entry)
         return found
 
     def _joined(self, table: SnapshotTable) -> bool:
@@ -113,11 +168,6 @@ class Structures:
         return new and table.instance is not None and not table.ranges and self._planner.streams(table.table.database)
 
 
-def _named(instances: Sequence[CaptureInstance], table: SnapshotTable) -> CaptureInstance:
-    for instance in instances:
-        if instance.name == table.instance:
-            return instance
-    raise InvariantError(
-        f"{table.table} lost its capture instance {table.instance} during its snapshot. "
-        "Next: enable it again and materialize its snapshot asset."
-    )
+def _of(instances: Sequence[CaptureInstance], table: SnapshotTable) -> CaptureInstance | None:
+    """The instance with which a table is read; None if there is none, or it is gone."""
+    return next((instance for instance in instances if instance.identity.may_be(table.identity)), None)

@@ -2,8 +2,8 @@
 
 *Why the reason of a gap is what it is.* A gap has three possible causes, and afterwards the
 change tables look the same: empty. The capture instance that the table was last read from
-distinguishes them. If it still exists with the same creation time,
-the clean-up job has moved its low-water mark. If it was created later,
+distinguishes them. If it still exists,
+the clean-up job has moved its low-water mark. If another one has its name,
 it was disabled and enabled again. If it is gone, another one replaced it.
 
 *Why an instance that was replaced leaves a gap even if nothing
@@ -64,17 +64,19 @@ def with_gap(state: TableState, gap: Gap, policy: str, instances: Sequence[Captu
 
 def _cause(state: TableState, gap: Gap, instances: Sequence[CaptureInstance]) -> str:
     lost = f"Changes after {state.position or gap.after} up to {gap.until}"
-    read = next((instance for instance in instances if instance.name == state.instance), None)
+    if any(instance.identity.may_be(state.identity) for instance in instances):
+        return f"{lost} were removed by the clean-up job before they were read."
+    namesake = next((instance for instance in instances if instance.name == state.instance), None)
+    if namesake is not None:
+        return (
+            f"Capture instance {namesake.name} was disabled and enabled again, and begins at {namesake.start_lsn} now. "
+            f"{lost} are in no change table, if there were any."
+        )
     last = newest(instances)
-    if read is None and state.instance and last is not None:
+    if state.instance and last is not None:
         return (
             f"Capture instance {state.instance} was dropped before it was completely read, and {last.name} begins at "
             f"{last.start_lsn}. {lost} are in no change table, if there were any."
-        )
-    if read is not None and state.made is not None and read.created != state.made:
-        return (
-            f"Capture instance {read.name} was disabled and enabled again, and begins at {read.start_lsn} now. "
-            f"{lost} are in no change table, if there were any."
         )
     return f"{lost} were removed by the clean-up job before they were read."
 

@@ -32,7 +32,7 @@ def planned_places(window: Window, tables: Mapping[TableId, TableState]) -> Wind
         window,
         reads=tuple(
             dataclasses.replace(read, directory=tables[read.table].directory)
-            if not read.counted and tables[read.table].instance == read.instance
+            if not read.counted and tables[read.table].identity == read.identity
             else read
             for read in window.reads
         ),

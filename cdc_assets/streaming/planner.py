@@ -41,7 +41,7 @@ from functools import partial
 
 from cdc_assets.capture.endings import retire
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.instances import Gap, clip, gap_of, newest, reads_of
+from cdc_assets.capture.instances import Gap, clip, gap_of, instance_of, newest, reads_of
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
@@ -144,14 +144,15 @@ class Planner:
 
     def _counted(self, database: str, left: Unpublished) -> list[TableRead]:
         """Reads of tables whose events were committed before their transactions were published."""
-        names = {instance.name for own in self._server.instances(database, refresh=False).values() for instance in own}
+        instances = self._server.instances(database, refresh=False)
         parts = [part for read in left.reads if (part := clip(read, left.known, left.until))]
-        if lost := sorted({part.instance for part in parts} - names):
+        there = [part for part in parts if instance_of(part, instances.get(part.table, []))]
+        if lost := sorted({part.instance for part in parts if part not in there}):
             log.warning(
                 "Transactions of database %s in (%s, %s] are published without the events of %s, dropped meanwhile.",
                 database, left.known, left.until, ", ".join(lost),
             )  # fmt: skip
-        return [part for part in parts if part.instance in names]
+        return there
 
     def record(self, drafts: Sequence[Window]) -> Sequence[Window]:
         """Record windows that are carried out together, under the next number.
@@ -246,8 +247,8 @@ class Planner:
         return database in self._awaited or frozenset(self._marks(database)) != known
 
     def _is_new(self, read: TableRead) -> bool:
-        """Whether the read is of a capture instance that is to be taken over."""
-        return read.instance != self._state.tables[read.table].instance
+        """Whether the read is of a capture instance that is to be taken over, perhaps from an earlier release."""
+        return read.identity != self._state.tables[read.table].identity
 
     def _marks(self, database: str) -> Mapping[str, Lsn]:
         """Low-water marks, read now."""
@@ -273,7 +274,7 @@ class Planner:
                 changed.append(state)
             if state.streams:
                 reads[state.table] = parts
-                waiting |= (last := newest(found)) is not None and last.name != state.instance
+                waiting |= (last := newest(found)) is not None and last.identity != state.identity
         (self._awaited.add if waiting else self._awaited.discard)(database)
         self._ledger.manifest.mark(self._ledger.clock.now(), database, changed)
         return reads

@@ -1,7 +1,9 @@
 """Decides with which structure each capture instance of a window is decoded, and which structures are new.
 
 *At a hand-over* the structure of an instance that is read for the first time is queried, and an
-ALTER is recorded from its first row on, unless events look the same.
+ALTER is recorded from its first row on, even if events look the same: so each instance has a structure
+of its own, whatever is recorded of the table later. An instance that an earlier release read, and recorded by
+its name alone, is taken over in this way once.
 
 *A table that is altered in place* keeps its capture instance, whose rows then
 arrive in another type (`history.structure`). The list of capture instances, queried before
@@ -9,17 +11,21 @@ the read, shows whether it was altered. If so, the change
 table's types are compared with the recorded ones, and a difference is recorded
 as an ALTER from the window's first row on, like a hand-over. A table that is
 altered while it is read keeps its old position and is read by the next
-window. So is one whose new instance is dropped before it was read.
+window.
+
+*An instance that is dropped* after the window was planned can no longer be read. Its table keeps its position too, unless
+the window was committed to it already, and before the next window is planned the table ends, or has a gap (`gaps`).
 
 *Repeating.* Entries are committed under the window's number before its data. A
-repeat of the window finds them and records no more. If the table was altered in
-between, the guard against tables that are altered while they are read leaves it to
-the next window, which records the new structure.
+repeat of the window finds them and records no more, because entries of a number are one commit. A table that needs another
+one (its structure could not be read the first time, or it was altered in between) is left to
+the next window, which records the structure.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cdc_assets.capture.instances import instance_of
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
@@ -27,7 +33,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcError, CredentialsError, InvariantError, LakeError, describe_error
-from cdc_assets.history.records import ChangeType, HistoryEntry
+from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import captured_structure, followed, with_nulls
 from cdc_assets.ledger.state import TableRead, Window
 
@@ -41,8 +47,8 @@ class Structures:
         recorded: new entries, which must be in the history before the data.
         failed: tables whose structure cannot be read, with the reason.
         altered: LSN of the newest DDL that the structure takes into account, by instance; None if there is none.
-        moved: tables of which an instance vanished before it was read for the first time while another one exists: the
-            reads planned for them are no longer valid.
+        moved: tables that are left to the next window: an instance of them is gone, or their structure could only be
+            recorded under the number of another window.
     """
 
     entries: Mapping[tuple[TableId, str], HistoryEntry]
@@ -76,52 +82,55 @@ class WindowStructures:
             RetryableError: the server is away or busy.
             LakeError: a topic table cannot be created or changed.
         """
-        instances = self._instances(window, repeated)
+        # as the planner saw them before it chose the window, or for a repeat as they are now
+        instances = self._server.instances(window.database, refresh=repeated)
+        written = self._lake.history.written(window.window_id)
         entries: dict[tuple[TableId, str], HistoryEntry] = {}
         recorded: dict[TableId, HistoryEntry] = {}
         new: list[HistoryEntry] = []
         failed: dict[TableId, str] = {}
-        fresh: set[str] = set()
-        moved = frozenset(read.table for read in window.reads if self._is_gone(read, instances))
+        moved: set[TableId] = set()
         for read in window.reads:
-            if read.table in moved:
-                continue
+            instance = instance_of(read, instances.get(read.table, []))
+            known = self._known(read, instance, repeated)
             previous = recorded.get(read.table) or self._lake.history.latest(read.table)
-            known = self._known(read)
             try:
-                entry = self._entry(read, known, previous, instances.get(read.instance), window)
+                if known is not None:
+                    self._lake.destination(known)
+                    entries[read.table, read.instance] = known
+                if instance is None and not read.counted:
+                    moved.add(read.table)
+                    continue
+                entry = self._entry(read, known, previous, instance, window, repeated)
                 self._lake.destination(entry)
             except (LakeError, CredentialsError):  # not limited to one table
                 raise
             except CdcError as error:
                 if error.retryable:
                     raise
-                failed[read.table] = describe_error(error)
+                if self._has_gone(read):
+                    moved.add(read.table)
+                else:
+                    failed[read.table] = describe_error(error)
                 continue
-            entries[read.table, read.instance] = entry
             if entry is known:
                 continue
-            if known is None and previous is not None and previous.same_structure(entry):
-                fresh.add(read.instance)
-            elif not self._lake.history.written(window.window_id):
-                fresh.add(read.instance)
-                recorded[read.table] = entry
-                new.append(entry)
+            if written:
+                moved.add(read.table)
+                continue
+            entries[read.table, read.instance] = recorded[read.table] = entry
+            new.append(entry)
+        fresh = {entry.instance for entry in new}
         altered = {
-            name: instance.altered if name in fresh or self._is_compared(instance) else None
-            for name, instance in instances.items()
+            instance.name: instance.altered if instance.name in fresh or self._is_compared(instance) else None
+            for found in instances.values()
+            for instance in found
         }
-        return Structures(entries, tuple(new), failed, altered, moved)
+        return Structures(entries, tuple(new), failed, altered, frozenset(moved))
 
-    def _is_gone(self, read: TableRead, instances: Mapping[str, CaptureInstance]) -> bool:
-        """Whether an instance vanished before it was ever read, and was not the table's last one."""
-        others = any(instance.table == read.table for instance in instances.values())
-        return read.instance not in instances and others and self._known(read) is None
-
-    def _instances(self, window: Window, repeated: bool) -> Mapping[str, CaptureInstance]:
-        """Capture instances by name, as the planner saw them before it chose the window, or for a repeat as they are now."""
-        found = self._server.instances(window.database, refresh=repeated)
-        return {instance.name: instance for instances in found.values() for instance in instances}
+    def _has_gone(self, read: TableRead) -> bool:
+        """Whether the instance of a read is gone now."""
+        return instance_of(read, self._server.instances(read.table.database).get(read.table, [])) is None
 
     def _entry(
         self,
@@ -130,35 +139,42 @@ class WindowStructures:
         previous: HistoryEntry | None,
         instance: CaptureInstance | None,
         window: Window,
+        repeated: bool,
     ) -> HistoryEntry:
         """The structure of an instance's rows: the recorded one, unless it is read for the first time or was altered."""
+        complete = known is not None and (known.made is not None or repeated)
         if known is not None and (
-            read.counted or instance is None or instance.altered is None or self._is_compared(instance)
+            read.counted or instance is None or (complete and (instance.altered is None or self._is_compared(instance)))
         ):
             return known
         arriving = self.arriving(read, instance)
-        kind: ChangeType = "ALTER" if previous else "CREATE"
-        lsn, now = read.after.next(), self._ledger.clock.now()
-        if known is None:
-            assert instance is not None  # noqa: S101 - `arriving` has seen to it
-            return HistoryEntry(kind, arriving, instance.columns, instance.name, lsn, now)
-        schema = followed(known.schema, arriving)
-        if schema == known.schema and instance is not None and instance.altered is not None:
+        assert instance is not None  # noqa: S101 - `arriving` has seen to it
+        schema = arriving if known is None else followed(known.schema, arriving)
+        if known is not None and schema == known.schema and instance.altered is not None:
             self._compared[read.table, instance.name] = instance.altered
-        if schema == known.schema or self._lake.history.written(window.window_id):
+        if known is not None and complete and (schema == known.schema or self._lake.history.written(window.window_id)):
             return known
-        return HistoryEntry(kind, schema, known.captured, read.instance, lsn, now)
+        return HistoryEntry(
+            kind="ALTER" if previous else "CREATE",
+            schema=schema,
+            captured=instance.columns,
+            instance=instance.name,
+            lsn=read.after.next(),
+            at=self._ledger.clock.now(),
+            made=instance.created,
+            change_table_id=instance.change_table_id,
+        )
 
     def _is_compared(self, instance: CaptureInstance) -> bool:
         return self._compared.get((instance.table, instance.name)) == instance.altered
 
-    def _known(self, read: TableRead) -> HistoryEntry | None:
-        """The recorded structure of an instance; a hand-over without a difference is not recorded."""
-        history = self._lake.history
-        found = history.of_instance(read.table, read.instance, read.after.next())
-        if found is None and self._ledger.state.tables[read.table].instance == read.instance:
-            return history.latest(read.table)
-        return found
+    def _known(self, read: TableRead, instance: CaptureInstance | None, repeated: bool) -> HistoryEntry | None:
+        """The recorded structure of an instance. One that an earlier release recorded by its name alone counts only if
+        it has the instance's columns, or if the window was begun with it."""
+        found = self._lake.history.of_instance(read.table, read.identity, read.after.next())
+        if found is None or found.made is not None or instance is None or repeated:
+            return found
+        return found if found.captured == instance.columns else None
 
     def arriving(self, read: TableRead, instance: CaptureInstance | None) -> TableSchema:
         """The present structure of an instance's rows, from the server.

@@ -28,7 +28,8 @@ log up to the window's end (`core.ports.BulkSource.reaching`).
 *Structure guard.* The same query shows whether a table was altered since its
 structure was read: a new type changes the change table in place, so
 rows may have arrived in another type than planned. Such a table is reported as
-moved, and its rows are not trusted either.
+moved, and its rows are not trusted either. So is a table whose capture instance is gone; if
+another one has its name by now, its mark is later than the slice, which is a gap.
 """
 
 from collections import Counter
@@ -155,7 +156,7 @@ class SliceResult:
         written: files by read.
         failed: tables whose rows cannot be read or turned into events, with the reason.
         gaps: tables whose changes the clean-up job removed while they were read.
-        moved: tables that were altered while they were read.
+        moved: tables that were altered, or lost a capture instance, while they were read.
         transactions: files of the transaction topic.
         trouble: why the database cannot be read; then there is no other result.
         counts: what no event shows (`core.counts`).
@@ -321,7 +322,7 @@ def _write_read(task: SliceTask, planned: PlannedRead, rows: RowCounter) -> Writ
 
 
 def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
-    """Tables with a gap, and tables that were altered, while they were read.
+    """Tables with a gap, and tables that were altered or lost a capture instance, while they were read.
 
     Raises:
         CdcDisabledError: the database has no change data capture any more.
@@ -332,7 +333,8 @@ def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
     try:
         for batch in task.bulk.read(statement, parameters):
             for name, start, last in _cells(batch.select([0, 1, 2])):
-                marks[name], altered[name] = Lsn(bytes(start)), None if last is None else Lsn(bytes(last))
+                if start is not None:
+                    marks[name], altered[name] = Lsn(bytes(start)), None if last is None else Lsn(bytes(last))
     except QueryError as error:
         if error.number != _INVALID_OBJECT:
             raise
@@ -344,6 +346,6 @@ def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
     moved = frozenset(
         planned.read.table
         for planned in task.reads
-        if altered.get(planned.read.instance, planned.altered) != planned.altered
+        if planned.read.instance not in marks or altered[planned.read.instance] != planned.altered
     )
     return {gap.table: gap for gap in found if gap is not None}, moved

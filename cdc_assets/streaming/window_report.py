@@ -68,7 +68,7 @@ class WindowReport:
         structures = tuple(
             StructureChange(entry, changes_between(old, entry) if old else ())
             for old, entry in self._lake.history.recorded(window.window_id)
-            if entry.table.database == window.database and entry.table not in part.behind
+            if entry.table.database == window.database and entry.table not in part.behind and entry.is_news(old)
         )
         return Progress(
             "stream",

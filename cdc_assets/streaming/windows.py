@@ -70,7 +70,7 @@ from cdc_assets.streaming.gaps import with_gap
 from cdc_assets.streaming.places import Places
 from cdc_assets.streaming.row_counts import check_rows
 from cdc_assets.streaming.structures import Structures, WindowStructures
-from cdc_assets.streaming.tasks import PlannedRead, SliceResult, run_slice
+from cdc_assets.streaming.tasks import PlannedRead, run_slice
 from cdc_assets.streaming.window_commits import WindowCommits
 from cdc_assets.streaming.window_parts import Part, files_of
 from cdc_assets.streaming.window_report import WindowReport
@@ -206,7 +206,7 @@ class WindowExecutor:
             failed |= dict.fromkeys(torn, split_commit_reason("It was altered, or could not be read,"))
             whole |= committed
             moved -= torn | whole
-        changed = self._troubled(window, failed, results, whole, moved)
+        changed = self._troubled(part, failed, whole, moved)
         for table in moved:
             log.info("%s or its capture instances changed while it was read; the next window reads it again.", table)
         part.behind = {state.table for state in changed} | moved
@@ -236,9 +236,8 @@ class WindowExecutor:
 
     def _troubled(
         self,
-        window: Window,
+        part: Part,
         failed: dict[TableId, str],
-        results: Sequence[SliceResult],
         whole: Set[TableId],
         moved: Collection[TableId],
     ) -> list[TableState]:
@@ -246,10 +245,10 @@ class WindowExecutor:
         tables = self._ledger.state.tables
         policy = self._settings.gap_policy
         gaps: dict[TableId, Gap] = {}
-        for result in results:
+        for result in part.results:
             failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
             gaps |= result.gaps
-        for table in whole & (failed.keys() | gaps.keys()):
+        for table in whole & (failed.keys() | gaps.keys() | part.structures.moved):
             if self._lake.events.transaction_metadata:
                 log.warning(
                     "%s was committed by an earlier attempt and can no longer be read: transaction metadata may lack its events.",
@@ -257,7 +256,7 @@ class WindowExecutor:
                 )
             failed.pop(table, None)
             gaps.pop(table, None)
-        instances = self._server.instances(window.database) if gaps else {}
+        instances = self._server.instances(part.database) if gaps else {}
         marked = [with_gap(tables[table], gap, policy, instances.get(table, [])) for table, gap in gaps.items()]
         return marked + [
             dataclasses.replace(tables[table], status="failed", reason=reason)
@@ -267,21 +266,16 @@ class WindowExecutor:
 
     def _handed_over(self, window: Window, troubled: set[TableId]) -> list[TableState]:
         """States of tables that are read from another instance, or written to another directory, from now on."""
-        last = {read.table: read for read in window.reads if not read.counted}
-        tables = self._ledger.state.tables
-        found = self._server.instances(window.database, refresh=False)
-        made = {instance.name: instance.created for instances in found.values() for instance in instances}
-        return [
-            dataclasses.replace(
-                tables[table],
-                instance=read.instance,
-                made=made.get(read.instance, tables[table].made),
-                directory=read.directory,
-            )
-            for table, read in last.items()
-            if table not in troubled
-            and (tables[table].instance, tables[table].directory) != (read.instance, read.directory)
-        ]
+        last = {read.table: read for read in window.reads if not read.counted and read.table not in troubled}
+        found: list[TableState] = []
+        for table, read in last.items():
+            known = self._ledger.state.tables[table]
+            state = dataclasses.replace(known, directory=read.directory)
+            if read.made is not None or read.instance != known.instance:  # otherwise an earlier release planned it
+                made, number = read.made, read.change_table_id
+                state = dataclasses.replace(state, instance=read.instance, made=made, change_table_id=number)
+            found += [state] if state != known else []
+        return found
 
     def _complete(self, parts: Sequence[Part]) -> list[Progress]:
         before = self._ledger.state.tables

@@ -65,3 +65,14 @@ def test_it_is_continued(tmp_path: Path) -> None:
             assert not capture.snapshot().tables, "what is in the lake is not read again"
             assert not capture.stream().troubled
         assert events(TopicTables.of(config)) == [*before, ("c", 10), ("c", 11)]
+        history = TopicTables.of(config).open("old.__schema_history")
+        assert history is not None
+        structures = history.to_pyarrow_table().sort_by("window_id").to_pylist()
+        [state] = capture.state().tables.values()
+        assert [(row["type"], row["capture_instance"], row["change_table_id"]) for row in structures] == [
+            ("CREATE", "dbo_orders", None),
+            ("ALTER", "dbo_orders", state.change_table_id),
+        ], "its structure is recorded again with the instance to which it belongs"
+        public = TopicTables.of(config).open("old")
+        assert public is not None
+        assert public.to_pyarrow_table().num_rows == 1, "and is no news"

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import cast
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 
 Row = Sequence[object]
@@ -63,34 +63,30 @@ def schema_of(table: TableId, columns: Sequence[Row], keys: Sequence[Row]) -> Ta
 
 
 def instances_of(database: str, tables: Iterable[Row], columns: Iterable[Row]) -> list[CaptureInstance]:
-    """Rows of `queries.CHANGE_TABLES` and `queries.CAPTURED_COLUMNS`, sorted by table, start LSN and name.
+    """Rows of `queries.CHANGE_TABLES` and `queries.CAPTURED_COLUMNS`, sorted by table, start LSN and age.
 
-    A row whose source table has no name any more is being removed and is skipped. Of rows with the same source and
-    start LSN only the newest counts (spec debezium-sqlserver §1.4).
+    A row whose source table has no name any more is being removed and is skipped. So is one without a start LSN: it is
+    not known yet which changes the instance holds.
     """
     captured = {key: list(rows) for key, rows in groupby(columns, key=lambda row: row[0])}
-    newest: dict[tuple[object, object], CaptureInstance] = {}
+    found: list[CaptureInstance] = []
     for object_id, source_id, schema, table, name, start, created, altered in tables:
-        if schema is None or table is None:
+        begins = lsn_of(start)
+        if schema is None or table is None or begins is None:
             continue
         instance = CaptureInstance(
             table=TableId(database, str(schema), str(table)),
             source_object_id=integer(source_id),
             name=str(name),
-            start_lsn=lsn_of(start) or ZERO_LSN,
+            start_lsn=begins,
             columns=tuple(str(row[1]) for row in captured.get(object_id, ())),
             created=cast(datetime | None, created),
             column_ids=tuple(integer(row[2]) for row in captured.get(object_id, ())),
             altered=lsn_of(altered),
+            change_table_id=integer(object_id),
         )
-        known = newest.get((source_id, start))
-        if known is None or _age(known) <= _age(instance):
-            newest[source_id, start] = instance
-    return sorted(newest.values(), key=lambda instance: (instance.table, instance.start_lsn, instance.name))
-
-
-def _age(instance: CaptureInstance) -> datetime:
-    return instance.created or datetime.min  # noqa: DTZ901 - server time without zone on both sides
+        found.append(instance)
+    return sorted(found, key=lambda instance: (instance.table, *instance.age))
 
 
 def commit_time(local: object, offset_minutes: object) -> datetime:

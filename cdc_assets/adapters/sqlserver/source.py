@@ -231,10 +231,10 @@ class SqlServerSource:
         }
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
-        """Current `cdc.change_tables.start_lsn` by capture instance name."""
+        """Current `cdc.change_tables.start_lsn` by capture instance name; without instances that have none yet."""
         with cdc_objects(database):
             rows = self._rows(queries.LOW_WATER_MARKS, database)
-        return {str(name): lsn_of(start) or ZERO_LSN for name, start in rows}
+        return {str(name): mark for name, start in rows if (mark := lsn_of(start)) is not None}
 
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
         """Which instances have change rows in `(bounds[name], until]`; one query per 200 of them.

@@ -64,9 +64,18 @@ def _of_database(
     for state in states:
         entry, current = history.latest(state.table), schemas.get(state.table)
         captures = by_age(by_table.get(state.table, []))
+        had = {known.instance for known in history.entries(state.table) if known.instance is not None}
         if entry is not None and current is not None and captures and current.object_id == state.object_id:
             name = captures[-1].name
             found.append(
-                drift_of(entry, current, captures, state.instance, statements.get(name, ()), options.get(name))
+                drift_of(
+                    entry,
+                    current,
+                    captures,
+                    state.identity,
+                    statements.get(name, ()),
+                    options.get(name),
+                    had | {instance.name for instance in instances},
+                )
             )
     return found

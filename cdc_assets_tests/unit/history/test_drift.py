@@ -7,7 +7,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+from cdc_assets.core.schema import CaptureInstance, Column, InstanceId, TableSchema
 from cdc_assets.history.drift import changes_between, drift_of
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.remedy import InstanceOptions
@@ -27,7 +27,7 @@ def instance(name: str, start: int) -> CaptureInstance:
 
 
 def told(current: TableSchema, *statements: str, entry: HistoryEntry = ENTRY) -> list[str]:
-    return [str(found) for found in drift_of(entry, current, [instance("a", 5)], "a", statements).differences]
+    return [str(found) for found in drift_of(entry, current, [instance("a", 5)], A, statements).differences]
 
 
 def with_column(place: int, **changes: object) -> TableSchema:
@@ -36,6 +36,7 @@ def with_column(place: int, **changes: object) -> TableSchema:
     return replace(SCHEMA, columns=tuple(columns))
 
 
+A = InstanceId("a")
 STATE = Column("state", "char", 4, length=2)
 
 
@@ -66,20 +67,26 @@ def test_a_column_left_out_on_purpose_is_no_drift_but_one_added_before_the_recor
 
 def test_remedy_makes_a_second_instance_and_drops_the_first_when_it_is_read() -> None:
     current = with_column(1, nullable=False)
-    alone = drift_of(ENTRY, current, [instance("a", 5)], "a")
+    alone = drift_of(ENTRY, current, [instance("a", 5)], A)
     assert alone.remedy == (
         "EXEC [Sales]]Db].sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'o''rders', "
         "@role_name = NULL, @capture_instance = N'dbo_o''rders_v2', @supports_net_changes = 0;"
     )
     two = [instance("a", 5), instance("dbo_o'rders_v2", 60)]
     for left in (two, two[1:]):
-        waiting = drift_of(ENTRY, current, left, "a")
+        waiting = drift_of(ENTRY, current, left, A)
         assert waiting.removable is None
         assert waiting.remedy.startswith("wait until the capture has passed")
-    passed = drift_of(ENTRY, current, two, "dbo_o'rders_v2")
+    passed = drift_of(ENTRY, current, two, InstanceId("dbo_o'rders_v2"))
     assert passed.removable == "a"
     assert "sp_cdc_disable_table" in passed.removal
     assert "N'dbo_o''rders_v3'" in passed.remedy
+
+
+def test_a_name_that_was_used_before_is_not_given_again() -> None:
+    current = with_column(1, nullable=False)
+    told = drift_of(ENTRY, current, [instance("a", 5)], A, used=("DBO_o'rders_v2", "dbo_o'rders_v4"))
+    assert "N'dbo_o''rders_v3'" in told.remedy
 
 
 def test_second_instance_is_like_the_first_but_for_the_added_column() -> None:
@@ -87,7 +94,7 @@ def test_second_instance_is_like_the_first_but_for_the_added_column() -> None:
     both = replace(SCHEMA, columns=(*SCHEMA.columns, secret))
     current = replace(both, columns=(*both.columns, replace(STATE, ordinal=5)))
     options = InstanceOptions("cdc'reader", True, "by]note", "SLOW", partition_switch=False)
-    drift = drift_of(replace(ENTRY, schema=both), current, [instance("a", 5)], "a", options=options)
+    drift = drift_of(replace(ENTRY, schema=both), current, [instance("a", 5)], A, options=options)
     assert [str(found) for found in drift.differences] == ["state added (char(2))"]
     assert drift.remedy.partition("@role_name")[2] == (
         " = N'cdc''reader', @capture_instance = N'dbo_o''rders_v2', @supports_net_changes = 1, @index_name = N'by]note', "
@@ -111,5 +118,5 @@ def test_changes_of_events() -> None:
 
 
 def test_old_instance_is_reported_without_any_difference() -> None:
-    drift = drift_of(ENTRY, SCHEMA, [instance("a", 5), instance("b", 6)], "b")
+    drift = drift_of(ENTRY, SCHEMA, [instance("a", 5), instance("b", 6)], InstanceId("b"))
     assert (drift.differences, drift.remedy, drift.removable) == ((), "", "a")

@@ -82,6 +82,8 @@ class SimulatedServer:
     meanwhile: Callable[[float], None] = lambda seconds: None
     """Called at the end of each wait of a capture, with the seconds that it has waited so far."""
     batch_rows: int = 3
+    names: Sequence[str] = (DATABASE,)
+    """Databases; a transaction of both has one LSN in both logs."""
     kinds: dict[str, pa.DataType] = field(default_factory=lambda: {"id": pa.int32()})
     """Arrow types of columns that are not text."""
     troubles: dict[str, CdcError] = field(default_factory=dict)
@@ -102,8 +104,11 @@ class SimulatedServer:
         self._tick += 1
         return Lsn.from_int((0x2A << 48) + (self._tick << 16) + 1)
 
-    def create(self, name: str, *, captured: bool = True, extra: Sequence[str] = (), rows: int = 0) -> TableId:
+    def create(
+        self, name: str, *, captured: bool = True, extra: Sequence[str] = (), rows: int = 0, database: str = DATABASE
+    ) -> TableId:
         schema = plain_schema(name, 1000 + len(self.schemas) + self._tick, extra)
+        schema = replace(schema, table=replace(schema.table, database=database))
         self.schemas[schema.table] = schema
         self.rows[schema.table] = {key: {"id": key, "note": f"old {key}"} for key in range(1, rows + 1)}
         if captured:
@@ -122,6 +127,7 @@ class SimulatedServer:
             tuple(column.name for column in schema.columns),
             self._stamp(),
             tuple(column.ordinal for column in schema.columns),
+            change_table_id=5000 + self._tick,
         )
         self.stored[instance.change_table] = replace(schema, table=instance.change_table)
         self.instances.append(instance)
@@ -187,7 +193,7 @@ class SimulatedServer:
     # Source
 
     def databases(self) -> Sequence[str]:
-        return [DATABASE]
+        return self.names
 
     def trouble(self, database: str) -> CdcError | None:
         return self.troubles.get(database)
@@ -205,10 +211,11 @@ class SimulatedServer:
         return {schema.table: found for schema in schemas if (found := self.described.get(schema.table))}
 
     def user_tables(self, database: str) -> Sequence[TableId]:
-        return sorted(self.schemas)
+        return sorted(table for table in self.schemas if table.database == database)
 
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        return sorted(self.instances, key=lambda instance: (instance.table, instance.start_lsn))
+        found = (instance for instance in self.instances if instance.table.database == database)
+        return sorted(found, key=lambda instance: (instance.table, instance.start_lsn))
 
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
         changes = [change for change in self.change_tables[instance.name] if change.lsn > after]
@@ -224,12 +231,15 @@ class SimulatedServer:
         return self.is_secondary
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
-        found = [lsn for lsn in self.transactions if after is None or lsn > after]
+        own = {change.lsn for change in self.history if change.table.database == database}
+        foreign = {change.lsn for change in self.history} - own
+        found = [lsn for lsn in self.transactions if lsn not in foreign and (after is None or lsn > after)]
         found = found[:limit] if limit else found
         return found[-1] if found else None
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
-        return {instance.name: instance.start_lsn for instance in self.instances}
+        own = (instance for instance in self.instances if instance.table.database == database)
+        return {instance.name: instance.start_lsn for instance in own}
 
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
         return frozenset(
@@ -326,7 +336,10 @@ class SimulatedBulk:
         if "cdc-assets: changes" in statement or "cdc-assets: preceding" in statement:
             table = self._changes(statement, parameters)
         elif "cdc-assets: marks" in statement:
-            marks, altered = {each.name: each.start_lsn for each in self.server.instances}, self.server.altered
+            database = re.search(r"FROM \[([^\]]+)\]\.cdc", statement)
+            assert database
+            marks = self.server.low_water_marks(database[1])
+            altered = self.server.altered
             table = pa.table(
                 {
                     "capture_instance": list(marks),
