@@ -29,6 +29,7 @@
 the next step. Secrets never enter a message: adapters pass driver texts through their own redaction.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -42,6 +43,16 @@ def shortened(text: str) -> str:
     if len(text) <= _LONGEST_VALUE:
         return text
     return f"{text[:_LONGEST_VALUE]}… ({len(text):,} characters)"
+
+
+def lacking(error: BaseException) -> str | None:
+    """What the process needs more of, and where its limits are set, if that is all that an error says; else None."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError) or number == errno.ENOMEM:
+        return "memory (of the machine, its container, or ulimit -v)"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "memory or threads (of the machine, its container, or ulimit -v and -u)"
+    return "open files (ulimit -n)" if number in (errno.EMFILE, errno.ENFILE) else None
 
 
 def describe_error(error: Exception) -> str:

@@ -20,7 +20,7 @@ from rich.text import Text
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.load import configuration_files, load_config, load_lake_config, read_properties
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError
+from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError, describe_error, lacking
 from cdc_assets.run.log_levels import enable_info_logs
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
@@ -77,10 +77,12 @@ def clear_errors(command: Callable[P, None]) -> Callable[P, None]:
         except Exception as error:
             if os.environ.get(TRACEBACK_VARIABLE):
                 raise
-            text = (
-                f"{type(error).__name__}: {error}. Next: set {TRACEBACK_VARIABLE}=1 to see the traceback, and report it"
-            )
-            fail(f"This is a bug in cdc-assets. {text}", FAILED)
+            text = describe_error(error).rstrip(": ")
+            if more := lacking(error):
+                kept = "Nothing is lost: what is committed stays, and the next run continues after it"
+                fail(f"The process needs more than it may have: {text}. {kept}. Next: give it more {more}.", FAILED)
+            hint = f"set {TRACEBACK_VARIABLE}=1 to see the traceback, and report it"
+            fail(f"This is a bug in cdc-assets. {text}. Next: {hint}", FAILED)
 
     return guarded
 

@@ -3,7 +3,8 @@
 Some expressions backtrack exponentially on a long name, which would block the stream. So each match has a time limit
 (package `regex`, whose syntax is that of Python's `re`), and so has all the matching of one request (`Patience`). A
 match that exceeds it is an error of the expression; the caller decides what fails. The result is cached, so that
-matching the same name again costs the time only once.
+matching the same name again costs the time only once. Compiling has no time limit, so an expression whose counts would
+take all memory is refused before (`repetitions`).
 """
 
 import re
@@ -14,8 +15,11 @@ from typing import Any, Literal
 
 import regex
 
+from cdc_assets.config.repetitions import written_out
 from cdc_assets.errors import shortened
 
+MOST_REPEATED = 10_000
+"""Maximum number of parts that the counts of an expression add."""
 MATCH_S = 1.0
 """Time limit in seconds for one expression and one name: a million times an ordinary match."""
 
@@ -50,8 +54,11 @@ def compiled(text: str, *, ignore_case: bool = False) -> Any:
     """The compiled expression.
 
     Raises:
-        PatternError: it does not compile, or has another meaning in Java.
+        PatternError: it does not compile, has another meaning in Java, or counts that would take much memory.
     """
+    if written_out(text) > len(text) + MOST_REPEATED:
+        counted = f"its counts repeat more than {MOST_REPEATED} characters, and no name is that long"
+        raise PatternError(f"{shortened(text)!r} does not compile: {counted}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)

@@ -19,7 +19,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.errors import LakeError, LakeFullError, lacking
 
 _FILE = "file://"
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
@@ -53,7 +53,7 @@ def trouble(what: str, error: Exception, hint: str) -> LakeError | LakeFullError
     Args:
         what: description for people, such as `The folder x cannot be written`.
         error: one of `STORE_ERRORS`.
-        hint: next step if the disk is not full.
+        hint: next step if neither the disk is full nor the process lacks memory or the like.
     """
     text = plain(error)
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _NO_ROOM.search(text):
@@ -61,7 +61,8 @@ def trouble(what: str, error: Exception, hint: str) -> LakeError | LakeFullError
             f"{what}: {text}. Nothing is lost: the capture continues from the same position. Next: free space in the lake "
             "(lake.retention.hours and lake.compact.after.files say how long replaced files are kept)."
         )
-    return LakeError(f"{what}: {text}. Next: {hint}.")
+    more = lacking(error)
+    return LakeError(f"{what}: {text}. Next: {f'give the process more {more}' if more else hint}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
 """Every command is documented, and every error is one message with an exit code."""
 
+import errno
 import json
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -14,6 +17,7 @@ from cdc_assets.cli import properties
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
 from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN, app, function_of
 from cdc_assets.config.document import markdown
+from cdc_assets.lake.location import trouble
 
 RUN = CliRunner()
 PAGE = Path(__file__).parents[3] / "docs" / "command-line.md"
@@ -199,6 +203,30 @@ def test_a_fault_of_ours_is_reported_without_traceback(monkeypatch: pytest.Monke
     assert TRACEBACK_VARIABLE in result.output
     monkeypatch.setenv(TRACEBACK_VARIABLE, "1")
     assert isinstance(RUN.invoke(app, ["properties", "x"]).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("error", "more"),
+    [
+        (MemoryError(), "memory"),
+        (pa.ArrowMemoryError("malloc of size 1000 failed"), "memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (RuntimeError("can't start new thread"), "memory or threads"),
+        (OSError(errno.EMFILE, "Too many open files"), "open files"),
+    ],
+)
+def test_a_machine_that_is_too_small_is_no_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, more: str
+) -> None:
+    monkeypatch.setattr(properties, "_matching", Mock(side_effect=error))
+    result = RUN.invoke(app, ["properties", "x"])
+    assert result.exit_code == 1
+    text = result.output.replace("\n", " ")
+    assert f"give it more {more}" in text
+    assert "Nothing is lost" in text
+    assert "bug" not in text
+    assert ": ." not in text
+    assert more in str(trouble("A file cannot be written", error, "check its rights"))
 
 
 @pytest.mark.parametrize(("arguments", "code", "text"), [("--version", 0, __version__), ("nonsense", 2, "No such")])
