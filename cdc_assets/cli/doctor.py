@@ -12,6 +12,7 @@ from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.assembly.publishing import inspect_publishing
+from cdc_assets.capture.instances import by_table, newest
 from cdc_assets.cli.as_json import of_doctor, print_json
 from cdc_assets.cli.console import (
     DEFAULT_CONFIG,
@@ -24,11 +25,13 @@ from cdc_assets.cli.console import (
 )
 from cdc_assets.cli.engine_status import engine_checks
 from cdc_assets.config.engine import is_engine_file
+from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import ConfigurationError, LakeError, LakeFullError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
+from cdc_assets.mirror.key_checks import check_keys
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.run.overview.tables import RECORD_IT
 
@@ -70,6 +73,7 @@ def doctor(
         results += _topics(settings, source if ready else None)
         if all(result.ok or not result.blocking for result in results):
             results += [result for drift in CaptureOverview(settings, source).drifts() for result in _structure(drift)]
+            results += _keys(source, settings)
     results += inspect_publishing(settings)
     _end(results, as_json)
 
@@ -150,6 +154,18 @@ def _structure(drift: Drift) -> Iterator[CheckResult]:
     if drift.removable:
         text = f"{drift.removable} is completely read"
         yield CheckResult("old instance", str(drift.table), False, text, "dropped", drift.removal, blocking=False)
+
+
+def _keys(source: SqlServerSource, settings: CaptureConfig) -> Iterator[CheckResult]:
+    """Keys of captured tables that are not exact."""
+    chosen = TableFilter(settings.filters)
+    for database in source.databases():
+        if source.trouble(database) is not None:
+            continue
+        instances = by_table(source.capture_instances(database), settings.streaming)
+        for table, schema in source.table_schemas(chosen.select(sorted(instances))).items():
+            if last := newest(instances[table]):
+                yield from check_keys(schema, last.columns, settings)
 
 
 def _show(results: list[CheckResult]) -> None:

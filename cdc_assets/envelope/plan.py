@@ -26,6 +26,7 @@ from cdc_assets.envelope.naming import schema_name, topic_name
 from cdc_assets.envelope.rules import message_key, rule_for
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.connect import struct
+from cdc_assets.typemap.exact import coarse_by, exact_setting
 from cdc_assets.typemap.mapping import MappedColumn
 from cdc_assets.typemap.shaping import MASKED
 
@@ -137,6 +138,11 @@ def _key_warnings(
             yield (
                 f"Key column {name!r} of {schema.table} is computed, and the log does not hold computed columns: it is "
                 f"null in the keys of changes. {remedy}"
+            )
+        if property_name := coarse_by(column, mapped[name].connect.to_field(name)):
+            yield (
+                f"Keys of {schema.table} do not hold every digit of column {name!r}, because of {property_name}: rows may share "
+                f"a key, so there is no mirror of it and no compaction by key. Next: set {exact_setting(column)}."
             )
         rule = rule_for(schema.table, column, settings.column_rules)
         if rule is not None and rule.kind != "truncate" and column.type_name in MASKED:

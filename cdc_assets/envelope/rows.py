@@ -29,6 +29,7 @@ from cdc_assets.core.counts import NULLED, UNAVAILABLE, count
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import InvalidValueError, InvariantError
+from cdc_assets.typemap.exact import exact_setting
 from cdc_assets.typemap.kernels import Numbers, as_type, numbers_of_offsets
 from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
 from cdc_assets.typemap.moments import OutOfRangeError
@@ -59,7 +60,8 @@ def event_values(plan: EventPlan, arrived: Sequence[pa.Array]) -> list[pa.Array]
         arrived: columns in the plan's order, as the bulk reader returned them.
 
     Raises:
-        InvalidValueError: a value does not fit its event type and `event.converting.failure.handling.mode` is `fail`.
+        InvalidValueError: a value does not fit its event type, and is one of a key, or
+            `event.converting.failure.handling.mode` is `fail`.
         InvariantError: a column was received in a form that its type does not have.
     """
     return [_converted(plan, column, array) for column, array in zip(plan.columns, arrived, strict=True)]
@@ -69,12 +71,19 @@ def _converted(plan: EventPlan, column: EventColumn, array: pa.Array) -> pa.Arra
     try:
         return column.mapped.convert(column.mapped.wire.read(array))
     except OutOfRangeError as error:
+        if column.name in plan.key:  # with a null in its place, different rows would have one key
+            raise InvalidValueError(
+                f"value of key column {plan.table}.{column.name}",
+                error.example,
+                "a time between 1677-09-21 and 2262-04-11, which nanoseconds in 64 bits hold",
+                f"set {exact_setting(column.mapped.column)}: a key is never written as null",
+            ) from error
         if plan.settings.conversion_failure == "fail":
             raise InvalidValueError(
                 f"value of {plan.table}.{column.name}",
                 error.example,
                 "a time between 1677-09-21 and 2262-04-11, which nanoseconds in 64 bits hold",
-                "set time.precision.mode=microseconds, or event.converting.failure.handling.mode=warn",
+                "set time.precision.mode to isostring or microseconds, or event.converting.failure.handling.mode=warn",
             ) from error
         if plan.settings.conversion_failure == "warn":
             log.warning("%s.%s: %s; null was written.", plan.table, column.name, error)

@@ -17,10 +17,12 @@ from cdc_assets.envelope.naming import adjusted
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.lake.evolution import meaning
 from cdc_assets.mirror.events import EventColumn, TopicGeneration
 from cdc_assets.mirror.keys import key_part
 from cdc_assets.mirror.natural import target_of
 from cdc_assets.mirror.shape import OWN, OWN_OF_HISTORY, Shape, ShapeColumn
+from cdc_assets.typemap.exact import coarse_by, exact_setting
 from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
 
 _KEY = "_key_"
@@ -61,7 +63,7 @@ def describe(
         former: structures before that.
 
     Raises:
-        ConfigurationError: events of the table do not tell which row they are about.
+        ConfigurationError: events of the table do not tell which row they are about, or not by every digit of its key.
         LakeError: the topic holds no envelopes.
     """
     after = {name: _fields(_value(topic, schema), "after") for name, schema in generations.items()}
@@ -73,6 +75,7 @@ def describe(
     ]
     names_now = {column.name for column in found}
     key = _key_names(topic, entries, settings, generations)
+    _check_exact(key, names, entries, generations)
     extra = _key_only(key, found, names, generations)
     columns = [_shape_column(column) for column in found] + [_extra_column(column) for column in extra]
     for name, field in _names(former, settings).items():
@@ -168,6 +171,26 @@ def _key_names(
                 f"name others in message.key.columns, or leave {last.table} out by mirror.table.include.list",
             )  # fmt: skip
     return list(last.schema.key or key)
+
+
+def _check_exact(
+    key: Sequence[str],
+    names: Mapping[str, str],
+    entries: Sequence[HistoryEntry],
+    generations: Mapping[str, pa.Schema],
+) -> None:
+    """Check that events hold every digit of the key, by the topic's newest table."""
+    fields = _fields(pa.struct([list(generations.values())[-1].field("key")]), "key")
+    for name in key:
+        column, field = entries[-1].schema.column(name) if entries else None, fields.get(names.get(name, name))
+        if column is not None and field is not None and (setting := coarse_by(column, field)):
+            raise ConfigurationError(
+                setting, meaning(field) or str(field.type),
+                f"a form that holds every digit of key column {name} of {entries[-1].table} ({declared_type(column)}), so that "
+                "no two rows share a key",
+                f"set {exact_setting(column)} and read the table again (cdc-assets capture --table {entries[-1].table.within_database}), "
+                f"or leave it out by mirror.table.include.list",
+            )  # fmt: skip
 
 
 def _key_only(

@@ -23,9 +23,12 @@ import pyarrow.compute as pc
 
 from cdc_assets.core.schema import Column
 from cdc_assets.typemap.kernels import Numbers, binaries, null_mask, numbers_of_offsets
+from cdc_assets.typemap.mapping import fraction_digits
 
 _FOLDED = "^[\\x00-\\x7e\u00a0-\u00ff\u0391-\u03c9\u0400-\u045f]*$"
 """Texts whose letters have one lower-case form in every collation that ignores case."""
+_MICROS = 6
+"""Digits of fractional seconds in a mirror."""
 _DOTLESS = ("turkish", "azeri")
 _CHARACTERS = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"})
 
@@ -38,11 +41,13 @@ class KeyPart:
         name: column of the mirror that holds its value.
         padded: whether blanks at the end do not count.
         folded: whether case does not count.
+        coarse: whether values that the server tells apart may be one here.
     """
 
     name: str
     padded: bool = False
     folded: bool = False
+    coarse: bool = False
 
 
 def key_part(name: str, column: Column | None) -> KeyPart:
@@ -53,10 +58,15 @@ def key_part(name: str, column: Column | None) -> KeyPart:
         column: the source's column; None if it is not known, then exactly.
     """
     if column is None or column.type_name not in _CHARACTERS:
-        return KeyPart(name)
+        return KeyPart(name, coarse=column is not None and is_coarse(column))
     collation = (column.collation or "").lower()
     ignores_case = "_ci" in collation and not any(language in collation for language in _DOTLESS)
     return KeyPart(name, padded=True, folded=ignores_case)
+
+
+def is_coarse(column: Column) -> bool:
+    """Whether a moment of a mirror, in microseconds, holds less of a column than the server compares."""
+    return column.type_name in ("datetime2", "datetimeoffset") and fraction_digits(column) > _MICROS
 
 
 def encode(table: pa.Table, parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:

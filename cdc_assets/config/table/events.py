@@ -74,14 +74,18 @@ EVENTS = (
         kinds.choice(*get_args(TimeMode)),
         "adaptive",
         "How dates and times are represented. Nanoseconds (`datetime2(7)` if adaptive) cover 1677-09-21 to 2262-04-11: for "
-        "9999-12-31 `event.converting.failure.handling.mode` applies. `microseconds`, `isostring` and `structured` cover all dates.",
+        "9999-12-31 `event.converting.failure.handling.mode` applies; in a key such a value stops the table. `microseconds`, "
+        "`isostring` and `structured` cover all dates. Where a mode keeps fewer digits than a key column has (`connect` 3, "
+        "`microseconds` 6, also `adaptive_time_microseconds` of a `time`), rows may share a key: such a table has no mirror and is "
+        "not compacted by key. `isostring` and `structured` are exact for every column.",
         "events.time_mode",
     ),
     Property(
         "decimal.handling.mode",
         kinds.choice(*get_args(DecimalMode)),
         "precise",
-        "How decimal and money values are represented.",
+        "How decimal and money values are represented. `double` holds 15 digits: a table whose key has more has no mirror and is "
+        "not compacted by key.",
         "events.decimal_mode",
     ),
     Property(
@@ -165,8 +169,9 @@ EVENTS = (
         "event.converting.failure.handling.mode",
         kinds.choice(*get_args(FailureMode)),
         "warn",
-        "Reaction to a value that does not fit its event type: the run fails, or null is written, with or without a warning "
-        "in the log of the Spark task.",
+        "Reaction to a value that does not fit its event type: the table fails, or null is written, with or without a warning "
+        "in the log of the Spark task. A value of a key always fails the table: with null in its place different rows would "
+        "have one key.",
         "events.conversion_failure",
     ),
     Property(

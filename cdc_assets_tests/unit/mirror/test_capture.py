@@ -24,6 +24,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import VARIABLE, listening
 from cdc_assets.errors import ConfigurationError, FencedError, InvalidValueError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror import leaves, steps
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
@@ -333,6 +335,29 @@ def test_a_key_that_does_not_identify_rows_is_refused_alone(world: World) -> Non
     keyed = replace(world.config, events=replace(world.config.events, message_key_columns=("dbo.t:note",)))
     troubles = CaptureMirrors(keyed, LocalRunner(1), SystemClock()).catch_up()
     assert "message key" in str(troubles[TOPIC])
+
+
+@pytest.mark.parametrize("kind", ["datetime2(7)", "decimal(20, 2)"])
+def test_a_key_that_events_shorten_is_refused_with_the_property(server: StandIn, tmp_path: Path, kind: str) -> None:
+    world = World(server, tmp_path / "lake", f"id {kind} NOT NULL PRIMARY KEY, note nvarchar(9)")
+    events = replace(world.config.events, time_mode="connect", decimal_mode="double")
+    world.config = replace(world.config, events=events)
+    world.capture("snapshot")
+    troubles = CaptureMirrors(world.config, LocalRunner(1), SystemClock()).catch_up()
+    setting = "time.precision.mode" if kind == "datetime2(7)" else "decimal.handling.mode"
+    assert setting in str(troubles[TOPIC])
+    assert f"key column id of {DATABASE}.dbo.t ({kind.replace(' ', '')})" in str(troubles[TOPIC]).replace(", 2", ",2")
+
+
+def test_a_table_stops_before_two_rows_get_one_key(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, tmp_path / "lake", "id datetime2(7) NOT NULL PRIMARY KEY, note nvarchar(9)")
+    world.capture("snapshot")
+    world.execute("INSERT INTO dbo.t VALUES ('9999-12-31', N'a'), ('9998-12-31', N'b')")
+    world.capture()
+    manifest = Manifest(TopicTables.of(world.config), world.config.events.topic_prefix)
+    state = manifest.read().tables[TableId(DATABASE, "dbo", "t")]
+    assert state.status == "failed"
+    assert "set time.precision.mode=isostring: a key is never written as null" in state.reason
 
 
 def test_a_row_that_changes_its_message_key_keeps_its_large_values(server: StandIn, tmp_path: Path) -> None:

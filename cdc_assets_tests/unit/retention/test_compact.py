@@ -12,8 +12,9 @@ from cdc_assets.defs.envelope_io import EARLIEST, FROM_LSN, LsnRange
 from cdc_assets.errors import ConfigurationError, EventsDroppedError
 from cdc_assets.lake import audit
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.mirror import steps
+from cdc_assets.mirror import describe, steps
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.keys import key_part
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
@@ -163,6 +164,16 @@ def test_a_table_without_a_key_keeps_its_events(world: World, monkeypatch: pytes
     monkeypatch.undo()
     assert not any(world.holds(table).after for table in world.tables)
     world.check()
+
+
+@pytest.mark.parametrize("coarse", [True, False])
+def test_a_key_that_is_compared_less_exactly_than_on_the_server_keeps_its_events(
+    world: World, monkeypatch: pytest.MonkeyPatch, coarse: bool
+) -> None:
+    """What compaction drops is gone for good: not by a key that takes two rows for one."""
+    monkeypatch.setattr(describe, "key_part", lambda name, column: replace(key_part(name, column), coarse=coarse))
+    world.stream()
+    assert all(bool(world.holds(table).after) is not coarse for table in world.tables)
 
 
 def test_what_was_lost_before_the_table_was_read_again_goes(world: World) -> None:
