@@ -9,7 +9,7 @@ import pytest
 
 from cdc_assets.config.settings import ColumnRule
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CaptureNotReadyError, PreflightError
+from cdc_assets.errors import CaptureNotReadyError, InvalidValueError, PreflightError
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Wishes
 from cdc_assets.standin.control import StandIn
@@ -214,6 +214,25 @@ def test_composite_keys_and_collations(server: StandIn, tmp_path: Path) -> None:
     world.follow()
     world.follow()
     assert world.reconcile().differing == 0
+
+
+def test_rows_that_the_mirror_takes_for_one_are_not_told_to_be_equal(server: StandIn, tmp_path: Path) -> None:
+    rows = "('2026-01-01 00:00:00.0000010', N'a'), ('2026-01-01 00:00:00.0000020', N'b')"
+    world = World(server, str(tmp_path), "at datetime2(7) NOT NULL PRIMARY KEY, note nvarchar(9)", rows)
+    assert world.reconcile().differing == 0
+    world.change("INSERT INTO dbo.t VALUES ('2026-01-01 00:00:00.0000011', N'c')")
+    with pytest.raises(PreflightError, match=r"less than a microsecond \(at\)"):
+        world.reconcile()
+
+
+def test_a_key_that_fits_no_event_is_not_compared(server: StandIn, tmp_path: Path) -> None:
+    world = World(
+        server, str(tmp_path), "at datetime2(7) NOT NULL PRIMARY KEY, note nvarchar(9)", "('2026-01-01', N'a')"
+    )
+    assert world.reconcile().differing == 0
+    world.behind_the_log("INSERT INTO dbo.t VALUES ('9999-12-31', N'b'), ('9998-12-31', N'c')")
+    with pytest.raises(InvalidValueError, match=r"time\.precision\.mode=isostring"):
+        world.reconcile()
 
 
 def test_tables_without_a_key(server: StandIn, tmp_path: Path) -> None:
