@@ -1,7 +1,7 @@
 """Compiles and matches all regular expressions that users give, in settings and in signals.
 
-Some expressions backtrack exponentially on a long name, which would block the stream. So each match has a time limit
-(package `regex`, whose syntax is that of Python's `re`), and so has all the matching of one request (`Patience`). A
+Some expressions backtrack exponentially on a long name, which would block the stream. So each match has a limit of
+processor time (package `regex`, whose syntax is that of Python's `re`), and so has all the matching of one request (`Patience`). A
 match that exceeds it is an error of the expression; the caller decides what fails. The result is cached, so that
 matching the same name again costs the time only once. Compiling has no time limit, so an expression whose counts would
 take all memory is refused before (`repetitions`).
@@ -10,8 +10,10 @@ take all memory is refused before (`repetitions`).
 import re
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import regex
 
@@ -21,8 +23,10 @@ from cdc_assets.errors import shortened
 MOST_REPEATED = 10_000
 """Maximum number of parts that the counts of an expression add."""
 MATCH_S = 1.0
-"""Time limit in seconds for one expression and one name: a million times an ordinary match."""
+"""Limit in seconds of processor time for one expression and one name: a million times an ordinary match."""
 
+
+T = TypeVar("T")
 
 _MOST_SLOW = 10_000
 _slow: set[tuple[str, str, str, bool]] = set()
@@ -34,19 +38,34 @@ class PatternError(ValueError):
 
 
 class Patience:
-    """Time limit for several matches together.
+    """Limit of processor time for several matches together, for the thread that makes them.
+
+    Processor time, because on a busy machine a thread may have to wait for seconds, which says nothing about an expression.
 
     Args:
-        seconds: time limit, counted from now.
+        seconds: the limit, counted from now.
     """
 
-    def __init__(self, seconds: float = MATCH_S) -> None:
-        self._end = time.monotonic() + seconds
+    def __init__(self, seconds: float) -> None:
+        self._end = time.thread_time() + seconds
 
     @property
     def left(self) -> float:
         """Remaining seconds; not negative."""
-        return max(0.0, self._end - time.monotonic())
+        return max(0.0, self._end - time.thread_time())
+
+    def of(self, match: Callable[[float], T]) -> T:
+        """What `match` returns, which is called with the seconds that it may take.
+
+        It is called again if it gave up early: `regex` counts the processor time of all threads.
+
+        Raises:
+            TimeoutError: it takes longer.
+        """
+        while left := self.left:
+            with suppress(TimeoutError):
+                return match(left)
+        raise TimeoutError
 
 
 @lru_cache(maxsize=4096)
@@ -76,13 +95,12 @@ def matches(text: str, name: str, *, ignore_case: bool = False, patience: Patien
     Args:
         name: text to match.
         ignore_case: whether letter case is ignored.
-        patience: time limit shared with other matches; if absent, `MATCH_S` for this one.
+        patience: limit shared with other matches; if absent, `MATCH_S` for this one.
 
     Raises:
         PatternError: it does not compile, or takes too long.
     """
-    limit = MATCH_S if patience is None else patience.left
-    return _bounded("fullmatch", text, name, ignore_case, limit)
+    return _bounded("fullmatch", text, name, ignore_case, patience)
 
 
 def finds(text: str, name: str, *, ignore_case: bool = False) -> bool:
@@ -91,14 +109,18 @@ def finds(text: str, name: str, *, ignore_case: bool = False) -> bool:
     Raises:
         PatternError: it does not compile, or takes too long.
     """
-    return _bounded("search", text, name, ignore_case, MATCH_S)
+    return _bounded("search", text, name, ignore_case, None)
 
 
-def _bounded(way: Literal["fullmatch", "search"], text: str, name: str, ignore_case: bool, limit: float) -> bool:
-    key = (way, text, name, ignore_case)
+def _bounded(
+    way: Literal["fullmatch", "search"], text: str, name: str, ignore_case: bool, patience: Patience | None
+) -> bool:
+    key, expression = (way, text, name, ignore_case), compiled(text, ignore_case=ignore_case)
+    patience = patience or Patience(MATCH_S)
+    limit = patience.left
     try:
-        if limit > 0 and key not in _slow:
-            return getattr(compiled(text, ignore_case=ignore_case), way)(name, timeout=limit) is not None
+        if key not in _slow:
+            return patience.of(lambda left: getattr(expression, way)(name, timeout=left) is not None)
     except TimeoutError:
         if limit >= MATCH_S and len(_slow) < _MOST_SLOW:
             _slow.add(key)
@@ -111,11 +133,11 @@ def replaced(text: str, replacement: str, name: str) -> str:
     Raises:
         PatternError: it does not compile, or takes too long.
     """
+    expression = compiled(text)
     try:
-        result: str = compiled(text).sub(lambda _: replacement, name, timeout=MATCH_S)
+        return Patience(MATCH_S).of(lambda left: str(expression.sub(lambda _: replacement, name, timeout=left)))
     except TimeoutError:
         raise _too_slow(text, name) from None
-    return result
 
 
 def _too_slow(text: str, name: str) -> PatternError:

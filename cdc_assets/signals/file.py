@@ -4,12 +4,19 @@ The file is taken by renaming it, so lines added meanwhile go into a new one.
 Its lines are numbered under the new name; the taken file is removed once they
 are recorded. *Crash before that:* it is found again, and the recorded number shows which
 of its lines were carried out. A process that had the file open when it was taken still
-writes into the taken one, so an unfinished last line is given some time.
+writes into the taken one, so an unfinished last line is given some time, and the file stays, and is read
+further, until nobody has it open for writing. After that nobody can open it, since nobody knows its new name, so no
+line comes after the last look. (The system tells by granting a lease; where it grants none, as on network file systems,
+a writer must open the file anew for each line, or close it before it is read.)
 """
 
 import contextlib
+import errno
+import fcntl
 import glob
 import json
+import os
+import signal
 import time
 import uuid
 from collections.abc import Mapping
@@ -20,6 +27,8 @@ from cdc_assets.errors import LakeError
 
 _PATIENCE_S = 5.0
 """Seconds after which an unfinished last line counts as complete."""
+_AHEAD_S = 60.0
+"""Seconds that the clock of a file system may be ahead; what is newer was written before our clock was set back."""
 
 
 class FileChannel:
@@ -50,10 +59,14 @@ class FileChannel:
         return Delivery(tuple(signals), numbers)
 
     def forget(self, delivery: Delivery) -> None:
-        """Remove taken files, unless lines were added meanwhile: these are delivered next."""
+        """Remove taken files, unless lines were added meanwhile, which are delivered next, or can still be added."""
         try:
             for file in self._taken():
-                if delivery.reached.get(self._stream(file)) == len(_lines(file)) and not _unfinished(file):
+                if (
+                    not _has_writer(file)
+                    and delivery.reached.get(self._stream(file)) == len(_lines(file))
+                    and not _unfinished(file)
+                ):
                     file.unlink()
         except OSError as error:
             raise self._trouble(error) from error
@@ -106,7 +119,22 @@ def _lines(file: Path) -> list[str]:
 def _unfinished(file: Path) -> bool:
     """Whether the last line may still be being written."""
     tail = file.read_bytes().rpartition(b"\n")[2]
-    return bool(tail.strip()) and not _is_json(tail) and time.time() - file.stat().st_mtime < _PATIENCE_S
+    if not tail.strip() or _is_json(tail):
+        return False
+    return -_AHEAD_S < time.time() - file.stat().st_mtime < _PATIENCE_S
+
+
+def _has_writer(file: Path) -> bool:
+    """Whether a process has a file open for writing; False where the system does not tell."""
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)  # to break a lease ends a process otherwise
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    finally:
+        os.close(handle)
+    return False
 
 
 def _is_json(text: bytes) -> bool:

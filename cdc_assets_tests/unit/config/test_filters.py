@@ -1,5 +1,8 @@
 """Filters match whole names, ignore letter case, and keep the snapshot order."""
 
+import time
+from unittest.mock import Mock
+
 import pytest
 
 from cdc_assets.config import patterns
@@ -92,3 +95,30 @@ def test_an_expression_that_tries_all_ways_ends_as_an_error_of_its_property(monk
 def test_columns(lists: dict[str, tuple[str, ...]], accepted: str) -> None:
     columns = ColumnFilter(EventSettings("shop", **lists))  # type: ignore[arg-type]
     assert [name for name in "abc" if columns.accepts(ORDERS, name)] == list(accepted)
+
+
+def test_a_busy_machine_makes_no_expression_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads take the processor: time goes by, and `regex` counts theirs."""
+    patience = patterns.Patience(0.5)
+    wall = iter(range(0, 10_000, 100))
+    monkeypatch.setattr(time, "monotonic", lambda: next(wall))
+    match, left = Mock(side_effect=[TimeoutError, TimeoutError, True]), patience.left
+    assert patience.of(match)
+    assert len(match.mock_calls) == 3
+    assert 0.4 < patience.left <= left
+
+    name = f"orders_{time.process_time_ns()}"
+    expression = Mock(fullmatch=Mock(side_effect=[TimeoutError, name]))
+    monkeypatch.setattr(patterns, "compiled", lambda *_, **__: expression)
+    assert patterns.matches(name, name)
+
+
+def test_what_takes_all_of_its_time_is_given_up() -> None:
+    def forever(left: float) -> bool:
+        end = time.thread_time() + left
+        while time.thread_time() < end:
+            pass
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        patterns.Patience(0.05).of(forever)

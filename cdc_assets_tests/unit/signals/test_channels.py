@@ -49,6 +49,30 @@ def test_whole_lines_act_and_half_a_line_waits_for_its_end(tmp_path: Path) -> No
     assert channel.receive({}).reached == {}
 
 
+def test_a_writer_that_keeps_the_file_open_loses_no_line(tmp_path: Path) -> None:
+    file = tmp_path / "signals.txt"
+    channel, found = FileChannel(file), list[str]()
+    reached: dict[str, int] = {}
+
+    def look() -> None:
+        nonlocal reached
+        delivery = channel.receive(reached)
+        found.extend(signal.id for signal in delivery.signals)
+        channel.forget(delivery)
+        reached = dict(delivery.reached)
+
+    with file.open("a", buffering=1) as writer:
+        for number in range(3):
+            writer.write(line("log", id=f"kept open {number}") + "\n")
+            look()
+            look()
+        file.write_text(line("log", id="somebody else") + "\n")
+        writer.write(line("log", id="the last") + "\n")
+    look()
+    assert found == ["kept open 0", "kept open 1", "kept open 2", "somebody else", "the last"]
+    assert not list(tmp_path.iterdir())
+
+
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     file = tmp_path / "signals.txt"
     message = "one\u2028two\x85three"
@@ -68,9 +92,12 @@ def test_a_last_line_without_an_end_counts_if_it_is_whole_or_old(tmp_path: Path)
     file = tmp_path / "signals.txt"
     file.write_text(line("log", id="a"))
     assert [signal.id for signal in FileChannel(file).receive({}).signals] == ["a"]
-    file.write_text("half a line")
-    os.utime(file, (time.time() - 60, time.time() - 60))
-    assert "half a line" in [signal.type for signal in FileChannel(file).receive({}).signals]
+    for moment in (time.time() - 60, time.time() + 24 * 3600):  # before the clock was set back
+        file.write_text("half a line")
+        os.utime(file, (moment, moment))
+        delivery = FileChannel(file).receive({})
+        assert "half a line" in [signal.type for signal in delivery.signals]
+        FileChannel(file).forget(delivery)
 
 
 def test_lines_of_a_taken_file_keep_their_names_after_a_crash(tmp_path: Path) -> None:
