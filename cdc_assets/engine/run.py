@@ -94,7 +94,7 @@ class EngineRun:
         self._repeats = repeats
         self._ledger = BatchLedger(tables, config.topic_prefix)
         self._history = History(tables, config.topic_prefix)
-        self._upkeep = BatchUpkeep(tables, config.lake)
+        self._upkeep = BatchUpkeep(tables, self._ledger, config.lake)
         self._schemas: dict[int, pa.Schema] = {}
         self._rows: Counter[str] = Counter()
         self._batches, self._since, self._commit_s = 0, 0.0, 0.0
@@ -134,7 +134,7 @@ class EngineRun:
             feed.close()
         if ended == "idle" and self._heard:  # a connector that has sent nothing at all may not have begun to read
             self._ledger.rest(_now())
-        self._upkeep.tidy(self._ledger)
+        self._upkeep.tidy()
         return EngineSummary(ended, self._batches, self._rows, tuple(self._unread))
 
     def _check_tables(self) -> None:
@@ -237,7 +237,7 @@ class EngineRun:
         self._commit_s = time.monotonic() - begun
         feed.committed(staging.chunk)
         if self._upkeep.due:
-            self._upkeep.tidy(self._ledger)
+            self._upkeep.tidy()
 
     def _with_gap(self, batch: Batch, *, anew: bool) -> Batch:
         """The batch with what is lost before it, if the connector was to continue and began anew: the source had forgotten it."""

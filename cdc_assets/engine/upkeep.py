@@ -12,6 +12,7 @@ from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep, tidy
+from cdc_assets.lake.watch import ForeignWatch
 
 
 class BatchUpkeep:
@@ -19,11 +20,13 @@ class BatchUpkeep:
 
     Args:
         tables: the lake's Delta tables.
+        ledger: claimed.
         settings: thresholds; a table is compacted when it has `compact_after_files` small files.
     """
 
-    def __init__(self, tables: TopicTables, settings: LakeSettings) -> None:
-        self._tables, self._settings = tables, settings
+    def __init__(self, tables: TopicTables, ledger: BatchLedger, settings: LakeSettings) -> None:
+        self._tables, self._ledger, self._settings = tables, ledger, settings
+        self._watch = ForeignWatch(tables, OneByOne(), ledger.require_writer)
         self._written: set[str] = set()
         self._batches = 0
 
@@ -37,7 +40,7 @@ class BatchUpkeep:
         """Whether there were enough batches since the last time, in a run that continues."""
         return 0 < self._settings.compact_after_files <= self._batches
 
-    def tidy(self, ledger: BatchLedger) -> None:
+    def tidy(self) -> None:
         """Compact and vacuum what was written since the last time; what fails is done after a later batch.
 
         An engine has no Spark, so its own process joins the files.
@@ -45,7 +48,9 @@ class BatchUpkeep:
         Raises:
             FencedError: another run has taken over.
         """
-        tidy(self._tables, self._settings, OneByOne(), ledger.require_writer, sorted(self._written))
-        ledger.vacuum_if_folded(Upkeep(self._tables, self._settings))
+        directories = sorted(self._written)
+        self._watch.look(directories)
+        tidy(self._tables, self._settings, OneByOne(), self._ledger.require_writer, directories)
+        self._ledger.vacuum_if_folded(Upkeep(self._tables, self._settings))
         self._written.clear()
         self._batches = 0

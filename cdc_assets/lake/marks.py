@@ -1,6 +1,6 @@
 """The content of a lake table at the time of its last record; stored in the manifest (`lake.audit`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +12,23 @@ class Mark:
         version: its newest Delta version known to the writer.
         rows: its number of rows.
         examined: number of the next window at the time when it was last examined completely; 0 if never.
+        checked: version up to which its log was read for commits of other programs; -1 if it never was.
+        foreign: what the newest of these did, for people.
     """
 
     window: int
     version: int
     rows: int
     examined: int = 0
+    checked: int = -1
+    foreign: tuple[str, ...] = ()
+
+    def behind(self, known: "Mark") -> "Mark":
+        """This mark with what is known since an earlier one."""
+        is_older = self.version < known.version
+        return replace(
+            self,
+            examined=max(self.examined, known.examined),
+            checked=self.checked if is_older else max(self.checked, known.checked),
+            foreign=self.foreign or known.foreign,
+        )

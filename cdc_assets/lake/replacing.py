@@ -42,6 +42,8 @@ OURS = "cdc.replaced"
 """Key of a commit's metadata under which it names itself; a commit without it is of another program."""
 UNDONE = "cdc.undone"
 """Key under which a commit that undoes one of another program names its version."""
+WHOLE = "cdc.whole"
+"""Key of commits that replace all files: what was wrong before them is gone."""
 _ATTEMPTS = 10
 
 Fence = Callable[[], None]
@@ -165,8 +167,9 @@ def _commit(
     """Commit behind the version of the handle; False if another writer has."""
     version, now = handle.version(), int(time.time() * 1000)
     numbers = [] if wanted.number is None else [Transaction(tables.capture, wanted.number, now)]
+    whole = {WHOLE: "true"} if wanted.remove is None else {}
     properties = CommitProperties(
-        custom_metadata={**wanted.metadata, OURS: own}, max_commit_retries=0, app_transactions=numbers
+        custom_metadata={**wanted.metadata, **whole, OURS: own}, max_commit_retries=0, app_transactions=numbers
     )
     try:
         handle.create_write_transaction(

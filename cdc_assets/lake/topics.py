@@ -33,6 +33,7 @@ from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.evolution import is_compatible
 from cdc_assets.lake.files import STATISTICS, DataFile
+from cdc_assets.lake.foreign import net_of_others
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import require_files
@@ -52,6 +53,9 @@ class TopicTables(DeltaTables):
         self._held: dict[str, Mark] = {}
         """Marks of tables with commits."""
         self._marks: dict[str, Mark] = {}
+        self._alone: dict[str, int] = {}
+        """Versions from which on all commits are of this object, up to the version of the mark in `_held`."""
+        self._checked: dict[str, int] = {}
         self._seen: set[tuple[str, str]] = set()
         """Files that were checked and are not committed yet."""
 
@@ -262,15 +266,36 @@ class TopicTables(DeltaTables):
 
     def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:
         """The mark of a table after a commit; if another writer commits in between, its version is later."""
-        held = self._held.get(directory)
-        rows = held.rows if held is not None and held.version == handle.version() else self._counted(handle, held)
-        return Mark(window_id, handle.version() + 1, rows + sum(file.rows for file in files))
+        held, version = self._held.get(directory), handle.version()
+        if held is not None and held.version == version:
+            rows = held.rows
+        else:
+            rows, self._alone[directory] = self._counted(handle, directory, held), version + 1
+        checked = self._checked.get(directory, -1)
+        return Mark(window_id, version + 1, rows + sum(file.rows for file in files), checked=checked)
 
-    @staticmethod
-    def _counted(handle: DeltaTable, held: Mark | None) -> int:
-        """Number of rows of a table to which others may have committed; lower than before only if rows were deleted."""
+    def _counted(self, handle: DeltaTable, directory: str, held: Mark | None) -> int:
+        """Number of rows of a table to which others may have committed; lower than before only by what they removed."""
         rows = _row_count(handle)
-        return rows if held is None or rows >= held.rows or deleted_from(handle) else held.rows
+        if held is None or rows >= held.rows:
+            return rows
+        return max(rows, held.rows + min(0, net_of_others(self, directory, held.version)))
+
+    def own_versions(self, directory: str) -> range:
+        """Versions of a table behind one another, up to the newest one, that are known to be of this object."""
+        handle, held = self.open(directory), self._held.get(directory)
+        if handle is None or held is None or held.version != handle.version():
+            return range(0)
+        return range(self._alone[directory], held.version + 1)
+
+    def rows_of(self, directory: str) -> int:
+        """Number of rows of a table."""
+        handle = self.open(directory)
+        return 0 if handle is None else _row_count(handle)
+
+    def note_checked(self, directory: str, version: int) -> None:
+        """Have the next mark of a table say up to which version its log was read for commits of other programs."""
+        self._checked[directory] = version
 
     def fresh_marks(self) -> dict[str, Mark]:
         """Marks of tables with commits that are not recorded in the manifest yet."""
@@ -286,11 +311,6 @@ class TopicTables(DeltaTables):
 def generation(topic: str, number: int) -> str:
     """Directory of a topic's n-th generation, from 1."""
     return topic if number == 1 else f"{topic}@{number}"
-
-
-def deleted_from(handle: DeltaTable) -> bool:
-    """Whether rows were deleted on purpose, as far back as the log goes."""
-    return any(entry.get("operation") == "DELETE" for entry in handle.history())
 
 
 def _row_count(handle: DeltaTable) -> int:

@@ -239,13 +239,13 @@ class CaptureState:
         )
 
     def with_marks(self, changed: Mapping[str, Mark | None]) -> "CaptureState":
-        """The state with some tables' marks replaced; None removes one. The time of the last examination is kept."""
+        """The state with some tables' marks replaced; None removes one. What was examined and read is kept, unless the table
+        is an older one now."""
         marks = dict(self.marks)
         for directory, mark in changed.items():
             known = marks.pop(directory, None)
             if mark is not None:
-                examined = max(mark.examined, known.examined if known else 0)
-                marks[directory] = dataclasses.replace(mark, examined=examined)
+                marks[directory] = mark if known is None else mark.behind(known)
         return dataclasses.replace(self, marks=marks)
 
     @property

@@ -18,6 +18,7 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.lake.watch import ForeignWatch
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.mirror.absent import MOST_ABSENT, Absence
@@ -82,6 +83,7 @@ class CaptureMirrors:
         prefix = config.events.topic_prefix
         self._ledger = MirrorLedger(self.tables.tables, prefix)
         self._manifest = Manifest(self._topics, prefix)
+        self._watch = ForeignWatch(self.tables.tables, runner, self._ledger.require_writer)
         self._moved: set[str] = set()
 
         def note(report: StepReport) -> None:
@@ -117,7 +119,8 @@ class CaptureMirrors:
         found, troubles = self.found(wanted)
         troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
         with suppress(FencedError):  # who has taken over tidies the tables
-            tidy(self.tables, self._config.lake, self._runner, self._ledger.require_writer, sorted(self._moved))
+            fence = self._ledger.require_writer
+            tidy(self.tables, self._config.lake, self._runner, fence, self._watch, sorted(self._moved))
         self._ledger.vacuum_if_folded(Upkeep(self.tables.tables, self._config.lake))
         self._moved.clear()
         return troubles

@@ -22,18 +22,28 @@ from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake import upkeep
 from cdc_assets.lake.joining import Joined, JoinTask
 from cdc_assets.lake.replacing import Fence
+from cdc_assets.lake.watch import ForeignWatch
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.files import FileWriter, portions_of
 from cdc_assets.mirror.shape import TO_LSN
 
 
-def tidy(tables: MirrorTables, settings: LakeSettings, runner: TaskRunner, fence: Fence, topics: Iterable[str]) -> None:
-    """Join small files of `history`, and vacuum both tables of mirrors unless that was done a short time ago.
+def tidy(
+    tables: MirrorTables,
+    settings: LakeSettings,
+    runner: TaskRunner,
+    fence: Fence,
+    watch: ForeignWatch,
+    topics: Iterable[str],
+) -> None:
+    """Undo what other programs have put into `history` a second time, join its small files, and vacuum both tables of
+    mirrors unless that was done a short time ago.
 
     Raises:
         FencedError: another writer has taken over.
     """
     topics = list(topics)
+    watch.look(map(history_directory, topics))
     upkeep.tidy(tables.tables, settings, runner, fence, map(history_directory, topics), join_versions)
     vacuum = upkeep.Upkeep(tables.tables, settings)
     for topic in topics:

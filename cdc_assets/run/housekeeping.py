@@ -16,6 +16,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.retention.drop import Retention
 from cdc_assets.run.account import Account
+from cdc_assets.run.foreign import ForeignCommits
 
 
 class Housekeeper:
@@ -37,11 +38,15 @@ class Housekeeper:
     ) -> None:
         self._tables, self._manifest, self._config, self._account = tables, manifest, config, account
         self._runner = runner
+        self._foreign = ForeignCommits(tables, manifest, clock, runner)
         self._retention = Retention(tables, manifest, config, clock, runner)
         self._often = config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:
-        """Run `tidy` if there were enough windows since the last time; drop old events also if there were none."""
+        """Run `tidy` if there were enough windows since the last time; look for commits of other programs, and drop old
+        events, also if there were none."""
+        if not self._manifest.state.files_wait:
+            self._foreign.look_when_due()
         self._drop_old()
         if self._often and self._account.commits >= self._often:
             self.tidy()
@@ -49,6 +54,8 @@ class Housekeeper:
     def tidy(self) -> None:
         """Drop old events; compact and vacuum the tables that changed since the last time. It is postponed while files wait for
         their commit."""
+        if not self._manifest.state.files_wait:
+            self._foreign.look()  # a rewrite of rows that are there twice could not be undone
         self._drop_old()
         if tidy(self._tables, self._manifest, self._config, self._runner, self._account.written):
             self._account.reset_written()

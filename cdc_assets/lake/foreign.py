@@ -1,0 +1,256 @@
+"""Finds what other programs have committed to a table, and undoes rewrites that put rows in twice.
+
+*Why that can be.* delta-rs accepts a rewrite (`OPTIMIZE`) that was planned before ours and is committed after it: the files
+that it removes are gone already, and what it adds has their rows once more. Such a commit cannot be refused; so the log
+is read behind the version up to which it was read before. A commit that says that it changes no row must leave as many as
+there were. One that leaves more has put rows in again, and one that leaves fewer has lost some.
+
+*Undoing it* needs neither the server nor the rows: the files that it added go, and those that it removed and that were there
+come back. If that is not possible any more, because its files were rewritten in turn or vacuum has taken the former ones,
+files of a topic with overlapping positions are read, and each position stays once (`positions`).
+
+*No false alarms.* Whoever appends or deletes rows says so: it is told, and not undone. Our own commits name themselves
+(`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such.
+
+*A crash between any two steps*: a commit that undoes another one names its version, so it is undone once; a version counts
+as read when that is recorded.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
+
+from cdc_assets.errors import LakeConflictError, LakeError
+from cdc_assets.lake.commits import Commit, read_commit, rows_by_path
+from cdc_assets.lake.location import STORE_ERRORS, Location
+from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE, Fence, Replacement, replace_files
+from cdc_assets.lake.tables import DeltaTables
+
+Kind = Literal["doubled", "lost", "appended", "removed"]
+
+_OF_DAGSTER = "dagster:"
+"""Beginning of application ids of the IO managers."""
+_FORMER = "complete_after"
+"""Metadata of commits by which an earlier release dropped events."""
+_FIRST_LOOK = 200
+"""Commits that are read of a table whose log was never read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """A commit of another program, and what it did.
+
+    Args:
+        kind: `doubled` or `lost` rows, by a commit that says it changes none; or rows that it `appended` or `removed`.
+        rows: how many.
+        operation: what its writer calls it.
+    """
+
+    directory: str
+    version: int
+    kind: Kind
+    rows: int
+    operation: str = ""
+
+    def __str__(self) -> str:
+        by = f"version {self.version} of {self.directory}, {self.operation or 'a commit'} of another program"
+        match self.kind:
+            case "doubled":
+                return f"{by}, has put {self.rows} rows in a second time"
+            case "lost":
+                return f"{by}, has lost {self.rows} rows that it was to rewrite"
+            case "appended":
+                return f"{by}, has appended {self.rows} rows that are not of this capture"
+            case "removed":
+                return f"{by}, has removed {self.rows} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found in the log of a table.
+
+    Args:
+        newest: version up to which it was read.
+        commits: of other programs that changed which rows there are, and were not undone; oldest first.
+        is_whole: whether all commits were there.
+    """
+
+    newest: int
+    commits: tuple[ForeignCommit, ...] = ()
+    is_whole: bool = True
+
+
+def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)) -> Look:
+    """Read the commits of a table from a version on.
+
+    Args:
+        since: the first version that is read; -1 if none ever was, which takes the newest commits.
+        skip: versions that are known to be the caller's.
+
+    Raises:
+        LakeError: the table cannot be read.
+    """
+    found, commits, undone = -1, list[ForeignCommit](), set[int]()
+    start, end, is_whole = _bounds(tables, directory, since)
+    version = start
+    while version not in skip or (version := skip.stop):
+        commit = read_commit(tables.location, directory, version)
+        if commit is None and version >= end:
+            break
+        if commit is not None:
+            undone |= undone_by(commit)
+            commits = [] if WHOLE in commit.about else commits
+            if (one := judged(tables, directory, commit)) is not None:
+                commits.append(one)
+        found, version = version, version + 1
+    newest = max(found, end - 1)
+    return Look(newest, tuple(one for one in commits if one.version not in undone), is_whole)
+
+
+def _bounds(tables: DeltaTables, directory: str, since: int) -> tuple[int, int, bool]:
+    """The first version to read, the least that may be missing because it does not exist, and whether none before is gone."""
+    if since >= 0 and read_commit(tables.location, directory, since) is not None:
+        return since, since, True
+    tables.forget(directory)
+    handle = tables.open(directory)
+    if handle is None:
+        return 0, 0, True
+    newest = handle.version()
+    if since > newest:
+        return newest + 1, newest + 1, True
+    return (since if since >= 0 else max(0, newest - _FIRST_LOOK)), newest + 1, since < 0
+
+
+def undone_by(commit: Commit) -> set[int]:
+    """Versions that a commit undoes."""
+    return {int(version) for version in str(commit.about.get(UNDONE, "")).split(",") if version}
+
+
+def net_of_others(tables: DeltaTables, directory: str, version: int) -> int:
+    """How many rows more there are by commits of other programs from a version on, and by undoing them.
+
+    What a rewrite has lost is not among it: nobody meant it.
+
+    Raises:
+        LakeError: the table cannot be read.
+    """
+    total = 0
+    while (commit := read_commit(tables.location, directory, version)) is not None:
+        if undone_by(commit):
+            total += _rows_more(tables.location, directory, commit)
+        elif (found := judged(tables, directory, commit)) is not None and found.kind != "lost":
+            total += -found.rows if found.kind == "removed" else found.rows
+        version += 1
+    return total
+
+
+def is_own(tables: DeltaTables, commit: Commit) -> bool:
+    """Whether a commit is of this capture, or of an asset of Dagster."""
+    applications = commit.transactions.keys()
+    named = tables.capture in applications or any(name.startswith(_OF_DAGSTER) for name in applications)
+    return named or OURS in commit.about or _FORMER in commit.about
+
+
+def judged(tables: DeltaTables, directory: str, commit: Commit) -> ForeignCommit | None:
+    """What a commit of another program did to the rows; None if it is not one, or changed none."""
+    if is_own(tables, commit) or not (commit.added or commit.removed):
+        return None
+    more = _rows_more(tables.location, directory, commit)
+    if not more:
+        return None
+    kind: Kind = "appended" if more > 0 else "removed"
+    if not commit.changes:
+        kind = "doubled" if more > 0 else "lost"
+    return ForeignCommit(directory, commit.version, kind, abs(more), commit.operation)
+
+
+def _rows_more(location: Location, directory: str, commit: Commit) -> int:
+    """How many rows more there are after a commit; by what it says itself, if the version before cannot be read."""
+    came = {path: _count(location, directory, path, rows) for path, rows in commit.added.items()}
+    if not commit.removed and commit.changes:
+        return sum(came.values())
+    try:
+        before = rows_by_path(_at(location, directory, commit.version - 1))
+    except STORE_ERRORS:
+        return -commit.deleted
+    again = [path for path in came if path in before]
+    went = {path for path in (*commit.removed, *again) if path in before}
+    return sum(came.values()) - sum(_count(location, directory, path, before[path]) for path in went)
+
+
+def _at(location: Location, directory: str, version: int) -> DeltaTable:
+    return DeltaTable(location.uri(directory), version=version, storage_options=location.storage_options)
+
+
+def _count(location: Location, directory: str, path: str, known: int | None) -> int:
+    """Rows of a file; of its footer if the log does not say."""
+    return known if known is not None else _counted(location, directory, path)
+
+
+@lru_cache(maxsize=1024)
+def _counted(location: Location, directory: str, path: str) -> int:
+    try:
+        with location.existing(directory).open_input_file(path) as stream:
+            return int(pq.read_metadata(stream).num_rows)
+    except STORE_ERRORS:
+        return 0
+
+
+# ---- undoing -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """A file that comes back."""
+
+    path: str
+    size: int
+    rows: int
+    written_ms: int
+    statistics: str
+
+    def action(self, *, is_new: bool = True) -> AddAction:
+        return AddAction(self.path, self.size, {}, self.written_ms, is_new, self.statistics)
+
+
+def undo(tables: DeltaTables, commit: ForeignCommit, fence: Fence) -> bool:
+    """Undo a commit that put rows in a second time; False if its files, or those before it, are not there any more.
+
+    Raises:
+        FencedError: another writer has taken over.
+    """
+    directory, location = commit.directory, tables.location
+    try:
+        made = read_commit(location, directory, commit.version)
+        if made is None:
+            return False
+        before = pa.table(_at(location, directory, commit.version - 1).get_add_actions()).to_pylist()
+        back = [_former(row) for row in before if row["path"] in made.removed]
+        dropped = sum(_count(location, directory, path, rows) for path, rows in made.added.items())
+        dropped -= sum(file.rows for file in back)
+        wanted = Replacement(list(made.added), back, dropped, metadata={UNDONE: str(commit.version)})
+        return replace_files(tables, directory, wanted, fence)
+    except (LakeError, LakeConflictError, DeltaError):
+        return False
+
+
+def _former(row: Mapping[str, Any]) -> _Former:
+    """A file of a former version, with what the log said of it."""
+    stats: dict[str, object] = {"numRecords": row["num_records"]}
+    for name, known in (("minValues", "min"), ("maxValues", "max"), ("nullCount", "null_count")):
+        if found := dict(_plain(row.get(known) or {})):
+            stats[name] = found
+    written = row["modification_time"]
+    return _Former(row["path"], row["size_bytes"], row["num_records"] or 0, written, json.dumps(stats))
+
+
+def _plain(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    return ((name, value) for name, value in found.items() if isinstance(value, str | int))

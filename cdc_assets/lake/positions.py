@@ -1,0 +1,159 @@
+"""Reads files of a topic whose positions overlap, and keeps each position once.
+
+The last means against rows that are there twice, where the log no longer tells which commit put them in (`foreign`). Files of
+windows do not overlap; what overlaps besides are files of one snapshot, of which only the positions are read. An event and
+its tombstone share a position. The work of files that overlap is one task, which holds their positions.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.lake.files import STATISTICS, DataFile, TopicWriter
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.replacing import UNDONE, Fence, Replacement, replace_files
+from cdc_assets.lake.tables import DeltaTables
+
+_BATCH_ROWS = 32 * 1024
+_ANY_WINDOW = -1
+_USERS = 0
+"""Window of rows that users append, whose positions are theirs."""
+
+
+@dataclass(frozen=True)
+class OnceTask:
+    """Files of a topic table that overlap; picklable.
+
+    Args:
+        writes: whether files with what stays are written.
+    """
+
+    location: Location
+    directory: str
+    paths: tuple[str, ...]
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A file with rows that another one has, too.
+
+    Args:
+        files: with its other rows.
+        gone: how many rows it has too many.
+    """
+
+    path: str
+    files: tuple[DataFile, ...]
+    gone: int
+
+
+def doubled_rows(tables: DeltaTables, directory: str, runner: TaskRunner) -> int:
+    """How many rows of a topic table have a position that another row has.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    return sum(one.gone for one in _found(tables, directory, runner, writes=False))
+
+
+def keep_once(tables: DeltaTables, directory: str, runner: TaskRunner, fence: Fence, undone: Iterable[int] = ()) -> int:
+    """Remove rows whose position another row has, in one commit; returns how many.
+
+    Args:
+        undone: versions of the commits that put them in.
+
+    Raises:
+        LakeConflictError: another writer has replaced a file meanwhile.
+        FencedError: another writer has taken over.
+        LakeError: the lake cannot be read or written.
+    """
+    found = _found(tables, directory, runner, writes=True)
+    gone = sum(one.gone for one in found)
+    if found:
+        files = [file for one in found for file in one.files]
+        metadata = {UNDONE: ",".join(map(str, undone))}
+        replace_files(
+            tables, directory, Replacement([one.path for one in found], files, gone, metadata=metadata), fence
+        )
+    return gone
+
+
+def _found(tables: DeltaTables, directory: str, runner: TaskRunner, *, writes: bool) -> list[Once]:
+    tasks = [OnceTask(tables.location, directory, group, writes) for group in _overlapping(tables, directory)]
+    return [one for found in runner.run(once, tasks) for one in found] if tasks else []
+
+
+def _overlapping(tables: DeltaTables, directory: str) -> list[tuple[str, ...]]:
+    """Groups of files whose positions overlap."""
+    handle = tables.open(directory)
+    rows = [] if handle is None else pa.table(handle.get_add_actions(flatten=True)).to_pylist()
+    least, greatest = f"min.{STATISTICS}", f"max.{STATISTICS}"
+    groups: list[list[str]] = []
+    end = ""
+    for row in sorted(rows, key=lambda row: (row.get(least) or "", row["modification_time"], row["path"])):
+        if groups and (row.get(least) or "") <= end:
+            groups[-1].append(row["path"])
+        else:
+            groups.append([row["path"]])
+            end = ""
+        end = max(end, row.get(greatest) or "~")
+    return [tuple(group) for group in groups if len(group) > 1]
+
+
+def once(task: OnceTask) -> list[Once]:
+    """Find, and leave out, rows whose position an earlier file has.
+
+    Raises:
+        LakeError, LakeFullError: the lake cannot be read or written.
+    """
+    parts = [_positions(task, path) for path in task.paths]
+    whole = pa.concat_tables(parts).combine_chunks()
+    codes = whole["position"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    marks = codes.astype(np.int64) * 2 + whole["is_tombstone"].to_numpy()
+    _, first = np.unique(marks, return_index=True)
+    stays = whole["window_id"].to_numpy() == _USERS
+    stays[first] = True
+    found, start = list[Once](), 0
+    for path, part in zip(task.paths, parts, strict=True):
+        own = stays[start : start + part.num_rows]
+        start += part.num_rows
+        if not own.all():
+            files = _written(task, path, own) if task.writes else ()
+            found.append(Once(path, files, int(len(own) - own.sum())))
+    return found
+
+
+def _positions(task: OnceTask, path: str) -> pa.Table:
+    with _opened(task, path) as parquet:
+        kind = parquet.schema_arrow.field("value").type if "value" in parquet.schema_arrow.names else pa.null()
+        is_event = pa.types.is_struct(kind) and kind.get_field_index("op") >= 0
+        table = parquet.read([STATISTICS, "window_id", *(["value.op"] if is_event else [])], use_threads=False)
+    is_tombstone = pc.is_null(table["value"]) if is_event else pa.repeat(pa.scalar(False), table.num_rows)
+    columns = {"position": table[STATISTICS], "window_id": table["window_id"], "is_tombstone": is_tombstone}
+    return pa.table(columns)
+
+
+def _written(task: OnceTask, path: str, stays: np.ndarray) -> tuple[DataFile, ...]:
+    with _opened(task, path) as parquet:
+        schema, start = parquet.schema_arrow, 0
+        with TopicWriter(task.location, task.directory, schema, _ANY_WINDOW, f"once-{uuid4().hex}-") as writer:
+            for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
+                chosen = batch.filter(pa.array(stays[start : start + batch.num_rows]))
+                start += batch.num_rows
+                writer.write([chosen] if chosen.num_rows else [])
+    return tuple(writer.files)
+
+
+def _opened(task: OnceTask, path: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(task.location.existing(task.directory).open_input_file(path))
+    except STORE_ERRORS as error:
+        place = f"{task.location.uri(task.directory)}/{path}"
+        raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error

@@ -1,0 +1,105 @@
+"""Looks for commits of other programs from time to time, and undoes those that put rows in twice (`foreign`)."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
+from cdc_assets.lake.files import STATISTICS
+from cdc_assets.lake.foreign import ForeignCommit, Look, look, undo
+from cdc_assets.lake.positions import keep_once
+from cdc_assets.lake.replacing import Fence
+from cdc_assets.lake.tables import DeltaTables, arrow_schema
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 20.0
+"""Seconds between two looks."""
+_THREADS = 8
+"""Number of parallel requests to a store."""
+
+
+class ForeignWatch:
+    """Reads the logs of tables behind the versions up to which it has read them.
+
+    Args:
+        tables: the lake's Delta tables.
+        runner: runs the tasks that read files whose positions overlap.
+        fence: raises FencedError if another writer has taken over.
+    """
+
+    def __init__(self, tables: DeltaTables, runner: TaskRunner, fence: Fence) -> None:
+        self._tables, self._runner, self._fence = tables, runner, fence
+        self.checked: dict[str, int] = {}
+        """Version up to which each table's log was read."""
+
+    def look(
+        self, directories: Iterable[str], own: Mapping[str, range] | None = None
+    ) -> dict[str, list[ForeignCommit]]:
+        """What other programs have committed since the last time, by directory; what is there twice is undone.
+
+        A table whose log cannot be read, or that cannot be written now, is looked at again the next time.
+
+        Args:
+            own: versions that are known to be the caller's.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        names, known = list(directories), own or {}
+
+        def read(directory: str) -> Look | None:
+            try:
+                return look(
+                    self._tables,
+                    directory,
+                    first_unread(self.checked.get(directory, -1)),
+                    known.get(directory, range(0)),
+                )
+            except LakeError as error:
+                log.warning("The log of %s cannot be read; it is tried again: %s", directory, error)
+                return None
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = {name: seen for name, seen in zip(names, pool.map(read, names), strict=True) if seen is not None}
+        changed: dict[str, list[ForeignCommit]] = {}
+        for directory, seen in found.items():
+            if self._undone(directory, seen):
+                self.checked[directory] = self._newest(directory, seen)
+                if seen.commits:
+                    changed[directory] = list(seen.commits)
+        return changed
+
+    def _newest(self, directory: str, seen: Look) -> int:
+        """Version up to which a log is known now, with the commits by which something was undone."""
+        if not seen.commits:
+            return seen.newest
+        since = look(self._tables, directory, first_unread(seen.newest))
+        return seen.newest if since.commits else since.newest
+
+    def _undone(self, directory: str, seen: Look) -> bool:
+        """Undo what put rows in twice, newest first; False if that is to be tried again."""
+        doubled = [commit for commit in reversed(seen.commits) if commit.kind == "doubled"]
+        for commit in seen.commits:
+            log.warning("%s%s.", commit, "; it is undone" if commit in doubled else "")
+        left = [commit for commit in doubled if not undo(self._tables, commit, self._fence)]
+        if not left and seen.is_whole:
+            return True
+        try:
+            handle = self._tables.open(directory)
+            if handle is None or STATISTICS not in arrow_schema(handle).names:
+                return not left
+            if gone := keep_once(
+                self._tables, directory, self._runner, self._fence, [commit.version for commit in left]
+            ):
+                log.warning("%d rows of %s were there twice; each is there once again.", gone, directory)
+        except (LakeError, LakeFullError, LakeConflictError) as error:
+            log.warning("Rows of %s may be there twice; it is tried again: %s", directory, error)
+            return False
+        return True
+
+
+def first_unread(checked: int) -> int:
+    """The first version of a log that was read up to one; -1 if it never was."""
+    return checked + 1 if checked >= 0 else -1
