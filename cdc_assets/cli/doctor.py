@@ -31,7 +31,9 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import ConfigurationError, LakeError, LakeFullError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
+from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.key_checks import check_keys
+from cdc_assets.mirror.upkeep import doubled_versions
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.run.overview.tables import RECORD_IT
 
@@ -120,6 +122,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
         return
     for loss in losses:
         yield CheckResult("topic", loss.directory, False, loss.what, COMPLETE, RECORD_IT)
+    yield from _foreign(overview)
     for table in tables:
         if table.status in ("gap", "failed"):
             fact, _, remedy = table.reason.partition(" Next: ")
@@ -128,6 +131,18 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
             yield CheckResult("topic", table.topic, True, COMPLETE, COMPLETE)
     if source is not None:
         yield from _forks(source, overview)
+
+
+def _foreign(overview: CaptureOverview) -> Iterator[CheckResult]:
+    """What other programs have committed to topics and to the former rows of mirrors."""
+    topics = [table.topic for table in overview.tables if table.topic]
+    mirrors = MirrorTables.of(overview.config)
+    for commit in (*overview.doubled, *doubled_versions(mirrors, topics)):
+        fact, _, remedy = commit.trouble.partition(". Next: ")
+        yield CheckResult("rewriting", commit.directory, False, fact, "each row once", remedy)
+    for text in overview.foreign:
+        hint = "see who else writes into this table"
+        yield CheckResult("writers", text, False, text, "those of the capture", hint, blocking=False)
 
 
 def _forks(source: SqlServerSource, overview: CaptureOverview) -> Iterator[CheckResult]:

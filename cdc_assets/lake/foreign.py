@@ -40,7 +40,7 @@ _OF_DAGSTER = "dagster:"
 """Beginning of application ids of the IO managers."""
 _FORMER = "complete_after"
 """Metadata of commits by which an earlier release dropped events."""
-_FIRST_LOOK = 200
+_FIRST_LOOK = 50
 """Commits that are read of a table whose log was never read."""
 
 
@@ -72,6 +72,14 @@ class ForeignCommit:
             case "removed":
                 return f"{by}, has removed {self.rows} rows"
 
+    @property
+    def trouble(self) -> str:
+        """What is to be done about rows that are there twice."""
+        return (
+            f"{self}. Next: let a run of the capture, or of what else writes this table, undo it, which takes it a minute; and "
+            "see that other programs do not rewrite files while one runs"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -101,7 +109,9 @@ def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)
     found, commits, undone = -1, list[ForeignCommit](), set[int]()
     start, end, is_whole = _bounds(tables, directory, since)
     version = start
-    while version not in skip or (version := skip.stop):
+    while True:
+        if version in skip:
+            found, version = skip.stop - 1, skip.stop
         commit = read_commit(tables.location, directory, version)
         if commit is None and version >= end:
             break

@@ -32,3 +32,8 @@ class Mark:
             checked=self.checked if is_older else max(self.checked, known.checked),
             foreign=self.foreign or known.foreign,
         )
+
+    @property
+    def read_to(self) -> int:
+        """Version up to which its log need not be read; of a lake of an earlier release, what it was marked with."""
+        return self.checked if self.checked >= 0 else self.version - 1

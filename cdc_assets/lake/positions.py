@@ -1,10 +1,11 @@
-"""Reads files of a topic whose positions overlap, and keeps each position once.
+"""Reads files of a topic that may hold a position twice, and keeps each position once.
 
 The last means against rows that are there twice, where the log no longer tells which commit put them in (`foreign`). Files of
-windows do not overlap; what overlaps besides are files of one snapshot, of which only the positions are read. An event and
-its tombstone share a position. The work of files that overlap is one task, which holds their positions.
+windows do not overlap; what overlaps besides are files of one snapshot, of which only the positions are read, as of files that
+were joined. An event and its tombstone share a position. The work of files that overlap is one task, which holds their positions.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import uuid4
@@ -20,6 +21,7 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.replacing import UNDONE, Fence, Replacement, replace_files
 from cdc_assets.lake.tables import DeltaTables
 
+_OF_WINDOW = re.compile(r"w\d{10,}-")
 _BATCH_ROWS = 32 * 1024
 _ANY_WINDOW = -1
 _USERS = 0
@@ -91,7 +93,7 @@ def _found(tables: DeltaTables, directory: str, runner: TaskRunner, *, writes: b
 
 
 def _overlapping(tables: DeltaTables, directory: str) -> list[tuple[str, ...]]:
-    """Groups of files whose positions overlap."""
+    """Groups of files whose positions overlap, and single files that were joined of others."""
     handle = tables.open(directory)
     rows = [] if handle is None else pa.table(handle.get_add_actions(flatten=True)).to_pylist()
     least, greatest = f"min.{STATISTICS}", f"max.{STATISTICS}"
@@ -104,7 +106,7 @@ def _overlapping(tables: DeltaTables, directory: str) -> list[tuple[str, ...]]:
             groups.append([row["path"]])
             end = ""
         end = max(end, row.get(greatest) or "~")
-    return [tuple(group) for group in groups if len(group) > 1]
+    return [tuple(group) for group in groups if len(group) > 1 or not _OF_WINDOW.match(group[0])]
 
 
 def once(task: OnceTask) -> list[Once]:

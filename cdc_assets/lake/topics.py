@@ -257,7 +257,8 @@ class TopicTables(DeltaTables):
             return False
         held = self._held.get(directory)
         if held is None or held.window < reached:
-            self._hold(directory, Mark(reached, handle.version(), self._counted(handle, held)))
+            self._alone[directory] = handle.version() + 1
+            self._hold(directory, Mark(reached, handle.version(), self._counted(handle, directory, held)))
         return True
 
     def _hold(self, directory: str, mark: Mark) -> None:
@@ -271,6 +272,8 @@ class TopicTables(DeltaTables):
             rows = held.rows
         else:
             rows, self._alone[directory] = self._counted(handle, directory, held), version + 1
+        if version == 0:  # the table was created just now
+            self._checked.setdefault(directory, 0)
         checked = self._checked.get(directory, -1)
         return Mark(window_id, version + 1, rows + sum(file.rows for file in files), checked=checked)
 
@@ -286,7 +289,7 @@ class TopicTables(DeltaTables):
         handle, held = self.open(directory), self._held.get(directory)
         if handle is None or held is None or held.version != handle.version():
             return range(0)
-        return range(self._alone[directory], held.version + 1)
+        return range(self._alone.get(directory, held.version + 1), held.version + 1)
 
     def rows_of(self, directory: str) -> int:
         """Number of rows of a table."""

@@ -20,6 +20,7 @@ from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake import upkeep
+from cdc_assets.lake.foreign import ForeignCommit, look
 from cdc_assets.lake.joining import Joined, JoinTask
 from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.watch import ForeignWatch
@@ -61,3 +62,13 @@ def join_versions(task: JoinTask) -> Joined:
         return Joined((writer.end(),))
     except (LakeError, LakeFullError) as error:
         return Joined(trouble=error)
+
+
+def doubled_versions(tables: MirrorTables, topics: Iterable[str]) -> list[ForeignCommit]:
+    """Commits of other programs that put versions into `history` a second time, and that nobody has undone.
+
+    Raises:
+        LakeError: a table cannot be read.
+    """
+    seen = [look(tables.tables, history_directory(topic), -1) for topic in topics]
+    return [commit for one in seen for commit in one.commits if commit.kind == "doubled"]

@@ -23,12 +23,14 @@ from cdc_assets.history.drift import Drift
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.audit import Loss
+from cdc_assets.lake.foreign import ForeignCommit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.fold import FOLDING
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.overview.drift import OverviewSource, drifts
+from cdc_assets.run.overview.foreign import doubled
 from cdc_assets.run.overview.server import DatabaseFacts, ask_database
 from cdc_assets.run.overview.tables import (
     NEXT_RUN,
@@ -125,6 +127,22 @@ class CaptureOverview:
             return losses
         next_window = self._manifest.read().next_window  # a run may have committed meanwhile
         return losses + [Loss(name, newer) for name, window in windows.items() if window >= next_window]
+
+    @cached_property
+    def doubled(self) -> Sequence[ForeignCommit]:
+        """Commits of other programs that put rows into topics a second time; a run undoes them.
+
+        Raises:
+            LakeError: the lake cannot be read.
+        """
+        lost = {loss.directory for loss in self.losses}
+        marks = {name: mark for name, mark in self.state.marks.items() if name not in lost}
+        return doubled(self.lake, marks, whole=self._audit_s is None)
+
+    @property
+    def foreign(self) -> Sequence[str]:
+        """What other programs have appended, removed or rewritten, as runs have found."""
+        return [text for _, mark in sorted(self.state.marks.items()) for text in mark.foreign]
 
     @property
     def losses_of_no_table(self) -> Sequence[Loss]:

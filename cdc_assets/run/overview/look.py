@@ -129,7 +129,7 @@ def report_of(
         queue=tuple(_queue(overview.state, overview)),
         rates=rates,
         last_ddl=_last_ddl(overview),
-        advice=tuple(_advice(drifts.values(), tables)),
+        advice=(*_advice(drifts.values(), tables), *overview.foreign),
         published=published,
     )
 
@@ -177,6 +177,7 @@ def _troubles(
         Trouble(job.database, job.trouble) for job in jobs.values() if job.trouble and job.database not in problems
     )
     yield from (Trouble(loss.directory, _lost(loss, overview.config)) for loss in overview.losses_of_no_table)
+    yield from (Trouble(commit.directory, commit.trouble) for commit in overview.doubled)
     known = {*problems, *restored}
     for table in tables:
         if table.condition in ("gap", "failed", "not streamed", "drifted"):

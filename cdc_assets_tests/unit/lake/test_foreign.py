@@ -1,0 +1,177 @@
+"""Rewrites of other programs that put rows in twice are found and undone; whoever appends or deletes is told of."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from cdc_assets.core.one_by_one import OneByOne
+from cdc_assets.lake.audit import audit
+from cdc_assets.lake.foreign import look
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.positions import doubled_rows, keep_once
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.watch import ForeignWatch
+from cdc_assets_tests.unit.lake.writing import batch_of, join_all, nobody_else, schema_of, write
+
+SCHEMA = schema_of(id=pa.int32())
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TopicTables:
+    made = TopicTables(Location(str(tmp_path)), "shop")
+    for window in range(1, 5):
+        append(made, window)
+    return made
+
+
+def append(tables: TopicTables, window: int) -> None:
+    assert tables.commit("topic", SCHEMA, write(tables, SCHEMA, window, {"id": window}, None), window, {})
+
+
+def handle_of(tables: TopicTables) -> DeltaTable:
+    return DeltaTable(tables.location.uri("topic"))
+
+
+def positions(tables: TopicTables) -> list[tuple[str, bool]]:
+    rows = handle_of(tables).to_pyarrow_table().to_pylist()
+    return sorted((row["position"], row["value"] is None) for row in rows)
+
+
+def expected(until: int) -> list[tuple[str, bool]]:
+    return [(f"{window:04d}/{place:04d}", place == 1) for window in range(1, until + 1) for place in (0, 1)]
+
+
+def stale(tables: TopicTables) -> None:
+    """A rewrite that was planned before ours and is committed after it."""
+    late = handle_of(tables)
+    assert join_all(tables, "topic")
+    late.optimize.compact()
+
+
+def watch(tables: TopicTables) -> ForeignWatch:
+    return ForeignWatch(tables, OneByOne(), nobody_else)
+
+
+def test_a_late_rewrite_is_found_and_undone(tables: TopicTables) -> None:
+    stale(tables)
+    assert len(positions(tables)) == 16
+    version = handle_of(tables).version()
+    [found] = look(tables, "topic", 0).commits
+    assert (found.kind, found.rows, found.version) == ("doubled", 8, version)
+    assert str(found) == f"version {version} of topic, OPTIMIZE of another program, has put 8 rows in a second time"
+
+    looking = watch(tables)
+    assert looking.look(["topic"]) == {"topic": [found]}
+    assert positions(tables) == expected(4)
+    assert tables.reached("topic") == 4
+    assert looking.look(["topic"]) == {}
+    assert not look(tables, "topic", 0).commits, "it is undone"
+    append(tables, 5)
+    assert positions(tables) == expected(5)
+
+
+def test_what_is_rewritten_in_turn_stays_once_by_its_positions(tables: TopicTables) -> None:
+    stale(tables)
+    handle_of(tables).optimize.compact()
+    assert len(positions(tables)) == 16
+    assert set(watch(tables).look(["topic"])) == {"topic"}
+    assert positions(tables) == expected(4)
+    assert not look(tables, "topic", 0).commits
+
+
+def test_where_the_log_is_gone_positions_tell(tables: TopicTables) -> None:
+    stale(tables)
+    handle_of(tables).create_checkpoint()
+    for version in range(handle_of(tables).version()):
+        (Path(tables.location.root) / "topic" / "_delta_log" / f"{version:020d}.json").unlink()
+    tables.forget("topic")
+    assert doubled_rows(tables, "topic", OneByOne()) == 8
+    looking = watch(tables)
+    looking.checked["topic"] = 2
+    looking.look(["topic"])
+    assert positions(tables) == expected(4)
+    assert doubled_rows(tables, "topic", OneByOne()) == 0
+
+
+def test_a_sound_rewrite_of_another_program_is_no_matter(tables: TopicTables) -> None:
+    handle_of(tables).optimize.compact()
+    append(tables, 5)
+    looking = watch(tables)
+    assert looking.look(["topic"]) == {}
+    assert looking.checked["topic"] == handle_of(tables).version()
+    assert positions(tables) == expected(5)
+
+
+def test_appends_of_assets_and_of_crashes_raise_no_alarm(tables: TopicTables) -> None:
+    rows = pa.Table.from_batches([batch_of(SCHEMA, 0, {"id": 9})])
+    properties = CommitProperties(app_transactions=[Transaction("dagster:run:step:out", 0, None)])
+    write_deltalake(handle_of(tables), rows, mode="append", commit_properties=properties)
+    append(TopicTables(tables.location, "shop"), 5)
+    looking = watch(tables)
+    assert looking.look(["topic"]) == {}
+    assert keep_once(tables, "topic", OneByOne(), nobody_else) == 0
+
+
+def test_what_others_append_or_delete_is_told_and_stays(tables: TopicTables) -> None:
+    rows = pa.Table.from_batches([batch_of(SCHEMA, 77, {"id": 9})])
+    write_deltalake(handle_of(tables), rows, mode="append")
+    handle_of(tables).delete("window_id = 2")
+    texts = [str(found) for found in watch(tables).look(["topic"])["topic"]]
+    assert [text.partition(", ")[2] for text in texts] == [
+        "WRITE of another program, has appended 1 rows that are not of this capture",
+        "DELETE of another program, has removed 2 rows",
+    ]
+    assert len(positions(tables)) == 7
+
+
+# ---- what is missing besides --------------------------------------------------------------------------------------------
+
+
+def mark_of(tables: TopicTables) -> dict[str, Mark]:
+    return dict(tables.fresh_marks())
+
+
+def lose(tables: TopicTables, window: int) -> None:
+    """Take the file of a window out of the log, as a lost commit in its middle does."""
+    handle = handle_of(tables)
+    [path] = [path for path in pa.table(handle.get_add_actions())["path"].to_pylist() if f"w{window:010d}" in path]
+    log = Path(tables.location.root) / "topic" / "_delta_log"
+    for commit in sorted(log.glob("*.json")):
+        kept = [line for line in commit.read_text().splitlines() if path not in line]
+        commit.write_text("\n".join(kept) + "\n")
+    tables.forget("topic")
+
+
+def test_a_deletion_explains_its_own_rows_and_no_others(tables: TopicTables) -> None:
+    marks = mark_of(tables)
+    handle_of(tables).delete("window_id = 2")
+    assert audit(tables, marks, ["topic"])["topic"].loss is None
+    lose(tables, 3)
+    loss = audit(tables, marks, ["topic"])["topic"].loss
+    assert loss is not None
+    assert "has 4 events, but 8 were committed" in loss.what
+
+
+def test_no_alarm_after_rows_that_were_twice_are_once_again(tables: TopicTables) -> None:
+    stale(tables)
+    append(tables, 5)
+    marks = mark_of(tables)
+    assert marks["topic"].rows == 18
+    watch(tables).look(["topic"])
+    found = audit(tables, marks, ["topic"])["topic"]
+    assert (found.loss, found.mark and found.mark.rows) == (None, 10)
+    shutil.rmtree(tables.location.root)
+
+
+def test_own_commits_behind_one_another_are_not_read(tables: TopicTables) -> None:
+    assert tables.own_versions("topic") == range(1, 5)
+    handle_of(tables).optimize.compact()
+    assert tables.own_versions("topic") == range(0)
+    append(tables, 5)
+    append(tables, 6)
+    assert tables.own_versions("topic") == range(6, 8)
+    assert look(tables, "topic", 0, tables.own_versions("topic")).newest == 7
