@@ -127,9 +127,9 @@ class Mirrors:
         """The step in flight of a table, or its next one."""
         state, key = self._state(table.topic), table.description.shape.key_text
         try:
-            planned = state.pending
-            if planned is None or table.topic in rebuilt or planned.key != key:
-                anew = table.topic in rebuilt or self._is_lost(table, state)
+            planned, anew = state.pending, table.topic in rebuilt
+            if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
+                anew = anew or self._is_lost(table, state)
                 planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
             if planned is None:
                 return None

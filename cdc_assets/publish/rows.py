@@ -16,7 +16,7 @@ the fields mean is in the metadata of the table's schema.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -106,7 +106,7 @@ class TopicRows:
                     pieces.append(found)
         self._known = known
         pieces.sort(key=lambda piece: piece.bound)
-        return self._in_order(pieces, schemas, after, until, dictionaries)
+        return once(self._in_order(pieces, schemas, after, until, dictionaries))
 
     def _pieces(self, directory: str, handle: DeltaTable, known: dict[tuple[str, str], list[Piece]]) -> Iterator[Piece]:
         for row in pa.table(handle.get_add_actions(flatten=True)).to_pylist():
@@ -223,6 +223,42 @@ class _Waiting:
         yield from _taken(self._held, self._order[:ready])
         self._order = self._order[ready:]
         self._held = {at: self._held[at] for at in {entry[2] for entry in self._order}}
+
+
+def once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows in order without those that came before: an event may be there twice while another program's rewrite is not undone
+    yet (`lake.foreign`). An event and its tombstone share a place."""
+    last: Place | None = None
+    seen: set[bool] = set()
+    """Whether an event, and a tombstone, of the last place came."""
+    for batch in batches:
+        if not len(batch):
+            continue
+        windows, positions = batch.column("window_id"), batch.column("position")
+        first = windows[0].as_py(), positions[0].as_py()
+        same = pc.and_(pc.equal(windows[1:], windows[:-1]), pc.equal(positions[1:], positions[:-1]))
+        if first == last or pc.any(same, min_count=0).as_py():
+            batch, last, seen = _without_repeated(batch, last, seen)
+        else:
+            last, seen = (windows[-1].as_py(), positions[-1].as_py()), {not batch.column("value")[-1].is_valid}
+        if len(batch):
+            yield batch
+
+
+def _without_repeated(
+    batch: pa.RecordBatch, last: Place | None, seen: set[bool]
+) -> tuple[pa.RecordBatch, Place | None, set[bool]]:
+    """Rows that did not come before; the place of the last one, and what came of it."""
+    windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
+    stays: list[bool] = []
+    for place, is_tombstone in zip(
+        zip(windows, positions, strict=True), batch.column("value").is_null().to_pylist(), strict=True
+    ):
+        if place != last:
+            last, seen = place, set()
+        stays.append(is_tombstone not in seen)
+        seen = seen | {is_tombstone}
+    return (batch if all(stays) else batch.filter(pa.array(stays))), last, seen
 
 
 def _groups_of(parquet: pq.ParquetFile, directory: str, path: str) -> Iterator[Piece]:

@@ -48,7 +48,7 @@ class ForeignCommits:
         changed = self._watch.look(marks, {name: self._tables.own_versions(name) for name in marks})
         for name, version in self._watch.checked.items():
             self._tables.note_checked(name, version)
-        told = {
+        found = {
             name: replace(
                 marks[name],
                 rows=self._tables.rows_of(name),
@@ -57,5 +57,5 @@ class ForeignCommits:
             )
             for name, commits in changed.items()
         }
-        if told:
-            self._manifest.record_audit(self._clock.now(), (), told, self._manifest.state.next_window)
+        if found:
+            self._manifest.record_audit(self._clock.now(), (), found, self._manifest.state.next_window)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -29,7 +28,6 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror import leaves, steps
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.mirror.shape import STEP
 from cdc_assets.mirror.work import StepReport
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -37,51 +35,14 @@ from cdc_assets_tests.descriptions import call
 from cdc_assets_tests.e2e.chains import CHECKPOINT, MIRROR
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.mirror.child import mirrors_of
-from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
-
-TOPIC = f"shop.{DATABASE}.dbo.t"
-
-
-class World:
-    """A server with one table, its capture and its mirror."""
-
-    def __init__(self, server: StandIn, lake: Path, columns: str) -> None:
-        self.server, self.lake = server, lake
-        self.config = config_of(server.port, server.password, str(lake))
-        self.execute(f"CREATE TABLE dbo.t ({columns})")
-        self.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL")
-
-    def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        return self.server.execute(statement, database=DATABASE)
-
-    def capture(self, what: str = "stream") -> None:
-        self.server.agent.drain()
-        run(self.config, what)
-
-    def mirror(self, *, anew: bool = False) -> None:
-        assert not CaptureMirrors(self.config, LocalRunner(2), SystemClock()).catch_up(anew=anew)
-
-    def rows(self) -> list[dict[str, Any]]:
-        found = MirrorReader(mirrors_of(str(self.lake)).tables, TOPIC).current().to_pylist()
-        return [{name: value for name, value in row.items() if not name.startswith("_")} for row in found]
-
-    def comments(self, role: str) -> dict[str, str]:
-        fields = DeltaTable(str(self.lake / f"{TOPIC}.{role}")).schema().fields
-        return {field.name: field.metadata["comment"] for field in fields if field.metadata.get("comment")}
-
-    def on_server(self, names: str) -> list[dict[str, Any]]:
-        columns = names.split(", ")
-        return [dict(zip(columns, row, strict=True)) for row in self.execute(f"SELECT {names} FROM dbo.t")]
+from cdc_assets_tests.unit.mirror.world import TOPIC, World, content, ordered
+from cdc_assets_tests.unit.streaming.child import DATABASE
 
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
     with StandIn(databases=(DATABASE,)) as server:
         yield server
-
-
-def ordered(rows: list[dict[str, Any]]) -> list[str]:
-    return sorted(map(repr, rows))
 
 
 @pytest.fixture
@@ -96,15 +57,6 @@ def world(server: StandIn, tmp_path: Path) -> World:
     made.execute("INSERT INTO dbo.t VALUES (4, N'd', N'D')")
     made.capture()
     return made
-
-
-def content(lake: Path) -> tuple[list[str], list[str]]:
-    """Rows and versions, without the order in which they lie."""
-    found = [
-        DeltaTable(str(lake / f"{TOPIC}.__{name}")).to_pyarrow_table().to_pylist() for name in ("current", "history")
-    ]
-    versions = [{name: value for name, value in row.items() if name != STEP} for row in found[1]]
-    return ordered(found[0]), ordered(versions)
 
 
 FOLDS = [f"{step}:{times}" for step in CHECKPOINT for times in (1, 2)]

@@ -1,0 +1,140 @@
+"""A capture beside another program that rewrites the files of its tables: each event is there once at the end, and nothing is
+called healthy that holds events twice."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import FencedError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.run.overview import CaptureReport, look_at
+from cdc_assets_tests.unit.lake.writing import join_all
+from cdc_assets_tests.unit.streaming.histories import World
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer, make_capture
+
+
+def report_of(world: World) -> CaptureReport:
+    @contextmanager
+    def opened() -> Iterator[SimulatedServer]:
+        yield world.server
+
+    return look_at(world.config, opened, now=world.server.now)  # type: ignore[arg-type]
+
+
+def positions(config: CaptureConfig, table: TableId) -> list[str]:
+    return [event.position for event in events_of(config, table)]
+
+
+def stale(world: World, table: TableId) -> None:
+    """A rewrite that was planned before the capture's own and is committed after it."""
+    topic = f"shop.{table}"
+    late = DeltaTable(str(Path(world.config.lake.path) / topic))
+    assert join_all(TopicTables.of(world.config), topic)
+    late.optimize.compact()
+
+
+def test_what_is_there_twice_is_trouble_until_a_run_has_undone_it(tmp_path: Path) -> None:
+    world = World(str(tmp_path))
+    make_capture(world.server, world.config).snapshot()
+    for pick in range(6):
+        world.work([pick, pick + 1])
+        make_capture(world.server, world.config).stream()
+    assert report_of(world).health == "healthy"
+    table = world.tables[0]
+    before = positions(world.config, table)
+    stale(world, table)
+    assert len(positions(world.config, table)) > len(before)
+    report = report_of(world)
+    assert report.health == "in trouble"
+    assert "rows in a second time" in report.headline
+
+    make_capture(world.server, world.config).stream()
+    assert sorted(positions(world.config, table)) == sorted(before)
+    report = report_of(world)
+    assert report.health == "healthy"
+    assert any("rows in a second time" in text for text in report.advice), "it is told that it was so"
+
+
+@pytest.mark.parametrize("step", ["files-joined", "replacement-checked"])
+def test_a_run_that_is_overtaken_while_it_joins_files_ends(tmp_path: Path, step: str) -> None:
+    world = World(str(tmp_path), compact_after_files=2)
+    make_capture(world.server, world.config).snapshot()
+    for pick in range(3):
+        world.work([pick, pick + 1])
+        make_capture(world.server, world.config).stream()
+    world.work([3, 4, 5])
+    waiting = [step]
+
+    def overtake(name: str) -> None:
+        if name == step and waiting:
+            waiting.pop()
+            make_capture(world.server, world.config).stream()
+
+    with listening(overtake), pytest.raises(FencedError):
+        make_capture(world.server, world.config).stream()
+    assert not waiting
+    for table in world.tables:
+        found = positions(world.config, table)
+        assert len(found) == len(set(found))
+    assert report_of(world).health == "healthy"
+
+
+class Rewriting:
+    """Rewrites all tables of a lake again and again, without looking what the others do."""
+
+    def __init__(self, lake: Path) -> None:
+        self._lake, self._ends, self.count = lake, threading.Event(), 0
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            for folder in sorted(self._lake.iterdir()):
+                with suppress(DeltaError, OSError):
+                    DeltaTable(str(folder)).optimize.compact()
+                    self.count += 1
+
+    def __enter__(self) -> "Rewriting":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+
+def test_a_program_that_rewrites_everything_all_the_time(tmp_path: Path) -> None:
+    """`OPTIMIZE` in a loop over every directory of the lake, for 200 windows."""
+    world = World(str(tmp_path), compact_after_files=4)
+    make_capture(world.server, world.config).snapshot()
+    config = world.config
+    mirrors = CaptureMirrors(config, LocalRunner(1), SimulatedClock(world.server))
+    with Rewriting(tmp_path) as other:
+        for pick in range(200):
+            world.work([pick % 64, (pick * 7) % 64, (pick * 13) % 64])
+            if pick % 10 == 9:
+                make_capture(world.server, config).stream()
+                mirrors.catch_up()
+    assert other.count > 50
+    make_capture(world.server, config).stream()
+    assert not mirrors.catch_up()
+    assert report_of(world).health == "healthy"
+    for table in world.tables:
+        found = positions(config, table)
+        assert len(found) == len(set(found))
+        rows = {row["id"]: row["note"] for row in MirrorReader(mirrors.tables, f"shop.{table}").current().to_pylist()}
+        assert rows == {key: row["note"] for key, row in world.server.rows[table].items()}
+        history = MirrorReader(mirrors.tables, f"shop.{table}").versions().to_pylist()
+        versions = [(row["id"], row["_valid_from_lsn"], row["_valid_to_lsn"]) for row in history]
+        assert len(versions) == len(set(versions))
