@@ -28,6 +28,7 @@ from cdc_assets.cli.console import (
 from cdc_assets.cli.engine import capture_by_engine
 from cdc_assets.cli.exported import exported
 from cdc_assets.cli.follow import Retries, after, is_temporary
+from cdc_assets.cli.until_now import Goal, check_goal
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.load import load_config, refers_to_file
@@ -73,6 +74,19 @@ def capture(
             help="End after this many seconds without a change (stream.idle.timeout.ms).",
         ),
     ] = None,
+    until_now: Annotated[
+        bool,
+        typer.Option(
+            "--until-now",
+            help="End when the lake, and its mirrors, hold everything that is committed now, also while more is.",
+        ),
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, max=LONGEST_MS / 1000, help="With --until-now: end after this many seconds with exit code 3."
+        ),
+    ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option("--metrics-port", min=0, max=65535, help="Serve metrics for Prometheus here (metrics.port)."),
@@ -90,11 +104,13 @@ def capture(
                 "--local": local,
                 "--snapshot-only": snapshot_only,
                 "--table": bool(table),
+                "--until-now": until_now,
             }
         )
         capture_by_engine(place, follow, idle, metrics_port)
         return
-    settings = _settings(read_config(config), follow, idle)
+    check_goal(until_now, timeout, {"--follow": follow, "--idle": idle is not None, "--snapshot-only": snapshot_only})
+    settings = _settings(read_config(config), follow or until_now, idle)
     if metrics_port is not None:
         settings = replace(settings, metrics=replace(settings.metrics, port=metrics_port))
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
@@ -107,6 +123,9 @@ def capture(
                 lambda: refers_to_file(configuration_file(config), ("database.user", "database.password")),
             )
             summary = run.retries.run(lambda now: run.attempt(now, runner))
+        elif until_now:
+            run.goal = Goal(settings, runner, timeout)
+            summary = run.goal.pursue(lambda: run.attempt(settings, runner))
         else:
             summary = run.attempt(settings, runner)
     if summary is None:
@@ -146,6 +165,8 @@ class CaptureRun:
         self.failed: Sequence[TroubledTable] = ()
         """Tables that could not be read."""
         self.retries: Retries[CaptureConfig] | None = None
+        self.goal: Goal | None = None
+        """When to end, with `--until-now`."""
         self.note: OnProgress = _ignore
         """Counts each commit, for metrics."""
 
@@ -158,12 +179,16 @@ class CaptureRun:
         streams = rule_of(settings.snapshot).streams and not self._snapshot_only
         pause_s = settings.streaming.retry_wait_s
         with self._bars, open_capture(settings, runner, self._progress) as facade:
+            ends = _never
+            if self.goal is not None:
+                self.goal.until = facade.until_now()
+                ends = self.goal.until.should_end
             while True:
                 self._snapshot(facade)
                 again = self._follow and is_temporary(self.failed)
                 summary = None
                 if streams:
-                    summary = facade.stream(should_yield=after(pause_s) if again else _never)
+                    summary = facade.stream(should_yield=after(pause_s) if again else ends)
                 if not again:
                     return summary
                 if summary is None or summary.ended != "yielded":

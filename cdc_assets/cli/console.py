@@ -1,6 +1,6 @@
 """Shared by all commands: output streams, choice of the configuration, error handling.
 
-Exit codes: 0 done; 1 failed; 2 wrong command line or configuration; 130 interrupted.
+Exit codes: 0 done; 1 failed; 2 wrong command line or configuration; 3 not in time; 130 interrupted.
 """
 
 import logging
@@ -23,7 +23,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError, describe_error, lacking
 from cdc_assets.run.log_levels import enable_info_logs
 
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+FAILED, WRONG_USE, NOT_IN_TIME, INTERRUPTED = 1, 2, 3, 130
 P = ParamSpec("P")
 TRACEBACK_VARIABLE = "CDC_TRACEBACK"
 

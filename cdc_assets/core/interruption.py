@@ -7,6 +7,8 @@ The signals only set a request. Code that is about to wait, or to start work els
   Spark. It is called repeatedly until the wait is over, because the work may begin a moment after the first call;
 * `in_thread` is for a wait that nothing can end, such as a login: its thread is abandoned.
 
+A block that may not take longer (`limited`) is asked to end in the same way.
+
 *Why a handler that raises is not enough.* Python runs handlers in the main thread between two bytecode instructions: a
 driver that waits for the server delays them for minutes, other threads never see the exception, and one raised inside a
 destructor is dropped. Libraries such as pyspark replace our handlers. So the request is read from the wake-up pipe,
@@ -126,6 +128,35 @@ def in_thread(function: Callable[[], T]) -> T:
     if not outcome:
         raise Interrupted
     return outcome[0]
+
+
+@contextmanager
+def limited(seconds: float | None) -> Iterator[threading.Event]:
+    """Ask the run to end when a block has taken so long, at its next safe point, as a signal does.
+
+    Args:
+        seconds: None sets no limit.
+
+    Yields:
+        An event that is set when the time is over; code that has ended for that reason raises `Interrupted`.
+    """
+    over, left = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        if not left.wait(seconds):
+            over.set()
+            _request.asked.set()
+            _cancel(left)
+
+    waiting = threading.Thread(target=wait, name="limit", daemon=True)
+    waiting.start()
+    try:
+        yield over
+    finally:
+        left.set()
+        waiting.join()
+        if over.is_set() and not _request.signals:
+            _request.asked.clear()
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 *One group of ranges.* The mirror's LSN is noted, tasks read the ranges from the server and compare them with the mirror
 (`tasks`). Where all agree, they do at that LSN or a later one, and nobody has waited. Otherwise the mirror must come behind
-the read: until it has every transaction up to one that was committed after it, by the server's own clock; or, on a
-database in which nothing is committed, until the capture job has had `mirror.reconcile.settle.ms` and found nothing new.
+the read: until it has everything that was committed before it (`capture.moment`), for which the capture job has
+`mirror.reconcile.settle.ms` on a database in which nothing is committed, if the login may not see what the job does.
 Then a row that differs counts only if the mirror has had it so at no LSN since (`compare`). Differences that remain are
 looked for once more by a second read of the ranges, because a statement that reads while rows move may miss one. So what
 is told is neither in flight nor an accident of reading, and no lock is held, no isolation level is needed.
@@ -23,12 +23,11 @@ The request is one for all groups, because a table that is queued for an increme
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
+from cdc_assets.capture.moment import Moment
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -53,8 +52,6 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
 _ATTEMPTS = 10
-_BEHIND = timedelta(seconds=1)
-"""How much later a transaction must be committed to be surely behind a read: commit times are rounded."""
 
 OnGroup = Callable[[TableId, Pass], None]
 
@@ -237,23 +234,16 @@ class Reconciler:
 
     def _wait(self, table: TableId, wishes: Wishes) -> None:
         """Wait until the mirror is behind everything that was committed until now."""
-        read_at, begun = self._source.server_time(), time.monotonic()
-        target: Lsn | None = None
-        database = table.database
+        moment, begun = (
+            Moment(self._source, self._clock, table.database, self._config.mirror.settle_s),
+            self._clock.elapsed(),
+        )
         while True:
             self._follow(table)
             reached = Lsn.parse(self._lsn(table))
-            if target is None:
-                captured = self._source.max_captured_lsn(database)
-                moment = self._source.commit_times(database, [captured]).get(captured) if captured else None
-                if moment is not None and moment > read_at + _BEHIND:
-                    target = self._source.max_transaction_lsn(database, None, 0) or reached
-            if target is not None and reached >= target:
+            if moment.is_passed(reached):
                 return
-            waited = time.monotonic() - begun
-            is_quiet = waited >= self._config.mirror.settle_s
-            if target is None and is_quiet and self._source.max_transaction_lsn(database, reached, 0) is None:
-                return
+            waited = (self._clock.elapsed() - begun).total_seconds()
             if waited > wishes.timeout_s:
                 raise CaptureNotReadyError(
                     f"The mirror of {table} is at {reached} and does not come behind what was read {waited:.0f} s ago, so it "

@@ -48,6 +48,7 @@ from cdc_assets.run.selection import (
     select,
     troubled_by_database,
 )
+from cdc_assets.run.until_now import UntilNow
 from cdc_assets.streaming.window_report import troubled_table
 
 log = logging.getLogger(__name__)
@@ -268,6 +269,14 @@ class Capture:
         return StreamSummary(
             ended, account.windows, dict(account.rows), tuple(troubled), waiting, tuple(account.unread)
         )
+
+    def until_now(self) -> UntilNow:
+        """What is committed until now, for a run that ends when the lake holds it; before anything is read.
+
+        Raises:
+            CdcError: the server cannot be asked.
+        """
+        return UntilNow(self._server.source, self._ledger, self._config.mirror.settle_s)
 
     def structures(self) -> Mapping[TableId, TableSchema]:
         """Columns of future events by table, from the schema history of this run."""

@@ -266,6 +266,14 @@ CAPTURE_ERROR = query(
 """Only of the newest scan: a failure of an older one was recovered.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-management-views/change-data-capture-sys-dm-cdc-errors"""
 
+EMPTY_SCANS = query(
+    "empty_scans",
+    """SELECT TOP (1) session_id, empty_scan_count FROM {db}.sys.dm_cdc_log_scan_sessions
+    WHERE session_id > 0 ORDER BY session_id DESC""",
+)
+"""Session 0 sums up. A scan that finds nothing is counted in the session of the one before, if that found nothing either.
+https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-management-views/change-data-capture-sys-dm-cdc-log-scan-sessions"""
+
 JOBS = "/* cdc-assets: jobs */ EXEC {db}.sys.sp_cdc_help_jobs"
 """Capture job with its polling interval, clean-up job with its retention in minutes.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedures/sys-sp-cdc-help-jobs-transact-sql"""

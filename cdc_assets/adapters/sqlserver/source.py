@@ -327,6 +327,14 @@ class SqlServerSource:
             return None
         return None if answer is None else str(answer).lower() in ("1", "true")
 
+    def empty_scans(self, database: str) -> tuple[int, int] | None:
+        """Number of the newest scan session, and how many scans of it in a row found nothing; None if that is not known."""
+        try:
+            rows = self._rows(queries.EMPTY_SCANS, database)
+        except (QueryError, PreflightError):  # needs VIEW DATABASE STATE
+            return None
+        return (integer(rows[0][0]), integer(rows[0][1])) if rows else None
+
     def capture_job(self, database: str) -> CaptureJob:
         """Query the health of the job that reads the log.
 

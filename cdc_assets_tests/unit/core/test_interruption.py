@@ -11,7 +11,8 @@ from types import FrameType
 import pytest
 
 from cdc_assets.core import interruption
-from cdc_assets.core.interruption import Interrupted, cancelled_by, check, in_thread, listening, sleep
+from cdc_assets.core.interruption import Interrupted, cancelled_by, check, in_thread, limited, listening, sleep
+from cdc_assets.errors import ConnectionLostError
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -183,3 +184,37 @@ def test_without_a_listener_nothing_is_asked(wait: Callable[[], object]) -> None
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     wait()
+
+
+def test_a_block_that_takes_too_long_is_asked_to_end_and_others_are_not() -> None:
+    cancelled = threading.Event()
+    with listening():
+        with limited(0.05) as over:
+            with pytest.raises(Interrupted):
+                sleep(30)
+            with pytest.raises(Interrupted), cancelled_by(cancelled.set):
+                pytest.fail("nothing begins after the end")
+        assert over.is_set()
+        check()
+        with limited(0.05), pytest.raises(Interrupted), cancelled_by(cancelled.set):
+            _end_when(cancelled)
+        with limited(30) as over:
+            sleep(0)
+        assert not over.is_set()
+        with limited(None):
+            sleep(0)
+    assert cancelled.is_set()
+
+
+def _end_when(cancelled: threading.Event) -> None:
+    """A driver's wait that ends with an error of its own once it is cancelled."""
+    assert cancelled.wait(30)
+    raise ConnectionLostError("cancelled")
+
+
+def test_a_signal_in_a_limited_block_ends_what_is_around_it() -> None:
+    with ended(), limited(30) as over:
+        soon()
+        with pytest.raises(Interrupted):
+            sleep(30)
+        assert not over.is_set()

@@ -1,0 +1,63 @@
+"""A moment of a database, and whether everything that was committed before it has been read.
+
+How far the capture job is says nothing about what is committed: it reads the log later, and how much later nobody knows.
+It captures commits in the order of the log, so it has passed a moment when it has captured a commit that was made later, by
+the server's own clock; or when it has looked twice since then and found nothing, since the second look began after
+the moment. A login that may not see the job's looks (`sys.dm_cdc_log_scan_sessions`) has to believe that a job in good
+health finds in a while whatever there is.
+
+Then the newest captured transaction is at or behind all that was committed before the moment, and whoever has
+read as far as that one has read all of it.
+"""
+
+from datetime import timedelta
+
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import Clock, Source
+
+_LATER = timedelta(seconds=1)
+"""How much later a commit must be made to be surely later: commit times are rounded."""
+
+
+class Moment:
+    """The moment at which this is made.
+
+    Args:
+        clock: measures `settle_s`.
+        settle_s: seconds in which a capture job whose looks cannot be seen finds what is committed.
+
+    Raises:
+        CdcError: the server cannot be asked.
+    """
+
+    def __init__(self, source: Source, clock: Clock, database: str, settle_s: float) -> None:
+        self._source, self._clock, self._database, self._settle_s = source, clock, database, settle_s
+        self._scans, self._at, self._begun = source.empty_scans(database), source.server_time(), clock.elapsed()
+        self.target: Lsn | None = None
+        """What is read by whoever has read everything that was committed before the moment; None if not known yet."""
+
+    def is_passed(self, reached: Lsn) -> bool:
+        """Whether everything that was committed before the moment lies at or below an LSN.
+
+        Raises:
+            CdcError: the server cannot be asked.
+        """
+        if self.target is None and (self._job_found_nothing() or self._job_found_something_later()):
+            self.target = self._source.max_transaction_lsn(self._database, None, 0) or ZERO_LSN
+        return self.target is not None and reached >= self.target
+
+    def _job_found_something_later(self) -> bool:
+        """Whether the job has captured a later commit; one that is not over yet was made before the clock was set back."""
+        captured = self._source.max_captured_lsn(self._database)
+        time = self._source.commit_times(self._database, [captured]).get(captured) if captured else None
+        return time is not None and self._at + _LATER < time <= self._source.server_time() + _LATER
+
+    def _job_found_nothing(self) -> bool:
+        scans = self._source.empty_scans(self._database)
+        if scans is not None and self._scans is not None:
+            session, empty = scans
+            known, before = self._scans
+            return empty >= (before + 2 if session == known else 2)
+        if self._clock.elapsed() - self._begun < timedelta(seconds=self._settle_s):
+            return False
+        return not self._source.capture_job(self._database).trouble

@@ -1,0 +1,110 @@
+"""`cdc-assets capture --until-now`: everything that is committed on the server now, and the end."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import typer
+
+from cdc_assets.assembly.mirrors import open_mirrors
+from cdc_assets.capture.progress import StreamSummary
+from cdc_assets.cli.console import FAILED, NOT_IN_TIME, err, out
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.interruption import Interrupted, limited, sleep
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import ConfigurationError, FencedError
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.ledger import MirrorState
+from cdc_assets.mirror.work import StepReport
+from cdc_assets.run.until_now import UntilNow
+
+_POLL_S = 0.5
+
+
+def check_goal(until_now: bool, timeout: float | None, others: Mapping[str, bool]) -> None:
+    """Options that contradict `--until-now`.
+
+    Raises:
+        ConfigurationError: one of them is given, or `--timeout` without it.
+    """
+    if timeout is not None and not until_now:
+        raise ConfigurationError("option", "--timeout", "--until-now beside it", "add it")
+    for option, given in others.items():
+        if given and until_now:
+            raise ConfigurationError("option", option, "not to be given with --until-now", "leave one of them out")
+
+
+class Goal:
+    """What the command has to bring into the lake, and its mirrors.
+
+    Args:
+        timeout_s: seconds after which it ends without; None sets no limit.
+    """
+
+    def __init__(self, settings: CaptureConfig, runner: TaskRunner, timeout_s: float | None) -> None:
+        self._settings, self._runner, self._timeout_s = settings, runner, timeout_s
+        self.until: UntilNow | None = None
+        """Set when the server has been asked."""
+        self._behind: list[str] = []
+
+    def pursue(self, attempt: Callable[[], StreamSummary | None]) -> StreamSummary | None:
+        """Carry out the capture, then bring its mirrors there.
+
+        Raises:
+            typer.Exit: not everything is there, which was printed.
+            CdcError: the capture failed as a whole.
+        """
+        summary, waiting = None, list[TableId]()
+        with limited(self._timeout_s) as over:
+            try:
+                summary = attempt()
+                waiting = list(summary.waiting) if summary else []
+                self._mirror()
+            except Interrupted:
+                if not over.is_set():
+                    raise
+        missing = [*(self.until.missing(waiting) if self.until else ["the server was not reached"]), *self._behind]
+        if over.is_set() or missing:
+            lines = missing or ["the last window border was not reached"]
+            self._tell(f"after {self._timeout_s:g} s" if over.is_set() else "at the end", lines)
+            raise typer.Exit(NOT_IN_TIME if over.is_set() else FAILED)
+        out.print("Everything that was committed when the command began is in the lake.")
+        return summary
+
+    def _tell(self, when: str, missing: Sequence[str]) -> None:
+        err.print(f"Not everything that was committed when the command began is in the lake {when}:", style="bold red")
+        for line in missing:
+            err.print(f"  {line}", markup=False, soft_wrap=True)
+
+    def _mirror(self) -> None:
+        """Wait for the mirrors; another process may be keeping them."""
+        if not self._settings.mirror.enabled or self.until is None:
+            return
+        mirrors, events = open_mirrors(self._settings, self._runner, _ignore), self._settings.events
+        targets = {topic_name(table, events): target for table, target in self.until.targets().items()}
+        while True:
+            troubles: list[str] = []
+            try:
+                troubles = [f"the mirror {topic}: {error}" for topic, error in mirrors.catch_up().items()]
+                kept = False
+            except FencedError:
+                kept = True
+            self._behind = [*troubles, *_behind(mirrors, targets)]
+            if not self._behind or not kept:
+                return
+            sleep(_POLL_S)
+
+
+def _behind(mirrors: CaptureMirrors, targets: dict[str, Lsn]) -> Iterator[str]:
+    states = mirrors.states()
+    for topic in (table.topic for table in mirrors.found()[0]):
+        state, target = states.get(topic, MirrorState()), targets.get(topic, ZERO_LSN)
+        if state.gaps:
+            yield f"the mirror {topic} lacks changes up to {state.gaps[-1][1]}"
+        elif not state.lsn or Lsn.parse(state.lsn) < target:
+            yield f"the mirror {topic} is right up to {state.lsn or 'nothing'}, not {target}"
+
+
+def _ignore(_: StepReport) -> None:
+    pass

@@ -1,0 +1,92 @@
+"""When everything that was committed before a moment has been read: not when the capture job has been reached."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pytest
+
+from cdc_assets.capture.moment import Moment
+from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.lsn import Lsn
+from cdc_assets_tests.unit.streaming.simulation import START, SimulatedClock, SimulatedServer
+
+EARLIER, LATER = Lsn.from_int(5), Lsn.from_int(9)
+
+
+@dataclass
+class Source:
+    """A server with a capture job, as far as a moment asks it."""
+
+    now: datetime = START
+    scans: tuple[int, int] | None = (7, 3)
+    captured: dict[Lsn, datetime] = field(default_factory=lambda: {EARLIER: START - timedelta(minutes=1)})
+    trouble: str = ""
+
+    def server_time(self) -> datetime:
+        return self.now
+
+    def empty_scans(self, database: str) -> tuple[int, int] | None:
+        return self.scans
+
+    def max_captured_lsn(self, database: str) -> Lsn:
+        return max(self.captured)
+
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn:
+        return max(self.captured)
+
+    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+        return {lsn: self.captured[lsn] for lsn in lsns}
+
+    def capture_job(self, database: str) -> CaptureJob:
+        return CaptureJob(database, True, 1, problem=self.trouble)
+
+
+def begun(source: Source) -> tuple[Moment, SimulatedClock]:
+    clock = SimulatedClock(SimulatedServer())
+    return Moment(source, clock, "SalesDb", settle_s=10.0), clock  # type: ignore[arg-type]  # as far as it is asked
+
+
+def test_the_end_of_what_is_captured_is_not_the_end_of_what_is_committed() -> None:
+    moment, clock = begun(Source())
+    clock.sleep(3600)
+    assert not moment.is_passed(LATER), "the job lags, nobody knows how far"
+    assert moment.target is None
+
+
+def test_a_commit_that_was_captured_and_is_later_ends_it() -> None:
+    source = Source()
+    moment, _ = begun(source)
+    source.now += timedelta(seconds=5)
+    source.captured[LATER] = START + timedelta(milliseconds=500)
+    assert not moment.is_passed(LATER), "commit times are rounded"
+    source.captured[LATER] = START + timedelta(seconds=2)
+    assert not moment.is_passed(EARLIER), "it is captured, not read"
+    source.captured[Lsn.from_int(99)] = START + timedelta(seconds=4)
+    assert moment.is_passed(LATER), "what is captured after that does not matter"
+
+
+def test_a_commit_of_the_future_was_made_before_the_clock_was_set_back() -> None:
+    source = Source(captured={EARLIER: START + timedelta(hours=1)})
+    moment, _ = begun(source)
+    source.now += timedelta(seconds=30)
+    assert not moment.is_passed(EARLIER)
+
+
+@pytest.mark.parametrize(("scans", "passed"), [((7, 4), False), ((7, 5), True), ((8, 1), False), ((8, 2), True)])
+def test_a_job_that_has_looked_twice_and_found_nothing_has_found_all(scans: tuple[int, int], passed: bool) -> None:
+    source = Source()
+    moment, _ = begun(source)
+    source.scans = scans
+    assert moment.is_passed(EARLIER) is passed
+
+
+def test_a_job_whose_looks_cannot_be_seen_is_given_a_while_if_it_is_well() -> None:
+    source = Source(scans=None)
+    moment, clock = begun(source)
+    assert not moment.is_passed(EARLIER)
+    clock.sleep(10)
+    source.trouble = "it is stopped"
+    assert not moment.is_passed(EARLIER)
+    source.trouble = ""
+    assert moment.is_passed(EARLIER)
