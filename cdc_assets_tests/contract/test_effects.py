@@ -219,7 +219,7 @@ def files_of_a_compacted_table(trial: Trial) -> int:
     for number in range(6):
         rows = {"id": [number], "text": [random.Random(number).randbytes(400_000)]}  # noqa: S311 - not for secrets
         write_deltalake(directory, pa.table(rows), mode="append")
-    join_all(TopicTables(Location.of(settings), "shop"), "topic")
+    join_all(TopicTables(Location.of(settings), "shop"), "topic", settings)
     return len(DeltaTable(str(directory)).file_uris())
 
 

@@ -1,5 +1,7 @@
 """Events of a small topic, written as a task writes them."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from cdc_assets.config.settings import LakeSettings
@@ -38,6 +40,7 @@ def nobody_else() -> None:
     """The fence of a writer that is not overtaken."""
 
 
-def join_all(tables: DeltaTables, directory: str) -> bool:
+def join_all(tables: DeltaTables, directory: str, settings: LakeSettings | None = None) -> bool:
     """Join the files of a topic table, however few there are; whether any were."""
-    return bool(SmallFiles(tables, LakeSettings("", compact_after_files=1), OneByOne(), nobody_else).join([directory]))
+    small = SmallFiles(tables, replace(settings or LakeSettings(""), compact_after_files=1), OneByOne(), nobody_else)
+    return bool(small.join([directory]))

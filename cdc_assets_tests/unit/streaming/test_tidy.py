@@ -7,6 +7,7 @@ import pytest
 
 from cdc_assets.config.settings import HeartbeatSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.core.steps import listening
 from cdc_assets.ledger import manifest_rows
 from cdc_assets.run.housekeeping import tidy
@@ -69,7 +70,7 @@ def test_recorded_files_outlive_a_vacuum(tmp_path: Path) -> None:
         make_capture(server, config).snapshot([orders])
     capture = make_capture(server, config)
     capture.claim()
-    tidy(capture._lake.tables, capture._ledger.manifest, config, [orders])
+    tidy(capture._lake.tables, capture._ledger.manifest, config, OneByOne(), [orders])
     capture.stream()
     assert [event.op for event in events_of(config, orders)] == ["r"] * 6
 
