@@ -272,3 +272,32 @@ def test_a_table_without_a_mirror_that_is_right_is_refused(world: World) -> None
     world.follow()
     with pytest.raises(PreflightError, match="not streamed"):
         world.reconcile()
+
+
+def instance(what: str, name: str) -> str:
+    role = ", @role_name = NULL" if what == "enable" else ""
+    return (
+        f"EXEC sys.sp_cdc_{what}_table @source_schema = N'dbo', @source_name = N't', "
+        f"@capture_instance = N'{name}'{role}"
+    )
+
+
+def test_columns_of_an_instance_whose_name_was_used_before_are_compared_too(world: World) -> None:
+    for number, (new, old) in enumerate([("other", "dbo_t"), ("dbo_t", "other")], 1):
+        world.sql(f"ALTER TABLE dbo.t ADD c{number} int")
+        world.sql(instance("enable", new))
+        world.change(f"UPDATE dbo.t SET c{number} = id")
+        world.sql(instance("disable", old))
+    assert world.reconcile().differing == 0
+    world.behind_the_log("UPDATE dbo.t SET c2 = -1 WHERE id = 7")
+    assert kinds(world.reconcile()) == [("differs", "7")]
+
+
+def test_a_table_whose_instance_was_dropped_is_told_by_its_gap(world: World) -> None:
+    world.sql(instance("enable", "other"))
+    world.sql(instance("disable", "dbo_t"))
+    assert world.reconcile().differing == 0, "nothing has changed"
+    world.sql("INSERT INTO dbo.cdc_signal VALUES ('x', 'log', '{}')")
+    world.follow()
+    with pytest.raises(PreflightError, match="dbo_t was dropped before it was completely read"):
+        world.reconcile()

@@ -212,3 +212,45 @@ def test_markers_are_kept_while_something_else_waits_for_room(
     assert isinstance(summary, StreamSummary)
     assert (summary.ended, "refused" in seen) == ("idle", True)
     assert sorted(row["id"] for row in world.reads(orders)) == [1, 2]
+
+
+ANOTHER = CAPTURE.format("orders") + ", @capture_instance = N'another'"
+DROP_FIRST = (
+    "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'orders', @capture_instance = N'dbo_orders'"
+)
+
+
+@pytest.mark.parametrize("step", ["marker-written", "chunk-read", "signals-recorded", "window-planned"])
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        ((DROP_FIRST,), "has no capture instance any more"),
+        ((ANOTHER, DROP_FIRST), "dbo_orders was dropped before it was completely read"),
+        (
+            (DROP_FIRST, "ALTER TABLE dbo.orders ADD extra int", CAPTURE.format("orders")),
+            "dbo_orders was disabled and enabled again",
+        ),
+    ],
+    ids=["dropped", "replaced", "made again"],
+)
+def test_an_instance_that_goes_in_mid_snapshot_ends_as_a_gap_or_the_end_of_the_table(
+    server: StandIn, tmp_path: Path, statements: tuple[str, ...], reason: str, step: str
+) -> None:
+    world = World(server, str(tmp_path))
+    table = orders(world, 300)
+    ask(world, table)
+
+    def change() -> None:
+        for statement in statements:
+            world.sql(statement)
+        world.sql("UPDATE dbo.orders SET version = version + 1000")
+
+    with listening(Once(step, change)):
+        world.run()
+    world.sql("INSERT INTO dbo.cdc_signal VALUES ('x', 'log', '{}')")
+    server.agent.drain()
+    world.run()
+    state = world.state().tables[table]
+    assert reason in state.reason
+    assert state.status == ("failed" if len(statements) == 1 else "gap")
+    assert not world.state().signals[DATABASE].unfinished

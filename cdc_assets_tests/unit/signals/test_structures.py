@@ -134,3 +134,35 @@ def test_a_structure_is_reported_once_whatever_dies(
     assert [event["key"] for event in world.events(table)][-1] == {"version": 7}
     assert "nothing" in caplog.text
     assert not world.state().signals[DATABASE].unfinished
+
+
+def test_a_structure_is_recorded_after_the_end_of_another_databases_tables(server: StandIn, tmp_path: Path) -> None:
+    server.execute("CREATE DATABASE Other")
+    server.execute("EXEC sys.sp_cdc_enable_db", database="Other")
+    world = World(server, str(tmp_path))
+    both = replace(world.config.connection, databases=(DATABASE, "Other"))
+    world.config = replace(world.config, connection=both)
+    world.make("orders", "id int PRIMARY KEY, version int NOT NULL")
+    world.make("others", "id int PRIMARY KEY", "Other")
+    world.run("snapshot")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1)")
+    world.sql("INSERT INTO dbo.others VALUES (1)", "Other")
+    server.agent.drain()
+    world.run()
+    change = json.loads(json.dumps(told(world)[0]["tableChanges"][0])) | {"type": "ALTER"}
+    change["table"]["primaryKeyColumnNames"] = ["version"]
+    world.signal("s1", "schema-changes", database=DATABASE, schema="dbo", changes=[change])
+    recorded: list[str] = []
+
+    def die(name: str) -> None:
+        recorded.extend([name] if name == "signals-recorded" else [])
+        if len(recorded) == 2:  # the request, and the number under which it is tried
+            raise PowerCutError(name)
+
+    with listening(die), pytest.raises(PowerCutError):
+        world.run()
+    world.sql("EXEC sys.sp_cdc_disable_db", "Other")
+    world.run()
+    assert [event["tableChanges"][0]["type"] for event in told(world)] == ["CREATE", "ALTER"]
+    assert not world.state().signals[DATABASE].unfinished
+    assert world.state().tables[TableId("Other", "dbo", "others")].status == "failed"
