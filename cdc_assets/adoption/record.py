@@ -13,7 +13,6 @@ structures are written under it, and then the tables are recorded with their pos
 Nobody reads the tables before the second row, so no event can be written twice.
 """
 
-import dataclasses
 from collections.abc import Iterator
 
 from cdc_assets.adoption.plan import AdoptionPlan
@@ -63,7 +62,7 @@ def record(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) -> No
     for entry in entries:
         lake.destination(entry)
     number = ledger.state.next_window
-    unready = [dataclasses.replace(state, status="failed", reason=INTERRUPTED) for state in plan.states]
+    unready = [state.stopped(INTERRUPTED) for state in plan.states]
     ledger.manifest.adopt(ledger.clock.now(), unready, number + 1)
     lake.record(number, entries)
     ledger.manifest.adopt(ledger.clock.now(), plan.states)

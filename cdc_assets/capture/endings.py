@@ -84,8 +84,8 @@ def end_tables(ledger: Ledger, lake: Lake, database: str, error: CdcDisabledErro
         f"{stop}{_missing_transactions(ledger.state.unpublished.get(database))} Then materialize its snapshot asset."
     )
     entries = [state for state in ledger.state.tables.values() if state.table.database == database]
-    ended = [state for state in entries if state.streams or state.reason == reason]
-    retire(ledger, lake, database, [dataclasses.replace(state, status="failed", reason=reason) for state in ended])
+    ended = [state for state in entries if state.goes_on or state.reason == reason]
+    retire(ledger, lake, database, [state.stopped(reason) for state in ended])
 
 
 def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None:
@@ -118,7 +118,7 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     if window is not None and window.kind == "stream":
         begun, lacking = _left_out(lake, window)
         reason = split_commit_reason(f"Database {database} could not be read any more")
-        failed = [dataclasses.replace(state.tables[table], status="failed", reason=reason) for table in begun & lacking]
+        failed = [state.tables[table].stopped(reason) for table in begun & lacking]
         left = _unpublished(ledger, lake, window, begun)
         ledger.manifest.complete(now, failed, lacking, {}, database=database, unpublished=left)
     give_up_snapshot(ledger, lake, database)

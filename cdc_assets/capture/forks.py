@@ -114,6 +114,7 @@ def greatest_lsn_in_lake(state: CaptureState, database: str) -> Lsn | None:
     found = [entry.position for entry in state.tables.values() if entry.table.database == database]
     if (window := state.in_flight(database)) is not None:
         found.append(window.until)
+    found += [reads.low for table, reads in state.early.items() if table.database == database]
     if database in state.snapshots:
         found += [table.low for table in state.snapshots[database].tables]
     return max((lsn for lsn in [*found, state.log(database).read] if lsn is not None), default=None)

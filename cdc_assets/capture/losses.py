@@ -7,6 +7,7 @@ table before a run commits to it for the first time.
 | found | action |
 |---|---|
 | a topic table holds less than its mark | the table has a gap, from what it still holds to its position; the others continue |
+| the same, and the table is stopped already | its state lacks that interval too; it stays stopped |
 | Delta cannot read a topic table | the same, but the table fails, because nothing can be appended to it |
 | a topic table holds windows that the manifest does not know | the manifest is an older copy: see below |
 | topic tables, and no manifest | the run ends with an error: positions are not guessed |
@@ -48,14 +49,13 @@ from cdc_assets.lake.audit import Examined, Loss, audit, examine, newest_lsn, un
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import Fence, Replacement, replace_files
 from cdc_assets.lake.topics import TopicTables, generation
-from cdc_assets.ledger.state import CaptureState, Status, TableState
+from cdc_assets.ledger.state import CaptureState, TableState, with_lost
 
 log = logging.getLogger(__name__)
 
 _SECONDS = 1.0
 """Time limit in seconds, at the start of a run, for examining tables that look right."""
-_KEEP_GAPS = 100
-"""Number of gaps kept per table, as for gaps in the log (`planner`)."""
+
 
 SNAPSHOT_AGAIN = "materialize the table's snapshot asset, or set gap.policy=resnapshot"
 MOVE_FOLDER = "move that folder away, or restore it from a copy, then materialize the table's snapshot asset"
@@ -83,7 +83,7 @@ def audited(
         seconds: time limit for tables that look right; None compares all of them.
     """
     topics, known = owners(state, config), {topic_of(directory) for directory in state.marks}
-    stopped = {topic_name(entry.table, config.events) for entry in state.tables.values() if entry.status != "healthy"}
+    stopped = {topic_name(entry.table, config.events) for entry in state.tables.values() if _is_stopped(entry)}
     chosen = {name for name in {*state.marks, *(topics.keys() - known)} if topic_of(name) not in stopped}
     in_flight = _in_flight(state)
     whole = {name for name in chosen if topics.get(topic_of(name)) in in_flight}
@@ -93,6 +93,11 @@ def audited(
     # recorded by a release that kept no marks, but that created a table's folder before it set its position
     gone = {name for name, result in found.items() if result == Examined(None) and topics[name] in state.tables}
     return found | {name: Examined(None, Loss(name, "is gone")) for name in gone}
+
+
+def _is_stopped(state: TableState) -> bool:
+    """Whether nothing is written to its topic until a snapshot or the settings let it continue."""
+    return state.status != "healthy" and not state.resumes
 
 
 def _in_flight(state: CaptureState) -> set[TableId]:
@@ -217,11 +222,13 @@ class Losses:
             if table in [entry.table for entry in run.tables]:
                 give_up_snapshot(self._ledger, self._lake, database)
         state = self._state.tables.get(table)
-        if state is None or state.status != "healthy":
+        if state is None:
             return None
-        return self._with_losses(state, losses) if losses else self._beyond_manifest(state, ahead)
+        if losses:
+            return self._with_losses(state, losses)
+        return self._beyond_manifest(state, ahead) if state.keeps_position else None
 
-    def _with_losses(self, state: TableState, losses: Sequence[Loss]) -> TableState:
+    def _with_losses(self, state: TableState, losses: Sequence[Loss]) -> TableState | None:
         end = state.position or state.snapshot_lsn or ZERO_LSN
         until = max(loss.until or end for loss in losses)
         after = min(min(loss.after for loss in losses), before(until))
@@ -246,16 +253,27 @@ class Losses:
         what = f"{ahead[0]} holds windows that the manifest does not know, which is an older one"
         return self._lost(state, state.position, until, what, readable=True)
 
-    def _lost(self, state: TableState, after: Lsn, until: Lsn, what: str, *, readable: bool) -> TableState:
+    def _lost(self, state: TableState, after: Lsn, until: Lsn, what: str, *, readable: bool) -> TableState | None:
+        """The state with an interval of lost events; a table that is stopped stays as it is, and lacks them too."""
         policy, end = self._config.streaming.gap_policy, state.position
-        state = dataclasses.replace(state, gaps=(*state.gaps, (after, until))[-_KEEP_GAPS:])
         lost = f"Events after {after} up to {until} are lost in the lake or cannot be trusted: {what}."
+        reason = f"{lost} Next: {SNAPSHOT_AGAIN if readable else MOVE_FOLDER}."
+        if _is_stopped(state):
+            return self._lost_too(state, after, until, reason)
+        state = dataclasses.replace(state, gaps=with_lost(state.gaps, after, until))
         if policy == "ignore" and readable:
             return dataclasses.replace(state, position=end and max(end, until))
-        status: Status = "gap" if readable and end is not None else "failed"
-        return dataclasses.replace(
-            state, status=status, reason=f"{lost} Next: {SNAPSHOT_AGAIN if readable else MOVE_FOLDER}."
-        )
+        return dataclasses.replace(state, status="gap", reason=reason) if readable and end else state.stopped(reason)
+
+    def _lost_too(self, state: TableState, after: Lsn, until: Lsn, reason: str) -> TableState | None:
+        if (after, until) in state.gaps:  # told already, and not cleared yet
+            return None
+        log.warning("%s: %s", state.table, reason)
+        newest = state.gaps[-1:] if state.status == "gap" else ()  # the one that its reason tells of
+        gaps = (*with_lost(state.gaps[: len(state.gaps) - len(newest)], after, until), *newest)
+        if state.status == "excluded":
+            return dataclasses.replace(state, gaps=gaps, reason=f"{state.reason} {reason}")
+        return dataclasses.replace(state, gaps=gaps)
 
     def _record(self, found: Mapping[str, Examined], changed: Sequence[TableState], *, at_start: bool) -> None:
         now, known = self._state.next_window, self._state.marks
@@ -271,7 +289,7 @@ class Losses:
     def _check_history(self) -> None:
         """Check that the structures of all streaming tables are known."""
         states, history = self._state.tables.values(), self._lake.history
-        lacking = [state.table for state in states if state.streams and not history.entries(state.table)]
+        lacking = [state.table for state in states if state.goes_on and not history.entries(state.table)]
         if lacking:
             some = ", ".join(map(str, lacking[:5])) + (" and others" if len(lacking) > 5 else "")
             self._refuse(f"{history.directory} is gone, or has no structure of {some}", possible=_RECORDING_LACKING)

@@ -8,7 +8,8 @@ everything written from then on sorts after everything that was lost, and the sa
 
 *What consumers see.* Each table's old history ends with a DROP after its position, in the schema history and on the
 topic `<prefix>`. Its snapshot begins the next one with a CREATE, as for a table that was dropped and created again. The
-state keeps the interval of lost changes as a gap: from the LSN where the two histories part to `reached`.
+state keeps the interval of lost changes as a gap: from the LSN where the two histories part to `reached`, and once its
+snapshot is complete to the watermark of that, since the new history's changes up to there are read by nobody.
 
 | crash after | next run |
 |---|---|
@@ -56,10 +57,7 @@ def begin_history(ledger: Ledger, source: Source, database: str) -> None:
     shared = shared_until(known, reached, fork, captured) or ZERO_LSN
     entries = [entry for entry in state.tables.values() if entry.table.database == database]
     begun = LogHistory(fork.identity if fork else "", read=reached)
-    ended = [
-        dataclasses.replace(entry, status="failed", reason=_REASON, gaps=(*entry.gaps, (shared, reached)))
-        for entry in entries
-    ]
+    ended = [dataclasses.replace(entry.stopped(_REASON), gaps=(*entry.gaps, (shared, reached))) for entry in entries]
     ledger.manifest.record_log(ledger.clock.now(), database, begun, tables=ended)
     log.warning(
         "A new history of database %s begins in the same topics. Their events after %s up to %s no longer exist on the server.",

@@ -16,7 +16,7 @@ from cdc_assets.ledger.folded_log import Folding
 from cdc_assets.ledger.notices import decode_notices
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
-from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, EarlyReads, LogHistory, TableState, Unpublished, Window
 
 
 def after(state: CaptureState, row: Row) -> CaptureState:
@@ -45,7 +45,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
                 state = state.with_unpublished(name, left)
             return state
         case "written":
-            return dataclasses.replace(state, written=decode(RoundFiles, detail["written"]))
+            return _round_written(state, database, decode(RoundFiles, detail["written"]))
         case "complete":
             return _round_completed(state, database)
         case "snapshot-planned":
@@ -74,9 +74,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             looked = datetime.fromisoformat(detail["looked"])
             return dataclasses.replace(state, retained={**state.retained, **found}, looked=looked)
         case "forgotten":
-            gone = set(decode(list[TableId], detail["forgotten"]))
-            kept = {table: entry for table, entry in state.tables.items() if table not in gone}
-            return dataclasses.replace(state, tables=kept)
+            return _forgotten(state, set(decode(list[TableId], detail["forgotten"])))
         case "log":
             return _of_history(state, database, decode(LogHistory, detail["log"]))
     return state
@@ -93,18 +91,18 @@ def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureS
     if not log.restored:
         return state
     state = state.without_pending(database).with_unpublished(database, None)
+    other = {table: reads.joined(reads.low, None) for table, reads in state.early.items() if table.database == database}
     signals = state.signals.get(database)
     idle = signals and dataclasses.replace(signals, queue=(), paused=False, reads=None, blocking=(), structures=())
     return dataclasses.replace(
         state,
         tables={
-            table: dataclasses.replace(entry, status="failed", reason=log.restored)
-            if table.database == database
-            else entry
+            table: entry.stopped(log.restored) if table.database == database else entry
             for table, entry in state.tables.items()
         },
         snapshots={name: run for name, run in state.snapshots.items() if name != database},
         signals={**state.signals, database: idle} if idle else state.signals,
+        early={**state.early, **other},
     )
 
 
@@ -114,6 +112,25 @@ def _window_completed(state: CaptureState, database: str, behind: Set[TableId]) 
     if window.reads:  # one that reads nothing ends at no LSN of its own
         state = state.with_log_read(database, window.until).published(database, window.until)
     return state.advanced(database, window.until, behind).without_pending(database)
+
+
+def _round_written(state: CaptureState, database: str, written: RoundFiles) -> CaptureState:
+    """The state with files of a round, which may be committed from now on even if the snapshot is given up."""
+    run, window = state.snapshots[database], state.in_flight(database)
+    assert window is not None  # noqa: S101 - `record_files` checks it before it records
+    failed = dict(written.failed)
+    read = {run.slices[number].table for number in window.slices} - failed.keys()
+    found = {entry.table: EarlyReads(entry.low, entry.object_id) for entry in run.tables if entry.table in read}
+    return dataclasses.replace(state.with_early(found), written=written)
+
+
+def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:
+    """The state without some tables; what the lake has of them stays, and lacks their next changes."""
+    found = {table: entry for table, entry in state.tables.items() if table in gone}
+    kept = {table: entry for table, entry in state.tables.items() if table not in gone}
+    ends = {table: entry.position or entry.snapshot_lsn for table, entry in found.items()}
+    early = {table: EarlyReads(end, None) for table, end in ends.items() if end is not None}
+    return dataclasses.replace(state, tables=kept).with_early(early)
 
 
 def _round_completed(state: CaptureState, database: str) -> CaptureState:
@@ -126,7 +143,7 @@ def _round_completed(state: CaptureState, database: str) -> CaptureState:
 def _snapshot_completed(state: CaptureState, database: str) -> CaptureState:
     remaining = {name: run for name, run in state.snapshots.items() if name != database}
     state = _without_round(state, database)  # the snapshot was abandoned
-    return dataclasses.replace(state, snapshots=remaining)
+    return dataclasses.replace(state.without_early(), snapshots=remaining)
 
 
 def _without_round(state: CaptureState, database: str) -> CaptureState:
@@ -145,6 +162,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "signals": encode(dict(state.signals)),
         "logs": encode(dict(state.logs)),
         "unpublished": encode(dict(state.unpublished)),
+        "early": [[*encode(table), encode(reads)] for table, reads in state.early.items()],
         "writer": state.writer,
         "marks": encode(dict(state.marks)),
         "retained": encode(dict(state.retained)),
@@ -171,6 +189,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         retained=decode(dict[str, Retained], data.get("retained", {})),
         looked=decode(datetime, data["looked"]) if data.get("looked") else None,
         unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
+        early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data.get("early", [])},
         writer=data.get("writer", ""),
     )
 

@@ -42,6 +42,7 @@ class SnapshotTable:
         select: statement given by a signal that replaces the table, or empty.
         made: creation time of the capture instance.
         change_table_id: object id of its change table.
+        data: whether rows are read; otherwise the position alone is set, and what the lake lacks stays lacking.
     """
 
     table: TableId
@@ -53,6 +54,7 @@ class SnapshotTable:
     select: str = ""
     made: datetime | None = None
     change_table_id: int | None = None
+    data: bool = True
 
     @property
     def identity(self) -> InstanceId | None:

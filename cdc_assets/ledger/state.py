@@ -5,7 +5,7 @@ A new field needs a default, so that older manifests can be read.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -22,6 +22,28 @@ from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 
 Status = Literal["healthy", "gap", "failed", "excluded"]
 Kind = Literal["stream", "snapshot"]
+
+EXCLUDED = "The settings leave it out (database.names, table and schema lists); its position is kept."
+"""Reason of an excluded table; the reason of its gap follows, if it has one."""
+
+
+Interval = tuple[Lsn, Lsn]
+"""Commit LSNs after the first, up to the second."""
+
+_KEEP_GAPS = 100
+"""Number of gaps kept in a table's state; older ones are in the manifest's rows and Delta's versions."""
+
+
+def with_lost(gaps: Sequence[Interval], after: Lsn, until: Lsn, *, joined: bool = False) -> tuple[Interval, ...]:
+    """Intervals of lost changes, with another one.
+
+    Args:
+        joined: whether it continues the newest one if that reaches it.
+    """
+    if joined and gaps and after <= gaps[-1][1]:
+        *gaps, last = gaps
+        after, until = min(after, last[0]), max(until, last[1])
+    return (*gaps, (after, until))[-_KEEP_GAPS:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +71,16 @@ class TableState:
         instance: capture instance that was read last, or None.
         made: creation time of that instance, in server time without zone; None if unknown.
         change_table_id: object id of that instance's change table; None if unknown.
-        status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason;
+        status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason and `again`;
             `excluded`: the settings exclude it; it continues from its position when they include it again.
         reason: reason for which it is not healthy, for people.
         gaps: intervals of lost changes, oldest first, as (exclusive start, inclusive end); kept after a repair.
         ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
-        snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None.
+        snapshot_lsn: low watermark of the last complete snapshot that read all rows of the table, or None.
         begins: place after `position` up to which another reader delivered its changes; None after the first window.
         directory: of the topic generation that has its newest events; empty if it was not recorded yet.
+        again: whether a failed table is tried again from its position, because nothing up to it is wrong in the lake and
+            all later changes are still on the server.
     """
 
     table: TableId
@@ -65,13 +89,14 @@ class TableState:
     instance: str | None = None
     status: Status = "healthy"
     reason: str = ""
-    gaps: tuple[tuple[Lsn, Lsn], ...] = ()
+    gaps: tuple[Interval, ...] = ()
     ranges: tuple[KeyRange, ...] = ()
     snapshot_lsn: Lsn | None = None
     made: datetime | None = None
     begins: Start | None = None
     directory: str = ""
     change_table_id: int | None = None
+    again: bool = False
 
     @property
     def identity(self) -> InstanceId | None:
@@ -84,10 +109,34 @@ class TableState:
         return self.status == "healthy" and self.position is not None
 
     @property
+    def resumes(self) -> bool:
+        """Whether it failed and is tried again from its position."""
+        return self.status == "failed" and self.again and self.position is not None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its changes are read from its position, now or after a pause."""
+        return self.streams or self.resumes
+
+    @property
     def keeps_position(self) -> bool:
         """Whether its position stays valid when its rows are read again: all later changes can be read, now or in the
         future."""
-        return self.position is not None and self.status in ("healthy", "excluded")
+        whole = self.position is not None and self.status == "excluded" and self.reason == EXCLUDED
+        return self.goes_on or whole
+
+    def stopped(self, reason: str, *, again: bool = False) -> "TableState":
+        """Its state when it has failed.
+
+        Args:
+            reason: for people; what to do next.
+            again: see the class.
+        """
+        return dataclasses.replace(self, status="failed", reason=reason, again=again)
+
+    def tried_again(self) -> "TableState":
+        """Its state when windows include it again."""
+        return dataclasses.replace(self, status="healthy", reason="", again=False)
 
     def is_to_be_repaired(self, gap_policy: str) -> bool:
         """Whether changes are missing and `gap.policy` requires that the table is read again."""
@@ -102,6 +151,26 @@ class TableState:
     def gap_until(self) -> Lsn | None:
         """Inclusive end of the newest gap."""
         return self.gaps[-1][1] if self.gaps else None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyReads:
+    """READs of a table that were written while it had no position from which its changes can be read.
+
+    Changes after them belong to the table's rows like those after a position: its next snapshot takes up the same
+    watermark, or else they are a gap.
+
+    Args:
+        low: the least watermark that they carry.
+        object_id: object id of the table that was read; None if not all are of this object and of one history of the log.
+    """
+
+    low: Lsn
+    object_id: int | None
+
+    def joined(self, low: Lsn, object_id: int | None) -> "EarlyReads":
+        """With further READs."""
+        return EarlyReads(min(self.low, low), object_id if object_id == self.object_id else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +278,8 @@ class CaptureState:
     """Signals and incremental snapshots by database."""
     logs: Mapping[str, LogHistory] = field(default_factory=dict)
     """History of the log, by database."""
+    early: Mapping[TableId, EarlyReads] = field(default_factory=dict)
+    """READs in the lake, or written, of tables that have no position from which their changes can be read."""
     unpublished: Mapping[str, Unpublished] = field(default_factory=dict)
     """Transactions that the next window of a database publishes, by database."""
     retained: Mapping[str, Retained] = field(default_factory=dict)
@@ -319,6 +390,33 @@ class CaptureState:
         CDC."""
         known = self.tables.get(table)
         return known is not None and known.position is not None
+
+    def wanted_after(self, table: TableId, object_id: int) -> Lsn | None:
+        """LSN after which the changes of a table belong to what the lake has of it; None if the lake has nothing of it.
+
+        Those of a table that was dropped are told by its DROP.
+        """
+        known, early = self.tables.get(table), self.early.get(table)
+        if known is not None and known.object_id == object_id and known.position is not None:
+            return known.position
+        if early is not None:
+            return early.low
+        return known.snapshot_lsn if known is not None and known.position is None else None
+
+    def with_early(self, changed: Mapping[TableId, EarlyReads]) -> "CaptureState":
+        """The state with further READs of tables, except for those that have such a position."""
+        early = dict(self.early)
+        for table, reads in changed.items():
+            known = self.tables.get(table)
+            if known is None or not known.keeps_position:
+                early[table] = early.get(table, reads).joined(reads.low, reads.object_id)
+        return dataclasses.replace(self, early=early)
+
+    def without_early(self) -> "CaptureState":
+        """The state without READs of tables that have such a position now."""
+        gone = {table for table in self.early if (known := self.tables.get(table)) and known.keeps_position}
+        kept = {table: reads for table, reads in self.early.items() if table not in gone}
+        return dataclasses.replace(self, early=kept) if gone else self
 
     def watermark(self, database: str) -> Lsn | None:
         """LSN up to which every healthy table of the database is complete; None if no table streams."""

@@ -37,14 +37,13 @@ def _tell(known: TableState | None, now: TableState) -> None:
         if known is None or (known.status, known.reason, known.position) != (now.status, now.reason, now.position):
             log_stopped(now)
         return
+    if now.gaps and now.gaps != (known.gaps if known else ()):
+        log.warning(
+            "%s: changes after %s up to %s are lost; it continues after them.", now.table, now.gap_after, now.gap_until
+        )
     if known is None:
         return
-    if len(now.gaps) > len(known.gaps):
-        log.warning(
-            "%s: changes after %s up to %s are lost; it continues after them because of gap.policy=ignore.",
-            now.table, now.gap_after, now.gap_until,
-        )  # fmt: skip
-    elif known.status in _STOPPED and now.streams:
+    if known.status in _STOPPED and now.streams:
         log.info("%s resumes from %s.", now.table, now.position)
     if known.instance and now.instance and known.instance != now.instance:
         log.info("%s is now read from capture instance %s instead of %s.", now.table, now.instance, known.instance)

@@ -92,7 +92,7 @@ class Due:
         lost = []
         for state in (states[table] for table in captured if table in states):
             found = instances.get(state.table, [])
-            gap = gap_behind(state, found) if state.streams else None
+            gap = gap_behind(state, found) if state.goes_on else None
             if gap is not None:
                 lost.append(with_gap(state, gap, "fail", found))
         self._ledger.manifest.mark(self._ledger.clock.now(), database, lost)
@@ -124,4 +124,4 @@ def _available(state: TableState, instances: Sequence[CaptureInstance]) -> bool:
     last = newest(instances)
     if last is None or state.position is None:
         return state.status != "gap"
-    return state.status == "healthy" and last.source_object_id == state.object_id
+    return state.goes_on and last.source_object_id == state.object_id

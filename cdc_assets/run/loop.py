@@ -231,9 +231,9 @@ class StreamLoop:
         return False
 
     def _streams(self) -> bool:
-        """Whether an available database has a table that streams, or will stream once its gap is repaired."""
+        """Whether an available database has a table that streams, or will stream again by itself."""
         states = self._ledger.state.tables.values()
-        databases = {state.table.database for state in states if state.streams or self._has_repairable_gap(state)}
+        databases = {state.table.database for state in states if state.goes_on or self._has_repairable_gap(state)}
         return not databases <= self.unavailable.keys()
 
     def _has_stopped(self) -> bool:

@@ -26,11 +26,9 @@ from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError, describe_error
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.state import EXCLUDED, TableState
 
 log = logging.getLogger(__name__)
-
-_EXCLUDED = "The settings leave it out (database.names, table and schema lists); its position is kept."
 
 
 def included_by(config: CaptureConfig) -> Callable[[TableId], bool]:
@@ -72,12 +70,14 @@ def apply_filters(ledger: Ledger, config: CaptureConfig) -> None:
 
 
 def _followed(state: TableState, included: bool) -> TableState:
-    """Its new state. A table with a gap still has it when it is included again; a failed table stays failed."""
+    """Its new state. A table with a gap still has it when it is included again; one that failed stays failed, unless it
+    is tried again anyway."""
     if included and state.status == "excluded":
-        reason = state.reason.removeprefix(_EXCLUDED).strip()
+        reason = state.reason.removeprefix(EXCLUDED).strip()
         return dataclasses.replace(state, status="gap" if reason else "healthy", reason=reason)
-    if not included and state.status in ("healthy", "gap"):
-        return dataclasses.replace(state, status="excluded", reason=f"{_EXCLUDED} {state.reason}".strip())
+    if not included and (state.status in ("healthy", "gap") or state.resumes):
+        gap = state.reason if state.status == "gap" else ""
+        return dataclasses.replace(state, status="excluded", reason=f"{EXCLUDED} {gap}".strip())
     return state
 
 

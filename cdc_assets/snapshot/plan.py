@@ -9,6 +9,8 @@ the read. A capture instance that is younger than the watermark raises it to jus
 before its own start: earlier changes were committed before the instance was created,
 and so before the read. That holds of a server whose log has got that far; so each session that reads rows is asked
 first (`core.ports.BulkSource.reaching`): it may be one of a replica that lags behind the server that was asked here.
+A lower watermark is as right, if all changes after it can be read: READs of an earlier attempt carry one, and it is taken
+up again.
 
 *No waiting for locks.* The tables' row counts come from the server's catalogue, in one query for all of
 them, and key ranges are found without waiting for row locks (`core.ports`): a locked table delays no other.
@@ -139,7 +141,7 @@ class SnapshotPlanner:
             last = newest(instances.get(draft.schema.table, []))
             start = before(last.start_lsn) if last and self._joins(database, draft.request) else low
             chosen = self._chosen(draft.request, len(draft.ranges))
-            tables.append(_entry(draft, last, start))
+            tables.append(_entry(draft, last, self._taken_up(draft.schema, last) or start))
             slices += slices_of(draft.schema.table, draft.ranges, chosen, draft.rows, target, len(slices))
         return SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices), signal=signal)
 
@@ -172,6 +174,14 @@ class SnapshotPlanner:
         """Whether a table without data is added to a capture that streams: no change since it was enabled may be left out."""
         new = not request.data and not self._state.has_position(request.table)
         return new and (request.joins or self.streams(database))
+
+    def _taken_up(self, schema: TableSchema, last: CaptureInstance | None) -> Lsn | None:
+        """Watermark of READs of an earlier snapshot that was given up, if all changes after them can still be read: then
+        they are streamed from there, as if it had been finished."""
+        early = self._state.early.get(schema.table)
+        if early is None or last is None or early.object_id != schema.object_id or before(last.start_lsn) > early.low:
+            return None
+        return early.low if schema.key else None
 
     def _low_watermark(self, database: str, *, captured: bool) -> Lsn:
         if not captured:
@@ -265,4 +275,5 @@ def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn) -> Snapshot
         request.select,
         instance.created if instance else None,
         instance.change_table_id if instance else None,
+        request.data,
     )

@@ -12,8 +12,10 @@ recorded in the manifest before any of them is committed:
 *A table that fails* (its statement is rejected, it is locked for too long, a
 value fits no event) takes part in no further round, and nothing of it is
 committed from the round in which it failed. The others continue. READs of it that earlier
-rounds committed stay: its next snapshot reads the same rows again, at a later
-watermark. An error of the server or the lake as a whole ends the run.
+rounds committed stay, and their watermark is remembered (`EarlyReads`): rows that are deleted before its next snapshot
+would otherwise stay for ever. That one takes up the watermark, so all changes after these READs are streamed; if they
+are gone from the server, it records a gap (`run`). The same holds for a snapshot that is given up.
+An error of the server or the lake as a whole ends the run.
 """
 
 import dataclasses

@@ -13,11 +13,13 @@ A snapshot whose rows must be from one moment restarts instead, unless all of th
 
 *Positions* are set when the whole snapshot is complete: a table that was not
 streamed before, or has lost changes, or was created again, streams from its
-watermark. A table whose rows are not read (`no_data`) and that is enabled while
+watermark. What the lake has of it ends before (at a former position, or at READs of a snapshot that was given up
+and whose watermark could not be taken up again, `plan`): then changes in between are read by nobody, and exactly that interval is recorded as a
+gap. A table whose rows are not read (`no_data`) and that is enabled while
 its database streams starts at the start LSN of its capture instance, so that no change
-since then is left out. A healthy table keeps its position, so a repeated snapshot loses no event.
-A part of a table never changes the position, and neither does a table that failed:
-the next run tries it again.
+since then is left out. A table whose position is good keeps it, whether it is healthy, left out, or failed and
+tried again, so a repeated snapshot loses no event.
+A part of a table never changes the position. A table that could not be read is tried again by the next run.
 
 *Blocking snapshots* are requested by a signal and run between two windows. They
 differ in which rows they read and in the kind of their notifications. The
@@ -40,7 +42,7 @@ from cdc_assets.errors import CdcError, LakeError, describe_error
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState, TableState, with_lost
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import Request, SnapshotPlanner
@@ -207,23 +209,28 @@ class Snapshotter:
 
     def _final(self, table: SnapshotTable) -> Iterator[TableState]:
         known = self._state.tables.get(table.table)
-        same = known is not None and known.object_id == table.object_id
-        ranges = self._ranges(table, known if same else None)
+        same = known if known is not None and known.object_id == table.object_id else None
+        ranges = self._ranges(table, same)
         if not table.whole:
-            if known is not None and same and known.ranges != ranges:
-                yield dataclasses.replace(known, ranges=ranges)
+            if same is not None and same.ranges != ranges:
+                yield dataclasses.replace(same, ranges=ranges)
             return
-        if known is not None and same and known.keeps_position:
-            yield dataclasses.replace(known, ranges=ranges, snapshot_lsn=table.low)
+        former = None if same is None else same.snapshot_lsn
+        read = table.low if table.data else former
+        if same is not None and same.keeps_position:
+            yield dataclasses.replace(same.tried_again() if same.resumes else same, ranges=ranges, snapshot_lsn=read)
             return
+        gaps, since = known.gaps if known else (), self._state.wanted_after(table.table, table.object_id)
+        if table.instance and since is not None and since < table.low:
+            gaps = with_lost(gaps, since, table.low, joined=True)
         yield TableState(
             table=table.table,
             object_id=table.object_id,
             position=table.low if table.instance else None,
             instance=table.instance,
             ranges=ranges,
-            snapshot_lsn=table.low,
-            gaps=known.gaps if known else (),
+            snapshot_lsn=read,
+            gaps=gaps,
             made=table.made,
             change_table_id=table.change_table_id,
         )

@@ -26,6 +26,7 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError
@@ -89,6 +90,8 @@ class Structures:
         for table, entry in self._current(run, now):
             if self._joined(table):
                 entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
+            elif position := self._resumed(table):
+                entry = dataclasses.replace(entry, lsn=position.next())
             known = history.of_instance(entry.table, entry.identity)
             repeated = bool(run.signal) and table.object_id != _UNKNOWN
             if (
@@ -161,6 +164,12 @@ class Structures:
                 )
             found.append(entry)
         return found
+
+    def _resumed(self, table: SnapshotTable) -> Lsn | None:
+        """Position from which a table that failed goes on; its instance's present structure fits rows of any age, and may
+        be what it lacked."""
+        known = self._ledger.state.tables.get(table.table)
+        return known.position if known is not None and known.resumes and known.identity == table.identity else None
 
     def _joined(self, table: SnapshotTable) -> bool:
         """Whether a table without rows is added to a capture that streams; unchanged until the snapshot is complete."""

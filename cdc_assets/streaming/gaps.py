@@ -21,10 +21,7 @@ from collections.abc import Mapping, Sequence
 from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.ledger.state import TableState
-
-_KEEP_GAPS = 100
-"""Number of gaps kept in a table's state; older ones are in the manifest's rows and Delta's versions."""
+from cdc_assets.ledger.state import TableState, with_lost
 
 Instances = Mapping[TableId, Sequence[CaptureInstance]]
 
@@ -53,7 +50,7 @@ def with_gap(state: TableState, gap: Gap, policy: str, instances: Sequence[Captu
         instances: the table's capture instances now.
     """
     after = state.position or gap.after
-    marked = dataclasses.replace(state, gaps=(*state.gaps, (after, gap.until))[-_KEEP_GAPS:])
+    marked = dataclasses.replace(state, gaps=with_lost(state.gaps, after, gap.until))
     if policy == "ignore":
         return dataclasses.replace(marked, position=gap.until)
     reason = (

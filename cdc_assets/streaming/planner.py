@@ -56,6 +56,7 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
 from cdc_assets.streaming.places import planned_places
+from cdc_assets.streaming.retries import Retries
 from cdc_assets.streaming.row_counts import counted, together
 from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, share_of, worth_tasks
 
@@ -89,6 +90,7 @@ class Planner:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._runner, self._settings, self._losses = runner, settings, losses
         self._skipped = skipped_numbers(lake.events.skipped_operations)
+        self._retries = Retries(ledger)
         self._checked: dict[str, timedelta] = {}
         self._asked: dict[str, timedelta] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -117,6 +119,7 @@ class Planner:
             FencedError: another writer has taken over.
         """
         source, streaming = self._server.source, self._settings
+        self._retries.begin(database)
         after = self._state.watermark(database)
         if after is None:
             self._check_for_tables(database)
@@ -291,7 +294,7 @@ class Planner:
             known = state.streams or (state.position is not None and self._lake.history.latest(state.table))
             if state.table.database == database and known:
                 problem = identity_problem(state, instances.get(state.table, []), instances)
-                gone += [dataclasses.replace(state, status="failed", reason=problem)] if problem else []
+                gone += [state.stopped(problem)] if problem else []
         retire(self._ledger, self._lake, database, gone)
 
     def _without_gap(

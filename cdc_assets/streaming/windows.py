@@ -29,14 +29,16 @@ Other numbers of change rows than the planner counted are such a trouble too (`r
 A table that has lost data since the window was planned (`losses`) is left out of it.
 
 *Trouble of one table.* Its files are not committed, its position stays, its
-state says why, and the window completes for the others. So a table either has
-everything up to its position, or it is marked.
+state says why, and the window completes for the others. So a table has
+everything up to its position, and is tried again from there (`retries`); unless an earlier
+attempt has committed a part of the window for it, for which no position is right.
 """
 
 import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from itertools import islice
+from operator import attrgetter
 from typing import TypeVar
 from uuid import uuid4
 
@@ -78,6 +80,7 @@ from cdc_assets.streaming.window_tasks import WindowTasks
 
 log = logging.getLogger(__name__)
 
+_AGAIN = "It is tried again by itself, from its position."
 P = TypeVar("P", Window, Part)
 R = TypeVar("R")
 
@@ -199,14 +202,14 @@ class WindowExecutor:
         check_recovery_fork(self._ledger, self._server.source, window.database)
         whole = _whole(part.planned)
         moved = {table for result in results for table in result.moved} - whole | structures.moved
-        failed, committed = dict(structures.failed), set[TableId]()
+        failed, committed, torn = dict(structures.failed), set[TableId](), set[TableId]()
         if repeated:
             behind = moved.union(failed, *(result.failed.keys() | result.gaps.keys() for result in results)) - whole
             committed, torn = self._places.leave_behind(window, behind)
             failed |= dict.fromkeys(torn, split_commit_reason("It was altered, or could not be read,"))
             whole |= committed
             moved -= torn | whole
-        changed = self._troubled(part, failed, whole, moved)
+        changed = self._troubled(part, failed, whole, moved, torn)
         for table in moved:
             log.info("%s or its capture instances changed while it was read; the next window reads it again.", table)
         part.behind = {state.table for state in changed} | moved
@@ -240,14 +243,20 @@ class WindowExecutor:
         failed: dict[TableId, str],
         whole: Set[TableId],
         moved: Collection[TableId],
+        torn: Collection[TableId],
     ) -> list[TableState]:
-        """States of tables that cannot take part, at their old position; those that are committed lack nothing."""
+        """States of tables that cannot take part, at their old position; those that are committed lack nothing.
+
+        Those of which a part is committed (`torn`) cannot go on from it, all others can.
+        """
         tables = self._ledger.state.tables
         policy = self._settings.gap_policy
         gaps: dict[TableId, Gap] = {}
         for result in part.results:
             failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
-            gaps |= result.gaps
+            gaps |= {
+                table: max(gap, gaps.get(table, gap), key=attrgetter("until")) for table, gap in result.gaps.items()
+            }
         for table in whole & (failed.keys() | gaps.keys() | part.structures.moved):
             if self._lake.events.transaction_metadata:
                 log.warning(
@@ -259,7 +268,9 @@ class WindowExecutor:
         instances = self._server.instances(part.database) if gaps else {}
         marked = [with_gap(tables[table], gap, policy, instances.get(table, [])) for table, gap in gaps.items()]
         return marked + [
-            dataclasses.replace(tables[table], status="failed", reason=reason)
+            tables[table].stopped(
+                reason if table in torn else f"{reason.rstrip('.')}. {_AGAIN}", again=table not in torn
+            )
             for table, reason in failed.items()
             if table not in gaps and table not in moved
         ]
