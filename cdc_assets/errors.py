@@ -9,7 +9,8 @@
     │   ├── DatabaseAwayError       offline, being restored, or not on the server now
     │   ├── CaptureNotReadyError    no LSN recorded yet; the capture job has not scanned
     │   ├── LakeConflictError       another writer committed first; read again and repeat
-    │   └── LakeFullError           the lake's storage is full
+    │   ├── LakeFullError           the lake's storage is full
+    │   └── LakeAwayError           the lake's store does not answer now
     └── TerminalError           repeating does not help; somebody has to act
         ├── InvalidValueError       a value is not valid for its purpose
         ├── ConfigurationError      a property is unknown or has a wrong value
@@ -112,6 +113,10 @@ class LakeFullError(RetryableError):
     """The lake's storage is full: no disk space, or no quota left."""
 
 
+class LakeAwayError(RetryableError):
+    """The lake's store does not answer now: it is busy, restarts, or cannot be reached."""
+
+
 class TerminalError(CdcError):
     """Repeating the call does not help; somebody has to act."""
 
@@ -203,6 +208,13 @@ class EngineError(TerminalError):
 
 class LakeError(TerminalError):
     """The lake cannot be read or written."""
+
+
+LAKE_WAITS = (LakeConflictError, LakeFullError, LakeAwayError)
+"""Retryable errors of the lake: they concern all databases."""
+
+LAKE_ERRORS = (LakeError, *LAKE_WAITS)
+"""All errors of the lake, for what is tried again later anyway."""
 
 
 class EventsDroppedError(LakeError):

@@ -28,7 +28,7 @@ from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.check_result import CheckResult
-from cdc_assets.errors import ConfigurationError, LakeError, LakeFullError
+from cdc_assets.errors import LAKE_ERRORS, ConfigurationError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
 from cdc_assets.mirror.delta import MirrorTables
@@ -100,7 +100,7 @@ def _lake(settings: CaptureConfig) -> CheckResult:
     location = Location.of(settings.lake)
     try:
         location.check_writable()
-    except (LakeError, LakeFullError) as error:
+    except LAKE_ERRORS as error:
         return CheckResult(
             "lake", location.root, False, str(error), "writable", "check lake.path and its access rights"
         )
@@ -116,7 +116,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
     try:
         overview = CaptureOverview(settings, source, audit_s=None)
         tables, losses = overview.tables, overview.losses_of_no_table
-    except LakeError as error:
+    except LAKE_ERRORS as error:
         fact, _, remedy = str(error).partition(" Next: ")
         yield CheckResult("manifest", settings.events.topic_prefix, False, fact, "readable", remedy)
         return

@@ -21,11 +21,11 @@ from cdc_assets.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.engine.requested import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
 from cdc_assets.engine.source import SourceProbe
 from cdc_assets.errors import (
+    LAKE_ERRORS,
     CdcError,
     ConfigurationError,
     EngineError,
     LakeError,
-    LakeFullError,
     PreflightError,
     QueryError,
 )
@@ -209,7 +209,7 @@ def _lake(overview: EngineOverview) -> Iterator[CheckResult]:
     try:
         location.check_writable()
         losses = overview.losses
-    except (LakeError, LakeFullError) as error:
+    except LAKE_ERRORS as error:
         fact, _, remedy = str(error).partition(" Next: ")
         yield CheckResult("lake", location.root, False, fact, "writable", remedy or "check lake.path and its rights")
         return

@@ -15,7 +15,6 @@ from typing import Final
 
 STEPS: Final[dict[str, str]] = {
     "window-planned": "bounds are fixed in the manifest; nothing was read",
-    "window-placed": "directories that differ from those of the tables' newest events are in the manifest; nothing was written",
     "history-recorded": "schema records of the window are committed; their public events are not",
     "history-written": "schema records of the window are committed; no data was read",
     "files-written": "all slices were read and written; no table was committed",

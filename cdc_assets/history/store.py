@@ -28,10 +28,11 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.schema import InstanceId
 from cdc_assets.core.steps import step
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import InvariantError, LakeError
+from cdc_assets.errors import InvariantError
 from cdc_assets.history.events import build_events
 from cdc_assets.history.records import HistoryEntry, debezium_record, key_columns, parse_structure, structure_text
 from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
 
 _NO_NULL = False
@@ -108,11 +109,9 @@ class SchemaHistory:
         paths = pa.table(handle.get_add_actions())["path"].to_pylist()
         try:
             rows = [row for path in paths for row in pq.read_table(path, filesystem=files, schema=SCHEMA).to_pylist()]
-        except (OSError, pa.ArrowException) as error:
-            raise LakeError(
-                f"The schema history {self.directory} cannot be read: {error}. Next: restore the missing file, "
-                "or set snapshot.mode=recovery to rebuild it."
-            ) from error
+        except STORE_ERRORS as error:
+            hint = "restore the missing file, or set snapshot.mode=recovery to rebuild it"
+            raise trouble(f"The schema history {self.directory} cannot be read", error, hint) from error
         rows.sort(key=lambda row: (row["window_id"], row["position"]))
         entries = [(row["window_id"], _entry(row)) for row in rows]
         for window_id, entry in entries:

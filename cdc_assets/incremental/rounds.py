@@ -23,7 +23,7 @@ from cdc_assets.config.settings import SignalSettings
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import BulkSource, TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import CdcError, LakeError
+from cdc_assets.errors import LAKE_ERRORS, CdcError
 from cdc_assets.incremental.chunked_table import ChunkedTable, next_spans
 from cdc_assets.incremental.chunks import rows_query
 from cdc_assets.incremental.staging import BuildTask, Staged, StageTask, Staging, build, stage
@@ -261,7 +261,7 @@ class RoundReader:
         """Remove a round's staged files, at once or as soon as it is read; the next claim removes any that remain."""
 
         def remove(_: Future[RoundRows]) -> None:
-            with contextlib.suppress(LakeError):
+            with contextlib.suppress(*LAKE_ERRORS):
                 current.staging.remove()
 
         if not current.reading.cancel():

@@ -26,7 +26,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
-from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
@@ -103,7 +103,7 @@ class Staging:
         """File system rooted at the folder."""
         return self.location.filesystem(self.directory)
 
-    def _failed(self, what: str, error: Exception) -> LakeError | LakeFullError:
+    def _failed(self, what: str, error: Exception) -> LakeError | LakeFullError | LakeAwayError:
         return trouble(
             f"A staged file in {self.location.uri(self.directory)} cannot be {what}", error, "check lake.path"
         )

@@ -25,13 +25,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
-from cdc_assets.errors import InvalidValueError, LakeError
+from cdc_assets.errors import InvalidValueError, LakeAwayError, LakeError
 from cdc_assets.lake.commits import read_commit
 from cdc_assets.lake.foreign import net_of_others
-from cdc_assets.lake.location import STORE_ERRORS, plain
+from cdc_assets.lake.location import STORE_ERRORS, plain, trouble
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import damaged
 from cdc_assets.lake.topics import TopicTables
@@ -136,7 +135,10 @@ def examine(tables: TopicTables, directory: str, mark: Mark | None) -> Examined:
         if handle is None:
             return Examined(None, Loss(directory, "is gone") if mark else None)
         return _compared(tables, directory, mark, handle)
-    except (LakeError, DeltaError, OSError, pa.ArrowException) as error:
+    except (LakeError, *STORE_ERRORS) as error:
+        what = f"{tables.location.uri(directory)} cannot be read"
+        if isinstance(away := trouble(what, error, ""), LakeAwayError):
+            raise away from error
         return Examined(None, Loss(directory, f"cannot be read ({plain(error.__cause__ or error)})", readable=False))
 
 

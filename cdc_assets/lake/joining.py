@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import FencedError, LakeConflictError, LakeError, LakeFullError
+from cdc_assets.errors import LAKE_ERRORS, CdcError, FencedError
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
@@ -66,7 +66,7 @@ class Joined:
     """
 
     files: tuple[NewFile, ...] = ()
-    trouble: LakeError | LakeFullError | None = None
+    trouble: CdcError | None = None
 
 
 Join = Callable[[JoinTask], Joined]
@@ -81,7 +81,7 @@ def join_topic_files(task: JoinTask) -> Joined:
             for path in task.paths:
                 writer.write(batches_of(task, path))
         return Joined(tuple(writer.files))
-    except (LakeError, LakeFullError) as error:
+    except LAKE_ERRORS as error:
         return Joined(trouble=error)
 
 
@@ -156,7 +156,7 @@ class SmallFiles:
         """The tasks of a table that has too many small files."""
         try:
             files, schema = self._files(directory)
-        except LakeError as error:
+        except LAKE_ERRORS as error:
             log.warning("Small files of %s cannot be joined; it is tried again: %s", directory, error)
             return []
         most, target = self._settings.compact_after_files, self._settings.target_file_bytes
@@ -184,7 +184,7 @@ class SmallFiles:
             return replace_files(self._tables, directory, Replacement(paths, files), self._fence)
         except FencedError:
             raise
-        except (LakeError, LakeFullError, LakeConflictError) as error:
+        except LAKE_ERRORS as error:
             log.warning("Small files of %s are not joined; it is tried again: %s", directory, error)
             return False
 

@@ -19,7 +19,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeError, LakeFullError, lacking
+from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError, lacking
 
 _FILE = "file://"
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
@@ -43,12 +43,19 @@ def plain(error: BaseException) -> str:
 _NO_ROOM = re.compile(r"no space left|disk quota exceeded|os error (28|122)\b|storage ?full", re.IGNORECASE)
 """Texts of file systems, delta-rs and object stores for a full store; only file systems give an error number."""
 
+_AWAY = re.compile(
+    r"status code\W+(408|429|5\d\d)\b|HTTP error|connection (closed|reset|refused)|timed out", re.IGNORECASE
+)
+"""Texts of an object store's client, once it has given up, for a store that is busy or cannot be reached."""
+_WRONG = re.compile(r"scheme is not allowed|builder error|certificate", re.IGNORECASE)
+"""The same for settings with which no request can be made."""
+
 STORE_ERRORS = (OSError, pa.ArrowException, DeltaError)
 """Exceptions of the libraries that write to the lake."""
 
 
-def trouble(what: str, error: Exception, hint: str) -> LakeError | LakeFullError:
-    """Translate a library's error: retryable if the disk is full, terminal otherwise.
+def trouble(what: str, error: Exception, hint: str) -> LakeError | LakeFullError | LakeAwayError:
+    """Translate a library's error: retryable if the disk is full or the store does not answer, terminal otherwise.
 
     Args:
         what: description for people, such as `The folder x cannot be written`.
@@ -60,6 +67,11 @@ def trouble(what: str, error: Exception, hint: str) -> LakeError | LakeFullError
         return LakeFullError(
             f"{what}: {text}. Nothing is lost: the capture continues from the same position. Next: free space in the lake "
             "(lake.retention.hours and lake.compact.after.files say how long replaced files are kept)."
+        )
+    if _AWAY.search(text) and not _WRONG.search(text):
+        return LakeAwayError(
+            f"{what}: {text}. Nothing is lost: the capture continues from the same position. Next: see whether the store can be "
+            "reached (lake.path, lake.storage.option.<option>)."
         )
     more = lacking(error)
     return LakeError(f"{what}: {text}. Next: {f'give the process more {more}' if more else hint}.")
@@ -120,8 +132,17 @@ class Location:
         return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
 
     def directories(self) -> list[str]:
-        """Names of the directories below the root, in order."""
-        found = self.existing("").get_file_info(fs.FileSelector("", allow_not_found=True))
+        """Names of the directories below the root, in order.
+
+        Raises:
+            LakeError: they cannot be listed.
+        """
+        try:
+            found = self.existing("").get_file_info(fs.FileSelector("", allow_not_found=True))
+        except STORE_ERRORS as error:
+            raise trouble(
+                f"The lake at {self.root} cannot be listed", error, "check the path and its rights"
+            ) from error
         return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
 
     def write(self, directory: str, name: str, content: bytes) -> None:
@@ -148,7 +169,7 @@ class Location:
         """Write and remove a small file, and remove files left by earlier probes that were killed.
 
         Raises:
-            LakeFullError: the storage is full.
+            LakeFullError, LakeAwayError: the storage is full, or does not answer.
             LakeError: the lake cannot be written; nothing else was changed.
         """
         name = f"probe-{uuid4().hex}"

@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, LEAST_COMMITS, log_properties, repair, trim
 from cdc_assets.lake.evolution import fields_to_add, lake_schema
 from cdc_assets.lake.files import DataFile
@@ -208,6 +208,6 @@ def arrow_schema(handle: DeltaTable) -> pa.Schema:
     return pa.schema(handle.schema().to_arrow())
 
 
-def unreadable(uri: str, error: Exception) -> LakeError | LakeFullError:
+def unreadable(uri: str, error: Exception) -> LakeError | LakeFullError | LakeAwayError:
     """What to raise when a table cannot be read or written."""
     return trouble(f"The Delta table {uri} cannot be read or written", error, "check the path and its rights")

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
+from cdc_assets.errors import LAKE_ERRORS
 from cdc_assets.lake.earlier import modernize
 from cdc_assets.lake.joining import Join, SmallFiles, join_topic_files
 from cdc_assets.lake.location import STORE_ERRORS, trouble
@@ -49,7 +49,7 @@ class Upkeep:
         last, now = self._tables.vacuumed.get(directory), time.monotonic()
         if last is not None and now - last < self._settings.retention_hours * 3600 * _VACUUM_SHARE:
             return
-        with suppress(LakeError, LakeFullError):
+        with suppress(*LAKE_ERRORS):
             self.vacuum(directory)
             self._tables.vacuumed[directory] = now
 
@@ -104,7 +104,7 @@ def tidy(
     """
     directories = list(directories)
     for directory in directories:
-        with suppress(LakeError, LakeFullError, LakeConflictError):
+        with suppress(*LAKE_ERRORS):
             modernize(tables, directory, fence)
     done = SmallFiles(tables, settings, runner, fence, join).join(directories)
     for directory in done:

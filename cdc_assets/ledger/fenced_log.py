@@ -3,8 +3,14 @@
 *Fencing.* Each commit carries the application transaction (capture, sequence) with a sequence that grows by one, and
 the handle is never refreshed after `claim`. A writer that was believed dead and resumes finds its next sequence taken:
 delta-rs refuses the commit, and `FencedError` is raised. A crash leaves either a complete commit or an unreferenced
-file. After an error, such as a full disk, the log is searched for the commit: either it exists, or the same row may be
-retried with the same handle.
+file.
+
+*An answer that is lost.* After a refusal, or an error that does not say whether the commit exists, the log behind the
+handle's version is read: if a commit names the file of this writer's row, it was made, and was refused only because the
+store's client had repeated the request. If the store does not answer, that is not known, and the number is *in doubt*: the
+row may even be written later, by a request that is still under way. So the files of all attempts for a number are
+remembered; whichever commit takes the number, the row in it is told from another writer's. A doubt ends when the number is
+taken.
 
 *Folding.* Rows that their fold replaces go in one commit that finds all of their files, or is not made (`lake.replacing`).
 If another program has rewritten one of them, which changes no row, they are read again.
@@ -15,8 +21,8 @@ so rows of one number are one row, and before the newest fold, which holds all o
 fold removes them for good.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain, pairwise
 from typing import Any
 from uuid import uuid4
@@ -28,7 +34,14 @@ from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
 
 from cdc_assets.core.steps import step
-from cdc_assets.errors import FencedError, InvariantError, LakeConflictError, LakeError, LakeFullError
+from cdc_assets.errors import (
+    LAKE_ERRORS,
+    FencedError,
+    InvariantError,
+    LakeConflictError,
+    LakeError,
+    LakeFullError,
+)
 from cdc_assets.lake.commits import read_commit
 from cdc_assets.lake.earlier import modernize
 from cdc_assets.lake.files import DataFile
@@ -53,6 +66,8 @@ class FencedLog:
         self._schema = schema
         self._tables = tables.separate()
         self._sequence: int | None = None
+        self._attempts: dict[str, Row] = {}
+        """Rows that may have been written under the next number, by file."""
 
     @property
     def next_sequence(self) -> int:
@@ -90,22 +105,51 @@ class FencedLog:
             LakeError: the table cannot be created or read.
         """
         self._tables.forget(self.directory)
+        self._attempts.clear()
         with suppress(
-            LakeError, LakeFullError, LakeConflictError
+            *LAKE_ERRORS
         ):  # of a table made by an earlier release, unless another process does it at this moment
             modernize(self._tables, self.directory, lambda: None)
         rows = self.in_order(self._files(self._tables.ensure(self.directory, self._schema), known or {}))
         self._sequence = rows[-1]["sequence"] if rows else 0
         return rows
 
-    def append(self, row: Row) -> None:
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a row may have been written under `next_sequence`, because the store did not say."""
+        return bool(self._attempts)
+
+    def settle(self) -> Row | None:
+        """The row that was written under `next_sequence` by an attempt whose answer was lost; None if there is none yet.
+
+        Raises:
+            FencedError: it was written, and another writer has taken over since.
+            LakeAwayError: the store does not answer.
+        """
+        if not self._attempts or (row := self._found()) is None:
+            return None
+        self._has_written(self.next_sequence)
+        return row
+
+    def append(self, row: Row) -> Row:
         """Write the row `next_sequence`.
+
+        Returns:
+            The row that has this number now: the same, or that of an earlier attempt whose answer was lost.
 
         Raises:
             FencedError: another writer has taken over.
+            LakeAwayError: the store does not say whether it was written (`in_doubt`).
             LakeError: it cannot be written.
         """
-        self._write(row)
+        sequence, path = self.next_sequence, _new_name(self.next_sequence)
+        with self._translated(path):
+            file = self._written(path, [row], sequence)
+            self._attempts[path] = row
+            written = self._committed(file, row, sequence)
+        if written is None:
+            raise self._fenced(sequence)
+        return written
 
     def replace(self, row: Row, keep: int) -> None:
         """Write the row `next_sequence`, and remove all but the newest of the others.
@@ -119,33 +163,25 @@ class FencedLog:
             LakeConflictError: another program rewrites the files again and again.
             LakeError: it cannot be written.
         """
-        sequence, path = self.next_sequence, ""
-        try:
-            for attempt in range(COMMIT_ATTEMPTS):
-                tables = self._tables.separate()
+        sequence = self.next_sequence
+        for attempt in range(COMMIT_ATTEMPTS):
+            tables, path = self._tables.separate(), _new_name(sequence)
+            with self._translated(path):
                 files = self._files(tables.ensure(self.directory, self._schema), {})
-                path = _new_name(sequence)
                 file = self._written(path, [*self.in_order(files)[-keep:], row], sequence)
                 step("checkpoint-prepared")
                 wanted = Replacement(list(files), [file], None, is_new=True, number=sequence)
+                self._attempts[path] = row
                 try:
                     landed = replace_files(tables, self.directory, wanted, self.require_writer)
                     break
-                except LakeConflictError:
+                except (LakeConflictError, FencedError) as error:
                     self._remove(path)
-                    if attempt == COMMIT_ATTEMPTS - 1:
+                    if attempt == COMMIT_ATTEMPTS - 1 or isinstance(error, FencedError):
                         raise
-        except (LakeFullError, FencedError):
-            self._remove(path)
-            raise
-        except STORE_ERRORS as error:
-            self._remove(path)
-            raise trouble(f"The manifest {self.directory} cannot be written", error, "check its rights") from error
-        self._tables.forget(self.directory)
-        handle = self._tables.open(self.directory)
-        if not landed or handle is None or handle.transaction_version(self._tables.capture) != sequence:
+        if not landed and self._found() is not row:
             raise self._fenced(sequence)
-        self._sequence = sequence
+        self._has_written(sequence)
 
     def require_writer(self) -> None:
         """Check that no other writer has taken over.
@@ -164,57 +200,74 @@ class FencedLog:
 
     def _fenced(self, sequence: int) -> FencedError:
         self._sequence = None
+        self._attempts.clear()
         return FencedError(
             f"Another run has taken over capture {self._tables.capture}: manifest entry {sequence} is from another writer. "
             "Next: nothing, if a newer run is active; it continues from the same position."
         )
 
-    def _write(self, row: Row) -> None:
-        sequence = self.next_sequence
-        path = _new_name(sequence)
+    @contextmanager
+    def _translated(self, path: str) -> Iterator[None]:
+        """Within it errors of the store are this project's; the file is removed if no commit can name it."""
         try:
-            landed = self._commit(self._written(path, [row], sequence), sequence)
+            yield
         except LakeFullError:
             self._remove(path)
             raise
         except STORE_ERRORS as error:
             self._remove(path)
             raise trouble(f"The manifest {self.directory} cannot be written", error, "check its rights") from error
-        if not landed:
-            raise self._fenced(sequence)
-        self._sequence = sequence
 
-    def _commit(self, file: DataFile, sequence: int) -> bool:
-        """Commit with the handle of `claim`, without refreshing it before.
+    def _committed(self, file: DataFile, row: Row, sequence: int) -> Row | None:
+        """Commit with the handle of `claim`, without refreshing it before; the row that has the number then, if it is ours.
 
-        Returns:
-            False if another writer has committed `sequence` in the meantime; the handle is then dropped.
+        A refusal is another writer's commit, or our own: the store's client repeats a request whose answer was lost.
+        """
+        written: Row | None = row
+        try:
+            self._tables.append(self._tables.kept(self.directory), [file], sequence, {})
+        except CommitFailedError:
+            written = self._found()
+        except STORE_ERRORS as error:
+            if (written := self._found()) is None:
+                raise unreadable(self._tables.location.uri(self.directory), error) from error
+        if written is not None:
+            self._has_written(sequence)
+        return written
+
+    def _found(self) -> Row | None:
+        """The row among those that may have been written that a commit behind the handle's version names.
+
+        Raises:
+            LakeAwayError: the store does not answer.
+        """
+        version = self._tables.kept(self.directory).version() + 1
+        while (commit := read_commit(self._tables.location, self.directory, version)) is not None:
+            if path := next((path for path in commit.added if path in self._attempts), None):
+                return self._attempts[path]
+            version += 1
+        return None
+
+    def _has_written(self, sequence: int) -> None:
+        """Go on behind a row that was written.
+
+        Raises:
+            FencedError: another writer has taken over since.
         """
         handle = self._tables.kept(self.directory)
         try:
-            self._tables.append(handle, [file], sequence, {})
             handle.update_incremental()
-        except CommitFailedError:
-            self._tables.forget(self.directory)
-            return False
         except STORE_ERRORS as error:
-            if self._has_landed(file):
-                return True
             raise unreadable(self._tables.location.uri(self.directory), error) from error
+        if handle.transaction_version(self._tables.capture) != sequence:
+            raise self._fenced(sequence + 1)
+        self._attempts.clear()
+        self._sequence = sequence
         self._tables.trim(self.directory, handle.version())
-        return handle.transaction_version(self._tables.capture) == sequence
-
-    def _has_landed(self, file: DataFile) -> bool:
-        """Whether a commit exists, after an error that does not say so. If not, the handle stays unchanged."""
-        newest = self._tables.separate().open(self.directory)
-        landed = newest is not None and file.path in pa.table(newest.get_add_actions())["path"].to_pylist()
-        if landed:
-            self._tables.forget(self.directory)
-            self._tables.open(self.directory)
-        return landed
 
     def _remove(self, path: str) -> None:
         """Remove an uncommitted file, so that repetitions on a full disk use no additional space."""
+        self._attempts.pop(path, None)
         with suppress(*STORE_ERRORS):
             self._tables.location.existing(self.directory).delete_file(path)
 
@@ -231,11 +284,9 @@ class FencedLog:
         paths = pa.table(handle.get_add_actions())["path"].to_pylist()
         try:
             return {path: known[path] if path in known else self._read(files, path) for path in paths}
-        except (OSError, pa.ArrowException) as error:
-            raise LakeError(
-                f"The manifest {self.directory} cannot be read: {error}. Next: restore the missing file, "
-                "or the whole directory, from a copy; positions cannot be reconstructed otherwise."
-            ) from error
+        except STORE_ERRORS as error:
+            hint = "restore the missing file, or the whole directory, from a copy; positions cannot be reconstructed otherwise"
+            raise trouble(f"The manifest {self.directory} cannot be read", error, hint) from error
 
     def _read(self, files: fs.FileSystem, path: str) -> Sequence[Row]:
         """Rows of a file; those of an earlier release may lack columns. Opened as a data set, it would cost twice as much."""

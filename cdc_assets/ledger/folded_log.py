@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LakeConflictError, LakeFullError
+from cdc_assets.errors import LAKE_WAITS, LakeConflictError
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.fenced_log import FencedLog, Row, newest_fold
@@ -96,7 +96,32 @@ class FoldedLog(Generic[S]):
         """The newest of them, and the state after it."""
         self.folded = False
         """Whether this writer has replaced rows, so that there is something to vacuum."""
-        self.state = folding.start
+        self._state = folding.start
+
+    @property
+    def state(self) -> S:
+        """The state after the rows.
+
+        Raises:
+            LakeAwayError: it is not known whether the newest of them was written, and the store does not answer.
+        """
+        self.settle()
+        return self._state
+
+    def settle(self) -> bool:
+        """After an error of the store that left open whether a row was written, ask whether it was.
+
+        Returns:
+            Whether it was, and the state is another one now.
+
+        Raises:
+            LakeAwayError: the store does not answer.
+            FencedError: another writer has taken over.
+        """
+        if not self._log.in_doubt or (row := self._log.settle()) is None:
+            return False
+        self._note_late(row)
+        return bool(row["event"] != "state")
 
     def read(self) -> S:
         """The newest state, without claiming it; for status and sensors.
@@ -159,19 +184,44 @@ class FoldedLog(Generic[S]):
         """
         rows = self._log.claim(self._known)
         fold = newest_fold(rows)
-        self.state = self._state_after(rows[max(fold, 0) :])
+        self._state = self._state_after(rows[max(fold, 0) :])
         self._since_fold = len(rows) - 1 - fold
         self._size_since_fold = sum(len(row["detail"]) for row in rows[fold + 1 :])
         self._size_of_fold = len(rows[fold]["detail"]) if fold >= 0 else 0
 
     def _append(self, now: datetime, event: str, detail: Mapping[str, Any], **columns: Any) -> None:
-        """Write a row; the state is then the one after it."""
+        """Write a row; the state is then the one after it.
+
+        Raises:
+            LakeConflictError: the row of an earlier attempt turns out to be written, and the state is the one after that.
+        """
+        if self.settle():
+            raise self._late()
         row = self._row(now, event, detail, columns)
-        state = self._folding.after(self.state, row)
-        self._log.append(row)
-        self.state = state
-        self._since_fold += 1
-        self._size_since_fold += len(row["detail"])
+        state = self._folding.after(self._state, row)
+        written = self._log.append(row)
+        if written is not row:
+            self._note_late(written)
+            raise self._late()
+        self._note(row, state)
+
+    def _note(self, row: Row, state: S) -> None:
+        """Note that a row is written, after which the state is this one."""
+        self._state = state
+        if row["event"] == "state":
+            self._since_fold, self._size_since_fold, self._size_of_fold, self.folded = 0, 0, len(row["detail"]), True
+        else:
+            self._since_fold += 1
+            self._size_since_fold += len(row["detail"])
+
+    def _note_late(self, row: Row) -> None:
+        """Note that a row is written, of which this was not known; what follows a row is made up for."""
+        self._note(row, self._state if row["event"] == "state" else self._folding.after(self._state, row))
+
+    def _late(self) -> LakeConflictError:
+        return LakeConflictError(
+            f"{self.directory}: an entry whose writing had failed was written after all. Next: nothing, it is taken into account."
+        )
 
     def _fold_if_due(self, now: datetime) -> None:
         """Replace the rows by their fold, if there are many, or if they are large and twice as large as it."""
@@ -181,10 +231,10 @@ class FoldedLog(Generic[S]):
         fold = self._row(now, "state", self._folding.encode(self.state), {})
         try:
             self._log.replace(fold, self._keep)
-        except (LakeFullError, LakeConflictError) as error:
+        except LAKE_WAITS as error:
             log.warning("The rows of %s could not be folded; it is retried later: %s", self.directory, error)
             return
-        self._since_fold, self._size_since_fold, self._size_of_fold, self.folded = 0, 0, len(fold["detail"]), True
+        self._note(fold, self._state)
         step("checkpoint-written")
 
     def _row(self, now: datetime, event: str, detail: Mapping[str, Any], columns: dict[str, Any]) -> Row:

@@ -96,7 +96,7 @@ class Manifest(ManifestRows):
         Raises:
             FencedError: another writer has taken over.
         """
-        self._record(now, "planned", {"windows": encode(windows)}, "window-placed", windows=windows)
+        self._record(now, "planned", {"windows": encode(windows)}, windows=windows)
 
     def complete(
         self,

@@ -21,6 +21,7 @@ from cdc_assets.core.processes import own_process
 from cdc_assets.core.steps import step
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
+from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.fold import FOLDING
 from cdc_assets.ledger.folded_log import FoldedLog
 from cdc_assets.ledger.notices import encode_notices
@@ -73,6 +74,30 @@ class ManifestRows(FoldedLog[CaptureState]):
         self._record(now, "claim", {"writer": own_process()}, notifications=self.state.notifications)
         return self.state
 
+    def settle_now(self, now: datetime) -> None:
+        """Have a state that no earlier attempt to write a row can change any more: a row that may still be written finds its
+        number taken.
+
+        Raises:
+            LakeAwayError, LakeConflictError: not yet; it may be tried again.
+            FencedError: another writer has taken over.
+        """
+        self.settle()
+        if self._log.in_doubt:
+            self._record(now, "claim", {"writer": own_process()}, notifications=self._state.notifications)
+
+    def _note_late(self, row: Row) -> None:
+        before = self._state
+        super()._note_late(row)
+        if row["event"] != "state":
+            tell_changes(before, self._state)
+            self._send()
+
+    def _send(self) -> None:
+        if self._outbox:
+            for notification in self._state.notifications:
+                self._outbox.send(notification)
+
     def _record(
         self,
         now: datetime,
@@ -90,17 +115,15 @@ class ManifestRows(FoldedLog[CaptureState]):
             detail = {**detail, **encode_notices(stamped)}
         if committed := self._tables.fresh_marks():
             detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
-        before = self.state
+        before = self._state
         columns = _columns(windows) if windows else {"database": database, "to_lsn": until and str(until)}
         self._append(now, event, detail, **columns, rows=rows)
         self._tables.forget_marks(committed)
         if event != "adopting":  # the next row says where they continue; if it is missing, every later run says so
-            tell_changes(before, self.state)
+            tell_changes(before, self._state)
         if reached:
             step(reached)
-        if self._outbox:
-            for notification in self.state.notifications:
-                self._outbox.send(notification)
+        self._send()
         if event in ("complete", "snapshot-complete", "advance", "claim"):
             self._fold_if_due(now)
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.core.steps import step as reach
-from cdc_assets.errors import CdcError, FencedError, LakeConflictError, LakeError
+from cdc_assets.errors import LAKE_ERRORS, CdcError, FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
@@ -205,7 +205,7 @@ class Mirrors:
                     log.error("The mirror of %s cannot be committed: %s", work.table.topic, error)
         finally:
             for work in open_:
-                with contextlib.suppress(LakeError):
+                with contextlib.suppress(*LAKE_ERRORS):
                     Folder(self._tables.location, staging_of(work.table.topic)).drop()
         return done
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.errors import LAKE_ERRORS
 from cdc_assets.lake import upkeep
 from cdc_assets.lake.foreign import ForeignCommit, look
 from cdc_assets.lake.joining import Joined, JoinTask
@@ -60,7 +60,7 @@ def join_versions(task: JoinTask) -> Joined:
         for rows in portions_of(task.location, task.directory, task.paths, plain):
             writer.write(rows)
         return Joined((writer.end(),))
-    except (LakeError, LakeFullError) as error:
+    except LAKE_ERRORS as error:
         return Joined(trouble=error)
 
 

@@ -36,7 +36,7 @@ from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LakeError, LakeFullError
+from cdc_assets.errors import LAKE_ERRORS
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.place import WHOLE, Place, Published, parse_published
 from cdc_assets.publish.ports import Broker
@@ -142,7 +142,7 @@ class Publisher:
             return
         try:
             self._record.write(self._published)
-        except (LakeError, LakeFullError) as error:
+        except LAKE_ERRORS as error:
             log.warning("Retention of topics is not told how far they are published: %s", error)
 
     def is_fenced(self) -> bool:

@@ -34,7 +34,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource, Clock, KeyRange, Source, TaskRunner
 from cdc_assets.core.ranges import fit
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import CaptureNotReadyError, FencedError, LakeError, PreflightError
+from cdc_assets.errors import LAKE_ERRORS, CaptureNotReadyError, FencedError, PreflightError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -221,7 +221,7 @@ class Reconciler:
             chosen = subject.compare_tasks(self._mirrors.tables, leaves, pieces, ranges)
             results = self._runner.run(compare, chosen)
         finally:
-            with suppress(LakeError):
+            with suppress(*LAKE_ERRORS):
                 Folder(subject.compared.location, subject.compared.staging).drop()
         return subject.lsn, candidates_of(subject, results)
 

@@ -36,7 +36,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LakeConflictError, LakeError
+from cdc_assets.errors import LAKE_ERRORS, LakeConflictError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained, announce, remove
@@ -124,7 +124,7 @@ class Compaction:
         try:
             rewritten = self._rewritten(plan, staging)
         finally:
-            with suppress(LakeError):
+            with suppress(*LAKE_ERRORS):
                 Folder(self._tables.location, staging).drop()
         if not rewritten:
             announce(self._tables, topic, replace(plan.former, compacted=plan.until))

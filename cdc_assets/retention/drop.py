@@ -32,7 +32,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import LakeConflictError, LakeError, LakeFullError
+from cdc_assets.errors import LAKE_ERRORS, LakeConflictError
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained, announce, remove, retained
 from cdc_assets.lake.topics import TopicTables
@@ -107,7 +107,7 @@ class Retention:
             return
         try:
             self.run()
-        except (LakeError, LakeFullError, LakeConflictError) as error:
+        except LAKE_ERRORS as error:
             log.warning("Old events could not be dropped from topics; it is tried again: %s", error)
 
     def run(self) -> None:

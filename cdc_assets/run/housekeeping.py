@@ -4,6 +4,7 @@ Each window adds files: one per topic table and slice, two to the manifest. So h
 in a loop that never ends, every `lake.compact.after.files` windows, always between two windows.
 """
 
+import logging
 from collections.abc import Iterable
 
 from cdc_assets.capture.system_topics import GROWING, system_topics
@@ -11,12 +12,15 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import LAKE_WAITS
 from cdc_assets.lake import upkeep
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.retention.drop import Retention
 from cdc_assets.run.account import Account
 from cdc_assets.run.foreign import ForeignCommits
+
+log = logging.getLogger(__name__)
 
 
 class Housekeeper:
@@ -53,12 +57,15 @@ class Housekeeper:
 
     def tidy(self) -> None:
         """Drop old events; compact and vacuum the tables that changed since the last time. It is postponed while files wait for
-        their commit."""
-        if not self._manifest.state.files_wait:
-            self._foreign.look()  # a rewrite of rows that are there twice could not be undone
-        self._drop_old()
-        if tidy(self._tables, self._manifest, self._config, self._runner, self._account.written):
-            self._account.reset_written()
+        their commit, or the lake is full or away."""
+        try:
+            if not self._manifest.state.files_wait:
+                self._foreign.look()  # a rewrite of rows that are there twice could not be undone
+            self._drop_old()
+            if tidy(self._tables, self._manifest, self._config, self._runner, self._account.written):
+                self._account.reset_written()
+        except LAKE_WAITS as error:
+            log.warning("Topics are tidied later: %s", error)
 
     def _drop_old(self) -> None:
         if not self._manifest.state.files_wait:

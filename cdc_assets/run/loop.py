@@ -20,6 +20,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Literal
 
 from cdc_assets.capture.endings import leave_out_database
@@ -32,12 +33,11 @@ from cdc_assets.config.settings import CaptureConfig, StreamingSettings
 from cdc_assets.core.counts import note_retry
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import (
+    LAKE_WAITS,
     CdcDisabledError,
     CdcError,
     DatabaseAwayError,
     DatabaseRestoredError,
-    LakeConflictError,
-    LakeFullError,
     RetryableError,
 )
 from cdc_assets.ledger.state import TableState, Window
@@ -118,6 +118,8 @@ class StreamLoop:
                 return "yielded"
             if deadline is not None and clock.elapsed() >= deadline:
                 return "deadline"
+            if self._run_or_wait(self._settle):
+                continue
             if not self._streams() and self._has_stopped():
                 self._end_missing_tables(databases)
                 return "nothing"
@@ -125,7 +127,7 @@ class StreamLoop:
             begun, before = clock.elapsed(), account.streamed
             here = [database for database in databases if database not in self.unavailable or self._is_back(database)]
             received = self._run_or_wait(lambda: self._watch.listen(databases))
-            if self._turn(here) or received:
+            if self._run_or_wait(partial(self._turn, here)) or received:
                 quiet_since, nap = clock.elapsed(), _NAP_S
                 if 0 < account.streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
@@ -141,6 +143,11 @@ class StreamLoop:
                 return "idle" if self._streams() else "nothing"
             if not self._run_or_wait(self._record_sent):
                 clock.sleep(streaming.poll_interval_s)
+
+    def _settle(self) -> bool:
+        """Know what is recorded, if the lake left that open; returns whether anything else must wait."""
+        self._ledger.manifest.settle_now(self._ledger.clock.now())
+        return False
 
     def _record_sent(self) -> bool:
         self._ledger.manifest.record_sent(self._ledger.clock.now())
@@ -208,7 +215,7 @@ class StreamLoop:
             self._leave_out(database, error)
         elif isinstance(error, DatabaseAwayError | CdcDisabledError):
             self._leave_out_or_wait(database, error)
-        elif isinstance(error, LakeFullError | LakeConflictError):
+        elif isinstance(error, LAKE_WAITS):
             self._wait_out(error)
         elif isinstance(error, RetryableError):
             self._postpone(database, error)
@@ -246,6 +253,8 @@ class StreamLoop:
         """Leave a database out, unless the whole server is away: then wait for it."""
         try:
             trouble = self._trouble(database, error)
+        except LAKE_WAITS as lost:
+            self._wait_out(lost)
         except RetryableError as lost:
             self._postpone(database, lost)
         else:

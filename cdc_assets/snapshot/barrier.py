@@ -41,7 +41,7 @@ from uuid import uuid4
 from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Source
-from cdc_assets.errors import CdcError, ConfigurationError, InvariantError, LakeError, ServerBusyError
+from cdc_assets.errors import LAKE_ERRORS, CdcError, ConfigurationError, InvariantError, ServerBusyError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
 
@@ -105,7 +105,7 @@ class Barrier:
 
     def leave(self, reason: BaseException) -> None:
         """Report a failure, so that nobody waits; the first reason counts."""
-        with suppress(LakeError):
+        with suppress(*LAKE_ERRORS):
             if "over" not in self._folder.names(""):
                 self._folder.write("over", str(reason).encode())
 
@@ -135,7 +135,7 @@ class Barrier:
             finally:
                 gone.set()
                 wait([host])
-                with suppress(LakeError):
+                with suppress(*LAKE_ERRORS):
                     self._folder.drop()
         if not arrived:
             raise InvariantError("Readers of the snapshot ended before all of them had started. Next: report this.")

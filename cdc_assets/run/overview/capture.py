@@ -12,12 +12,12 @@ from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import (
+    LAKE_ERRORS,
     CdcDisabledError,
     CdcError,
     DatabaseAwayError,
     DatabaseRestoredError,
     InvariantError,
-    LakeError,
 )
 from cdc_assets.history.drift import Drift
 from cdc_assets.history.records import HistoryEntry
@@ -212,7 +212,7 @@ class CaptureOverview:
         """Delta tables of a topic, oldest generation first; none if Delta cannot read them, which `losses` reports."""
         try:
             return tuple(self.lake.generations(topic)) if topic else ()
-        except LakeError:
+        except LAKE_ERRORS:
             return ()
 
     # ---- what the server says ------------------------------------------------------------------------------------

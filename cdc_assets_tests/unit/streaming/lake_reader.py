@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -35,9 +34,10 @@ def rows_of_topic(config: CaptureConfig, topic: str) -> list[dict[str, object]]:
     tables = TopicTables(Location.of(config.lake), "reader")
     rows: list[dict[str, object]] = []
     for directory in tables.generations(topic):
-        uri = tables.location.uri(directory)
-        for path in pa.table(DeltaTable(uri).get_add_actions())["path"].to_pylist():
-            rows += pq.read_table(f"{uri}/{path}").to_pylist()
+        handle, files = tables.open(directory), tables.location.existing(directory)
+        assert handle is not None
+        for path in pa.table(handle.get_add_actions())["path"].to_pylist():
+            rows += pq.read_table(path, filesystem=files).to_pylist()
     return rows
 
 
