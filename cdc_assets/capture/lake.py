@@ -4,7 +4,9 @@ import logging
 from collections.abc import Sequence
 
 from cdc_assets.config.settings import EventSettings
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
@@ -28,6 +30,10 @@ class Lake:
         self._plans: dict[tuple[object, ...], tuple[EventPlan, str]] = {}
         self._recorded: set[tuple[object, ...]] = set()
         """Structures recorded by this run whose plan is not made yet."""
+
+    def topic(self, table: TableId) -> str:
+        """Name of a table's topic."""
+        return topic_name(table, self.events)
 
     def plan(self, schema: TableSchema, captured: Sequence[str] | None) -> EventPlan:
         """The plan by which rows of a structure become events.

@@ -63,7 +63,7 @@ class Activities:
         self.losses = Losses(ledger, lake, config)
         self.windows = WindowExecutor(server, lake, ledger, runner, config.streaming, account)
         self.snapshotter = self._snapshotter(outbox)
-        self.watch = SignalWatch(server, ledger, channels_of(config, adapters), config.signals)
+        self.watch = SignalWatch(server, lake, ledger, channels_of(config, adapters), config.signals)
         reader = RoundReader(server, lake, ledger, runner, config.signals)
         self.incremental = IncrementalSnapshot(reader, server, lake, ledger, self.watch, self.losses, account)
         self.structures = GivenStructures(ledger, lake, self.watch)

@@ -4,7 +4,8 @@ They are read once the signal table's own events are committed, between its
 position at the last read and its present position. Their effect is one
 manifest row together with the new `read_until`. *Crash before that row:* the
 same rows are read again. *After it:* they lie below `read_until`. Positions only
-grow, so no row is missed or applied twice. A hand-over to a second capture
+grow, so no row is applied twice, and none is missed unless the clean-up job took it before it was read, which is
+told (`lost`). A hand-over to a second capture
 instance may lie in between: each part is read from the instance that holds it.
 """
 
@@ -12,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.instances import instance_of, reads_of
+from cdc_assets.capture.instances import Gap, gap_of, instance_of, reads_of
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
@@ -31,6 +32,17 @@ class Row:
     lsn: Lsn
     operation: int
     signal: Signal
+
+
+def cleaned_up(server: Server, table: TableId, after: Lsn, until: Lsn) -> Gap | None:
+    """The part of (after, until] of which the clean-up has removed a signal table's rows, if it had any; None if there is none.
+
+    Raises:
+        CdcError: the server is away.
+    """
+    instances = server.instances(table.database, refresh=False).get(table, [])
+    parts = reads_of(table, instances, after, until) if instances else []
+    return gap_of(parts, server.source.low_water_marks(table.database))
 
 
 def signal_rows(server: Server, table: TableId, after: Lsn, until: Lsn) -> list[Row]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.patterns import PatternError
@@ -27,9 +28,10 @@ from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, parse
+from cdc_assets.signals.lost import inserted_signals
+from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, Watermark, parse
 from cdc_assets.signals.notices import SnapshotNotice
-from cdc_assets.signals.table import INSERT, Row, signal_rows
+from cdc_assets.signals.table import INSERT, Row, cleaned_up, signal_rows
 from cdc_assets.signals.tables import TableMatcher
 
 log = logging.getLogger(__name__)
@@ -69,17 +71,19 @@ class SignalWatch:
 
     Args:
         server: server with the signal tables.
+        lake: with their topics.
         channels: channels outside the log.
     """
 
     def __init__(
         self,
         server: Server,
+        lake: Lake,
         ledger: Ledger,
         channels: Sequence[SignalChannel],
         settings: SignalSettings,
     ) -> None:
-        self._server, self._ledger = server, ledger
+        self._server, self._lake, self._ledger = server, lake, ledger
         self._channels, self._settings = channels, settings
         self._seen: dict[str, Lsn] = {}
         self._due: dict[str, timedelta] = {}
@@ -183,14 +187,41 @@ class SignalWatch:
         if table.position <= after:
             return []
         rows = signal_rows(self._server, table.table, after, table.position)
-        acting = "source" in self._settings.channels
-        asked = [parse(row.signal) for row in rows if row.operation == INSERT] if acting else []
-        outcome = self._applied(database, asked)
-        if outcome.acted:
+        outcome = self._of_table(database, [parse(row.signal) for row in rows if row.operation == INSERT])
+        is_lost = database not in self._seen and self._tell_lost(table.table, after, table.position)
+        if outcome.acted or is_lost:
             self.record(database, dataclasses.replace(outcome.state, read_until=table.position), outcome.notices)
         self._seen[database] = table.position
         self._log(outcome)
         return rows
+
+    def _of_table(self, database: str, asked: Sequence[ParsedSignal]) -> Outcome:
+        """The effect of new rows of a signal table; without the channel `source` they are read, so that nobody acts on
+        them when it is added one day, and ignored."""
+        if "source" in self._settings.channels:
+            return self._applied(database, asked)
+        ignored = [signal.signal.id for signal in asked if not isinstance(signal.request, Watermark)]
+        why = "the signal table is not among signal.enabled.channels (source)"
+        warnings = [f"Signal {own_id!r} is ignored: {why}." for own_id in ignored]
+        return Outcome(self.state(database), warnings=warnings, acted=bool(ignored))
+
+    def _tell_lost(self, table: TableId, after: Lsn, until: Lsn) -> bool:
+        """Tell which signals the clean-up removed before they were read, at the first look of a run; returns whether it
+        removed rows, or whatever else was there."""
+        gap = cleaned_up(self._server, table, after, until)
+        if gap is None:
+            return False
+        try:
+            lost = inserted_signals(self._lake.tables, self._lake.topic(table), after, gap.until)
+        except CdcError as error:
+            log.warning("Signals inserted into %s in (%s, %s] may be lost: %s", table, after, gap.until, error)
+            return False
+        for own_id in lost:
+            log.warning(
+                "Signal %r is lost: the clean-up job removed it from the change table of %s before it was read. "
+                "Next: insert it again if it is still wanted.", own_id, table,
+            )  # fmt: skip
+        return True
 
     def _concerned(self, signal: ParsedSignal, databases: Sequence[str]) -> Sequence[str]:
         """Of several databases, those in which a signal matches a table; all of them if it matches none."""

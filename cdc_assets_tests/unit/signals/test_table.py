@@ -8,6 +8,7 @@ import pytest
 
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.signals.world import World
 
 
@@ -78,3 +79,75 @@ def test_signal_in_a_window_behind_which_the_server_was_lost_is_carried_out(
     world.run()
     assert len(lost) == 2
     assert [text for text in caplog.messages if text in ("first", "second")] == ["first", "second"]
+
+
+CLEAN_UP = (
+    "DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); "
+    "EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_cdc_signal', @low_water_mark = @l"
+)
+
+
+def lost(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if "is lost" in text]
+
+
+def test_signals_that_were_cleaned_up_before_they_were_read_are_told_once(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(server, str(tmp_path))
+    world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.sql("INSERT INTO dbo.cdc_signal VALUES ('marker', 'snapshot-window-open', NULL)")
+    world.signal("gone", "log", message="nobody reads it")
+    for key in range(2):  # each run dies before it reads signals
+        with cut_at("window-complete"), pytest.raises(PowerCutError):
+            world.run()
+        world.sql(f"INSERT INTO dbo.orders VALUES ({key}, 1)")
+        server.agent.drain()
+    with cut_at("window-complete"), pytest.raises(PowerCutError):
+        world.run()
+    world.sql(CLEAN_UP)
+    world.signal("behind", "log", message="{}")
+    caplog.set_level(logging.INFO)
+    world.run()
+    [told] = lost(caplog)
+    assert "'gone'" in told
+    assert "insert it again" in told
+    assert [text for text in caplog.messages if text.startswith("commit_lsn=")]
+    caplog.clear()
+    world.run()
+    assert lost(caplog) == []
+
+
+def test_a_clean_up_of_what_was_read_is_not_told(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(server, str(tmp_path))
+    world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.signal("read", "log", message="read")
+    world.run()
+    for key in range(3):  # long after the last signal
+        world.sql(f"INSERT INTO dbo.orders VALUES ({key}, 1)")
+        world.run()
+        server.agent.drain()
+        world.sql(CLEAN_UP)
+    world.run()
+    assert [text for text in caplog.messages if "lost" in text] == []
+
+
+def test_signals_that_were_ignored_are_not_carried_out_when_their_channel_is_added(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(server, str(tmp_path), channels=())
+    world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.signal("old", "log", message="months ago")
+    caplog.set_level(logging.INFO)
+    world.run()
+    assert [text for text in caplog.messages if "'old' is ignored" in text]
+    world.config = replace(world.config, signals=replace(world.config.signals, channels=("source",)))
+    world.signal("new", "log", message="today")
+    world.run()
+    assert "today" in caplog.messages
+    assert "months ago" not in caplog.messages
