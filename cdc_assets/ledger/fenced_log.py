@@ -119,7 +119,7 @@ class FencedLog:
         """Whether a row may have been written under `next_sequence`, because the store did not say."""
         return bool(self._attempts)
 
-    def settle(self) -> Row | None:
+    def resolve(self) -> Row | None:
         """The row that was written under `next_sequence` by an attempt whose answer was lost; None if there is none yet.
 
         Raises:

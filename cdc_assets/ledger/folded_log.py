@@ -105,10 +105,10 @@ class FoldedLog(Generic[S]):
         Raises:
             LakeAwayError: it is not known whether the newest of them was written, and the store does not answer.
         """
-        self.settle()
+        self.resolve()
         return self._state
 
-    def settle(self) -> bool:
+    def resolve(self) -> bool:
         """After an error of the store that left open whether a row was written, ask whether it was.
 
         Returns:
@@ -118,7 +118,7 @@ class FoldedLog(Generic[S]):
             LakeAwayError: the store does not answer.
             FencedError: another writer has taken over.
         """
-        if not self._log.in_doubt or (row := self._log.settle()) is None:
+        if not self._log.in_doubt or (row := self._log.resolve()) is None:
             return False
         self._note_late(row)
         return bool(row["event"] != "state")
@@ -195,7 +195,7 @@ class FoldedLog(Generic[S]):
         Raises:
             LakeConflictError: the row of an earlier attempt turns out to be written, and the state is the one after that.
         """
-        if self.settle():
+        if self.resolve():
             raise self._late()
         row = self._row(now, event, detail, columns)
         state = self._folding.after(self._state, row)

@@ -74,7 +74,7 @@ class ManifestRows(FoldedLog[CaptureState]):
         self._record(now, "claim", {"writer": own_process()}, notifications=self.state.notifications)
         return self.state
 
-    def settle_now(self, now: datetime) -> None:
+    def end_doubt(self, now: datetime) -> None:
         """Have a state that no earlier attempt to write a row can change any more: a row that may still be written finds its
         number taken.
 
@@ -82,7 +82,7 @@ class ManifestRows(FoldedLog[CaptureState]):
             LakeAwayError, LakeConflictError: not yet; it may be tried again.
             FencedError: another writer has taken over.
         """
-        self.settle()
+        self.resolve()
         if self._log.in_doubt:
             self._record(now, "claim", {"writer": own_process()}, notifications=self._state.notifications)
 

@@ -118,7 +118,7 @@ class StreamLoop:
                 return "yielded"
             if deadline is not None and clock.elapsed() >= deadline:
                 return "deadline"
-            if self._run_or_wait(self._settle):
+            if self._run_or_wait(self._end_doubt):
                 continue
             if not self._streams() and self._has_stopped():
                 self._end_missing_tables(databases)
@@ -144,9 +144,9 @@ class StreamLoop:
             if not self._run_or_wait(self._record_sent):
                 clock.sleep(streaming.poll_interval_s)
 
-    def _settle(self) -> bool:
+    def _end_doubt(self) -> bool:
         """Know what is recorded, if the lake left that open; returns whether anything else must wait."""
-        self._ledger.manifest.settle_now(self._ledger.clock.now())
+        self._ledger.manifest.end_doubt(self._ledger.clock.now())
         return False
 
     def _record_sent(self) -> bool:

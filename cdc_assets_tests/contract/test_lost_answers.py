@@ -75,9 +75,9 @@ def test_row_of_which_it_is_not_known_whether_it_was_written(store: FaultyStore,
     with pytest.raises(LakeAwayError, match="503"):
         manifest.mark(NOW, "SalesDb", [state(1)])
     with pytest.raises(LakeAwayError):
-        manifest.settle_now(NOW)
+        manifest.end_doubt(NOW)
     store.mend()
-    manifest.settle_now(NOW)
+    manifest.end_doubt(NOW)
     assert (state(1).table in manifest.state.tables) is written
     manifest.mark(NOW, "SalesDb", [state(2)])
     assert Manifest(tables_of(store, tmp_path), "shop").read().tables == manifest.state.tables
