@@ -7,7 +7,7 @@ structures are written under it, and then the tables are recorded with their pos
 | crash after | next call of adopt | a capture meanwhile |
 |---|---|---|
 | nothing | begins | takes its first snapshot |
-| the first row, or the structures | begins again, with the next number | reads nothing of these tables, and says why |
+| the first row, or the structures | begins again, with the next number; writes no structure a second time | reads nothing of these tables, and says why |
 | the second row | refuses: it is done | continues at the positions |
 
 Nobody reads the tables before the second row, so no event can be written twice.
@@ -58,7 +58,7 @@ def record(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) -> No
             "adoption", "no table", "a captured table that continues at the position", "see the plan's notes"
         )
     refuse_captured(ledger.state, lake.events.topic_prefix, lake.tables.location.root)
-    entries = list(_structures(plan, server, lake, ledger))
+    entries = [entry for entry in _structures(plan, server, lake, ledger) if not _is_written(lake, entry)]
     for entry in entries:
         lake.destination(entry)
     number = ledger.state.next_window
@@ -76,7 +76,7 @@ def _structures(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) 
         instance = _instance(server, read)
         schema = structures.arriving(read, instance)
         yield HistoryEntry(
-            "CREATE",
+            "ALTER" if lake.history.latest(state.table) else "CREATE",
             schema,
             instance.columns,
             instance.name,
@@ -85,6 +85,12 @@ def _structures(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) 
             made=instance.created,
             change_table_id=instance.change_table_id,
         )
+
+
+def _is_written(lake: Lake, entry: HistoryEntry) -> bool:
+    """Whether an adoption that was interrupted has written a structure; it fits rows of any age, so any place will do."""
+    known = lake.history.latest(entry.table)
+    return known is not None and known.identity == entry.identity and known.same_structure(entry)
 
 
 def _read(state: TableState) -> TableRead:

@@ -16,6 +16,9 @@ from typer.testing import CliRunner, Result
 from cdc_assets.cli.main import app
 from cdc_assets.config.load import load_config
 from cdc_assets.core.steps import VARIABLE
+from cdc_assets.envelope.plan import ConnectorIdentity
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e import chains
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -262,23 +265,38 @@ def test_capture_that_exists_is_not_taken_over(site: Site) -> None:
     assert "has 2 tables with positions of its own" in done.output
 
 
+def killed(file: Path, place: str, step: str) -> None:
+    """An adoption that dies at a step."""
+    command = ["adopt", "--yes", "--from-lsn", place, "--config", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "cdc_assets.cli.main", *command],
+        env=os.environ | {VARIABLE: step},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+
+
+def structures(file: Path) -> list[tuple[str, str]]:
+    """Kinds and tables of the schema history's entries, in order."""
+    config = load_config(file, {})
+    history = SchemaHistory(TopicTables.of(config), config.events, config.history, ConnectorIdentity())
+    return [(entry.kind, entry.table.table) for _, entry in history.read()]
+
+
+def schema_events(file: Path) -> list[tuple[str, str]]:
+    """The same of the public events."""
+    rows = sorted(rows_of_topic(load_config(file, {}), "shop"), key=lambda row: str(row["position"]))
+    changes = [row["value"]["tableChanges"][0] for row in rows]  # type: ignore[index]
+    return [(change["type"], change["id"].split(".")[-1].strip('"')) for change in changes]
+
+
 @pytest.mark.parametrize("step", [*chains.ADOPTION, "history-recorded"])
 def test_killed_and_repeated(site: Site, step: str) -> None:
     place, file = site.lsn(), site.file()
     site.change(TRANSACTION)
-    command = [
-        sys.executable,
-        "-m",
-        "cdc_assets.cli.main",
-        "adopt",
-        "--yes",
-        "--from-lsn",
-        place,
-        "--config",
-        str(file),
-    ]
-    done = subprocess.run(command, env=os.environ | {VARIABLE: step}, capture_output=True, text=True, timeout=120)
-    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    killed(file, place, step)
     if step == "adoption-complete":
         assert run(file, "capture", "--local").exit_code == 0
     else:
@@ -287,3 +305,16 @@ def test_killed_and_repeated(site: Site, step: str) -> None:
         assert "Its adoption was interrupted" in stopped.output
         adopt(file, "--from-lsn", place)
     assert len(events(file)) == 10
+    assert structures(file) == [("CREATE", name) for name in TABLES]
+    assert schema_events(file) == [("CREATE", name) for name in TABLES]
+
+
+def test_interrupted_adoption_that_is_repeated_elsewhere_with_another_structure(site: Site) -> None:
+    place, file = site.lsn(), site.file()
+    killed(file, place, "history-recorded")
+    site.execute("ALTER TABLE dbo.orders ALTER COLUMN note nvarchar(30)")
+    site.change(TRANSACTION)
+    adopt(file, "--from-lsn", place)
+    assert len(events(file)) == 10
+    wanted = [("ALTER", "orders"), ("CREATE", "lines"), ("CREATE", "orders")]
+    assert sorted(structures(file)) == sorted(schema_events(file)) == wanted
