@@ -17,6 +17,10 @@ slice. So the slice of the first event writes BEGIN, and the slice in which the 
 total. The counts come from the same events, which are built and discarded before the slices are read, so numbers are
 those of an uncut transaction.
 
+*Tables that stay behind.* END counts the events that have a block, and no others. A table that cannot be committed in the
+window in which its events were counted is left out, and the window is read again without it (`streaming.windows`). When it
+catches up, its transactions are published already (`known`): its events get no block.
+
 *Repeating.* The numbers are a function of the slice's rows. A table that an earlier attempt committed is read and
 counted again, otherwise the numbers of the others would change; it is not written again.
 """

@@ -1,5 +1,6 @@
 """One of the windows in flight: the results and files of one attempt to carry it out."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -41,12 +42,32 @@ class Part:
         """Database that it reads."""
         return self.window.database
 
+    def whole(self) -> set[TableId]:
+        """Tables that an earlier attempt committed and that are read again only to be counted."""
+        return {entry.read.table for entry in self.planned} - {
+            entry.read.table for entry in self.planned if not entry.committed
+        }
+
+    def left_out(self) -> set[TableId]:
+        """Tables among the planned ones whose rows cannot be committed; none if nothing of the database can be."""
+        if any(result.trouble for result in self.results):
+            return set()
+        behind = set[TableId]().union(
+            *(result.failed.keys() | result.gaps.keys() | result.moved for result in self.results)
+        )
+        return behind & {entry.read.table for entry in self.planned} - self.whole()
+
     def written(self) -> dict[TableId, list[DataFile]]:
         """Files by table, whatever their generation."""
         by_table: dict[TableId, list[DataFile]] = {}
         for (table, _), files in self.files.items():
             by_table.setdefault(table, []).extend(files)
         return by_table
+
+
+def reasons_of(result: SliceResult) -> SliceResult:
+    """A result of which only the reasons of tables that stay behind still count."""
+    return dataclasses.replace(result, written=(), transactions=(), counts={}, rows={})
 
 
 def files_of(results: Sequence[SliceResult], without: set[TableId]) -> Files:

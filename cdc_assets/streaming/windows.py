@@ -32,6 +32,10 @@ A table that has lost data since the window was planned (`losses`) is left out o
 state says why, and the window completes for the others. So a table has
 everything up to its position, and is tried again from there (`retries`); unless an earlier
 attempt has committed a part of the window for it, for which no position is right.
+
+If transactions are numbered, such a table's events were counted with those of the others; so
+the window is read again without it, and END counts the events that have a block, no others.
+The table's events have none when it catches up.
 """
 
 import dataclasses
@@ -74,7 +78,7 @@ from cdc_assets.streaming.row_counts import check_rows
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, run_slice
 from cdc_assets.streaming.window_commits import WindowCommits
-from cdc_assets.streaming.window_parts import Part, files_of
+from cdc_assets.streaming.window_parts import Part, files_of, reasons_of
 from cdc_assets.streaming.window_report import WindowReport
 from cdc_assets.streaming.window_tasks import WindowTasks
 
@@ -188,11 +192,19 @@ class WindowExecutor:
         for part in planned:
             part.results = list(islice(results, len(part.tasks)))
         step("files-written")
-        judged = self._each(planned, lambda part: self._judged(part, repeated), troubles)
+        judged = self._each(planned, lambda part: self._judged(self._numbered(part, offset), repeated), troubles)
         if not judged:
             return []
         self._commits.commit(judged, repeated=repeated)
         return self._complete(judged)
+
+    def _numbered(self, part: Part, offset: int) -> Part:
+        """The part; if transactions are numbered, read again without the tables that stay behind, whose events counted."""
+        while self._lake.events.transaction_metadata and (tables := part.left_out()):
+            part.planned = [entry for entry in part.planned if entry.read.table not in tables]
+            part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
+            part.results = [*map(reasons_of, part.results), *self._runner.run(run_slice, part.tasks)]
+        return part
 
     def _judged(self, part: Part, repeated: bool) -> Part:
         """The part with the files to commit and the changed states of tables."""
@@ -200,7 +212,7 @@ class WindowExecutor:
         for trouble in (result.trouble for result in results if result.trouble):
             raise trouble
         check_recovery_fork(self._ledger, self._server.source, window.database)
-        whole = _whole(part.planned)
+        whole = part.whole()
         moved = {table for result in results for table in result.moved} - whole | structures.moved
         failed, committed, torn = dict(structures.failed), set[TableId](), set[TableId]()
         if repeated:
@@ -321,8 +333,3 @@ class WindowExecutor:
         """`start_lsn` of a capture instance, unless it was dropped already."""
         instances = self._server.instances(table.database).get(table, [])
         return next(({"start_lsn": str(instance.start_lsn)} for instance in instances if instance.name == name), {})
-
-
-def _whole(planned: Sequence[PlannedRead]) -> set[TableId]:
-    """Tables that an earlier attempt committed and that are read again only to be counted."""
-    return {entry.read.table for entry in planned} - {entry.read.table for entry in planned if not entry.committed}

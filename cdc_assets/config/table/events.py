@@ -155,7 +155,9 @@ EVENTS = (
         "provide.transaction.metadata",
         kinds.BOOLEAN,
         "false",
-        "Write BEGIN and END events of transactions, and add to each event its order within the transaction.",
+        "Write BEGIN and END events of transactions, and add to each event its order within the transaction. END counts the events "
+        "that have a `transaction`: those of a table that catches up with the others, because it was altered, enabled again or "
+        "failed while they were read, have none.",
         "events.transaction_metadata",
     ),
     Property(

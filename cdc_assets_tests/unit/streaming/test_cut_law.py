@@ -39,6 +39,7 @@ def backlog(transactions: Sequence[Sequence[Step]]) -> SimulatedServer:
     for steps in transactions:
         lsn, command, change = server.tick(), 1, 0
         server.transactions.append(lsn)
+        server.captured = lsn
         for number, (owner, kind, same_command, same_change) in enumerate(steps):
             change += 1
             instance = server.instances[owner]
