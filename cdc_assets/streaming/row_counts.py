@@ -17,6 +17,8 @@ import logging
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 
 from cdc_assets.capture.instances import gap_of
 from cdc_assets.core.identifiers import TableId
@@ -38,11 +40,8 @@ def together(by_instance: Mapping[str, Counts]) -> Counts:
     found = list(by_instance.values())
     if len(found) == 1:
         return found[0]
-    totals = Counter[bytes]()
-    for counts in found:
-        for lsn, rows in counts:
-            totals[lsn.raw] += rows
-    return [(Lsn(raw), rows) for raw, rows in sorted(totals.items())]
+    ordered = sorted(chain.from_iterable(found), key=lambda entry: entry[0].raw)  # runs in order: a merge
+    return [(commit, sum(rows for _, rows in of_commit)) for commit, of_commit in groupby(ordered, itemgetter(0))]
 
 
 def counted(read: TableRead, by_instance: Mapping[str, Counts]) -> TableRead:
