@@ -36,6 +36,9 @@ class Source(Protocol):
     def read(self, timeout_s: float) -> Sequence[Item]:
         """Messages that are new, those of a stream in their order; none if nothing comes within this time."""
 
+    def begun(self) -> Mapping[str, int]:
+        """Streams that are not read from their beginning, with their places; each is told once."""
+
     def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """What is recorded for a stream: which it is, and where to go on."""
 
@@ -156,13 +159,13 @@ class ReaderFeed:
             if not reasons:
                 break
             items = self._without(items, reasons)
-        if not items:
+        behind = {**self._source.begun(), **{item.stream: item.behind for item in items}}
+        if not behind:
             return None
         self._number += 1
-        behind = {item.stream: item.behind for item in items}
         self._behind[self._number] = behind
         offsets = [self._source.offset(stream, place) for stream, place in behind.items()]
-        return Chunk(self._number, lines, len(items), offsets)
+        return Chunk(self._number, lines if items else [], len(items), offsets)
 
     def _without(self, items: Sequence[Item], reasons: Mapping[int, str]) -> list[Item]:
         """Items up to what cannot be read, or with something in its place."""

@@ -105,6 +105,10 @@ class FileSource:
             found += items
         return found
 
+    def begun(self) -> Mapping[str, int]:
+        """See `Source`: a file is read from its beginning."""
+        return {}
+
     def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
         return {"file": stream}, asdict(self._places[stream, behind])

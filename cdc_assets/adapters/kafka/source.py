@@ -9,6 +9,10 @@ message that there is follows. But if a partition begins behind the recorded off
 removed before they were read, or the topic is another one of the same name: the partition is not read on, unless
 `consumer.override.auto.offset.reset` says where to go on.
 
+*Where a partition begins that was never read.* `auto.offset.reset=latest` means the ends at the first start. They are recorded
+with the first batch, also if nothing was read, so that a restart goes on there. A partition that appears later is read
+from its beginning, whatever the option says: what is in it was written since.
+
 Messages of transactions are read when these are committed (`isolation.level`, which may be set otherwise).
 """
 
@@ -65,6 +69,10 @@ class KafkaSource:
         self._stopped: set[tuple[str, int]] = set()
         self._warned: set[str] = set()
         self._looked = float("-inf")
+        self._is_first = not self._recorded
+        """Whether these are the partitions of the first start."""
+        self._begun: dict[str, int] = {}
+        """Ends at which partitions begin, until they were given away."""
         self._consumer = self._open()
         try:
             self._look()
@@ -87,6 +95,11 @@ class KafkaSource:
             elif (message.topic(), message.partition()) not in self._stopped:
                 items.append(self._item(message))
         return items
+
+    def begun(self) -> Mapping[str, int]:
+        """See `Source`."""
+        begun, self._begun = self._begun, {}
+        return begun
 
     def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
@@ -140,6 +153,7 @@ class KafkaSource:
             if places:
                 self._consumer.incremental_assign(places)
                 self._assigned |= {(place.topic, place.partition): place for place in places}
+            self._is_first = False
         except self._kafka.KafkaException as error:
             raise self._lost(error) from None
 
@@ -159,7 +173,9 @@ class KafkaSource:
         low, high = self._consumer.get_watermark_offsets(own, timeout=_ANSWER_S)
         recorded = self._recorded.get((topic, partition))
         if recorded is None:
-            own.offset = high if self._reset in _AT_THE_END else low
+            own.offset = low
+            if self._is_first and self._reset in _AT_THE_END:
+                own.offset = self._begun[_stream(topic, partition)] = high
         elif low <= recorded <= high:
             own.offset = recorded
         elif self._reset in (*_AT_THE_END, *_AT_THE_BEGINNING):
