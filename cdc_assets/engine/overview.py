@@ -14,6 +14,7 @@ from cdc_assets.engine.source import LogPoint, recorded_point
 from cdc_assets.engine.staging import history_directory
 from cdc_assets.engine.topics import table_of, topic_named, topics_of_tables
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.foreign import look
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
@@ -127,7 +128,7 @@ class EngineOverview:
 
     @cached_property
     def losses(self) -> Mapping[str, str]:
-        """What the lake lacks, by directory."""
+        """What the lake lacks, or holds twice, by directory."""
         found = {}
         for directory, batch_id in self.state.tables.items():
             try:
@@ -141,4 +142,6 @@ class EngineOverview:
                     f"The table {directory} must hold batch {batch_id}, and holds {holds}: it was removed or replaced. "
                     f"Next: {RESTORE}."
                 )
+            elif doubled := [one for one in look(self.lake, directory, -1).commits if one.kind == "doubled"]:
+                found[directory] = doubled[0].trouble
         return found

@@ -167,6 +167,8 @@ class EngineRun:
                     self._close(feed)
                 if ending is not None and (self._staging is None or ending == "deadline"):
                     return ending
+                if self._staging is None:
+                    self._upkeep.look_when_due()
                 if self._heard and self._staging is None and now - heard >= _QUIET_S:
                     self._ledger.rest(_now())
                 check()

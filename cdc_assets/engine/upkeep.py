@@ -5,6 +5,7 @@ which a batch is recognised; vacuum removes only files that no version names and
 was not done is done after a later batch.
 """
 
+import time
 from collections.abc import Iterable
 
 from cdc_assets.config.settings import LakeSettings
@@ -12,7 +13,7 @@ from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep, tidy
-from cdc_assets.lake.watch import ForeignWatch
+from cdc_assets.lake.watch import LOOK_S, ForeignWatch
 
 
 class BatchUpkeep:
@@ -27,6 +28,7 @@ class BatchUpkeep:
     def __init__(self, tables: TopicTables, ledger: BatchLedger, settings: LakeSettings) -> None:
         self._tables, self._ledger, self._settings = tables, ledger, settings
         self._watch = ForeignWatch(tables, OneByOne(), ledger.require_writer)
+        self._looked = time.monotonic()
         self._written: set[str] = set()
         self._batches = 0
 
@@ -40,6 +42,17 @@ class BatchUpkeep:
         """Whether there were enough batches since the last time, in a run that continues."""
         return 0 < self._settings.compact_after_files <= self._batches
 
+    def look_when_due(self) -> None:
+        """Undo what other programs have put into the tables a second time, unless that was done a short time ago.
+
+        Raises:
+            FencedError: another run has taken over.
+        """
+        now = time.monotonic()
+        if now - self._looked >= LOOK_S:
+            self._looked = now
+            self._watch.look(self._ledger.state.tables)
+
     def tidy(self) -> None:
         """Compact and vacuum what was written since the last time; what fails is done after a later batch.
 
@@ -48,8 +61,8 @@ class BatchUpkeep:
         Raises:
             FencedError: another run has taken over.
         """
+        self._watch.look(self._ledger.state.tables)
         directories = sorted(self._written)
-        self._watch.look(directories)
         tidy(self._tables, self._settings, OneByOne(), self._ledger.require_writer, directories)
         self._ledger.vacuum_if_folded(Upkeep(self._tables, self._settings))
         self._written.clear()

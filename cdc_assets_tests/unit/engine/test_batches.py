@@ -16,6 +16,7 @@ from cdc_assets.config.engine import EngineConfig, engine_config
 from cdc_assets.engine import ledger
 from cdc_assets.engine.feed import Chunk
 from cdc_assets.engine.ledger import BatchLedger
+from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.errors import EngineError, LakeError
 from cdc_assets.lake.location import Location
@@ -23,6 +24,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import CHECKPOINT
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
+from cdc_assets_tests.unit.lake.writing import join_all
 
 TOPICS = ("shop.t0", "shop.t1", "shop.t2")
 EVENTS = [event(number, topic=TOPICS[number % 3]) for number in range(1, 61)]
@@ -237,6 +239,20 @@ def test_small_files_are_joined_between_batches(tmp_path: Path) -> None:
         assert len(DeltaTable(str(tmp_path / topic)).file_uris()) < 6
     run(tmp_path, ListFeed(EVENTS, [60], again=5))
     assert_each_once(tmp_path)
+
+
+def test_events_that_another_program_puts_in_twice_are_undone(tmp_path: Path) -> None:
+    given = config_for(tmp_path, rows=1)
+    run(tmp_path, ListFeed(EVENTS, range(1, 61)), rows=1)
+    tables = TopicTables(Location.of(given.lake), "shop")
+    for topic in TOPICS:
+        late = DeltaTable(str(tmp_path / topic))
+        assert join_all(tables, topic)
+        late.optimize.compact()
+    assert EngineOverview(given).losses.keys() == set(TOPICS)
+    run(tmp_path, ListFeed(EVENTS, [60], again=5))
+    assert_each_once(tmp_path)
+    assert not EngineOverview(given).losses
 
 
 class Slow(ListFeed):

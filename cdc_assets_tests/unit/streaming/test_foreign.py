@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.cli import doctor
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
@@ -59,12 +60,35 @@ def test_what_is_there_twice_is_trouble_until_a_run_has_undone_it(tmp_path: Path
     report = report_of(world)
     assert report.health == "in trouble"
     assert "rows in a second time" in report.headline
+    [found] = [result for result in doctor._topics(world.config, None) if not result.ok]
+    assert (found.check, found.blocking, found.subject) == ("rewriting", True, f"shop.{table}")
 
     make_capture(world.server, world.config).stream()
     assert sorted(positions(world.config, table)) == sorted(before)
     report = report_of(world)
     assert report.health == "healthy"
     assert any("rows in a second time" in text for text in report.advice), "it is told that it was so"
+    [found] = [result for result in doctor._topics(world.config, None) if not result.ok]
+    assert (found.check, found.blocking) == ("writers", False)
+
+
+def test_what_another_program_appends_and_removes_is_told(tmp_path: Path) -> None:
+    world = World(str(tmp_path))
+    make_capture(world.server, world.config).snapshot()
+    world.work([0, 1, 2, 3])
+    make_capture(world.server, world.config).stream()
+    table = world.tables[0]
+    handle = DeltaTable(str(tmp_path / f"shop.{table}"))
+    version, rows = handle.version(), len(positions(world.config, table))
+    handle.delete("value['op'] = 'r'")
+    gone = rows - len(positions(world.config, table))
+    assert gone > 0
+    make_capture(world.server, world.config).stream()
+    report = report_of(world)
+    assert report.health == "healthy"
+    assert list(report.advice) == [
+        f"version {version + 1} of shop.{table}, DELETE of another program, has removed {gone} rows"
+    ]
 
 
 @pytest.mark.parametrize("step", ["files-joined", "replacement-checked"])

@@ -1,0 +1,112 @@
+"""Dropping and compacting beside other writers: nothing is announced or recorded that was not done, and no event comes twice."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import FencedError
+from cdc_assets.run.overview import CaptureOverview
+from cdc_assets_tests.unit.retention.world import HOURS, World
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+
+OF_THE_OTHER = {"delete": ("compaction-written", "topic-compacted"), "compact": ("topic-dropped",)}
+"""Steps that a policy does not reach."""
+TURNS = ([0, 1, 2, 3], [2, 3, 6, 7], [0, 1, 4, 5], [2, 3, 2, 3])
+
+
+@pytest.fixture(scope="module", params=["delete", "compact"])
+def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    made = World(str(tmp_path_factory.mktemp("old") / "lake"), policy=request.param)
+    for picks in TURNS:
+        made.turn(picks)
+    made.later(2 * HOURS)
+    return made
+
+
+@pytest.fixture
+def world(old: World, tmp_path: Path) -> World:
+    return old.copy(tmp_path / "lake")
+
+
+def handle(world: World, table: TableId) -> DeltaTable:
+    return DeltaTable(str(Path(world.config.lake.path) / world.topic(table)))
+
+
+def optimize(world: World) -> None:
+    for table in world.tables:
+        with suppress(DeltaError):
+            handle(world, table).optimize.compact()
+
+
+def require_once(world: World) -> None:
+    for table in world.tables:
+        found = [event.position for event in events_of(world.config, table)]
+        assert len(found) == len(set(found))
+    world.check()
+    assert not CaptureOverview(world.config, audit_s=None).losses
+
+
+def test_what_could_not_be_removed_is_not_recorded_as_gone(world: World) -> None:
+    """Another program rewrites the files between the record and the removal."""
+    waiting = ["retention-announced"]
+    marks = state_of(world.config).marks
+
+    def rewrite(name: str) -> None:
+        if name in waiting:
+            waiting.remove(name)
+            optimize(world)
+
+    with listening(rewrite):
+        world.stream()
+    assert not waiting
+    first = world.tables[0]
+    assert len(events_of(world.config, first)) == len(world.ever[first]), "nothing went"
+    assert not world.holds(first).compacted
+    topic = world.topic(first)
+    assert state_of(world.config).marks[topic].rows == marks[topic].rows
+    require_once(world)
+    world.turn([0, 1, 2, 3])
+    world.later(2 * HOURS)
+    world.stream()
+    require_once(world)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "compaction-written",
+        "retention-recorded",
+        "retention-announced",
+        "replacement-checked",
+        "topic-dropped",
+        "topic-compacted",
+    ],
+)
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_sleeper_loses_and_doubles_nothing(world: World, step: str, foreign: bool) -> None:
+    """A run that is stopped at a step, and woken when another one has done its work."""
+    waiting = [step]
+
+    def overtake(name: str) -> None:
+        if name in waiting:
+            waiting.remove(name)
+            if foreign:
+                optimize(world)
+            else:
+                world.stream()
+                world.turn([0, 1])
+
+    with listening(overtake), suppress(FencedError):
+        world.stream()
+    assert bool(waiting) == (step in OF_THE_OTHER[world.config.lake.topic_policy])
+    require_once(world)
+    world.turn([0, 1, 2, 3])
+    world.later(2 * HOURS)
+    world.stream()
+    require_once(world)
