@@ -76,6 +76,8 @@ def doctor(
         if all(result.ok or not result.blocking for result in results):
             results += [result for drift in CaptureOverview(settings, source).drifts() for result in _structure(drift)]
             results += _keys(source, settings)
+        if ready:
+            results += _lists(settings, source)
     results += inspect_publishing(settings)
     _end(results, as_json)
 
@@ -143,6 +145,13 @@ def _foreign(overview: CaptureOverview) -> Iterator[CheckResult]:
     for text in overview.foreign:
         hint = "see who else writes into this table"
         yield CheckResult("writers", text, False, text, "those of the capture", hint, blocking=False)
+
+
+def _lists(settings: CaptureConfig, source: SqlServerSource) -> Iterator[CheckResult]:
+    """Expressions and names that match nothing, in lists of the settings."""
+    for found in CaptureOverview(settings, source).unmatched:
+        expected = f"one that matches a {found.what}"
+        yield CheckResult("expression", found.property_name, False, found.pattern, expected, found.remedy)
 
 
 def _forks(source: SqlServerSource, overview: CaptureOverview) -> Iterator[CheckResult]:

@@ -3,29 +3,31 @@
 All patterns are anchored and ignore letter case.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import ColumnRule, EventSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import Column
+from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.typemap.jdbc import reported_type
 
 _RANK = ("truncate", "mask", "hash", "hash_v2")
 """The connector looks for rules in this order of kinds, whatever the order of the file."""
-_PROPERTY = {
+PROPERTY_OF_RULE = {
     "truncate": "column.truncate.to.<length>.chars",
     "mask": "column.mask.with.<length>.chars",
     "hash": "column.mask.hash.<algorithm>.with.salt.<salt>",
     "hash_v2": "column.mask.hash.v2.<algorithm>.with.salt.<salt>",
 }
+"""For messages; without the salt, which is secret."""
 
 
 def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> ColumnRule | None:
     """The mask, hash or truncation of a column, if any."""
     names = (f"{table.within_database}.{column.name}", f"{table}.{column.name}")
     ranked = sorted(rules, key=lambda rule: _RANK.index(rule.kind))
-    return next((rule for rule in ranked if Names(_PROPERTY[rule.kind], rule.columns).match(*names)), None)
+    return next((rule for rule in ranked if Names(PROPERTY_OF_RULE[rule.kind], rule.columns).match(*names)), None)
 
 
 def propagates_type(table: TableId, column: str, type_text: str, settings: EventSettings) -> bool:
@@ -35,6 +37,11 @@ def propagates_type(table: TableId, column: str, type_text: str, settings: Event
     columns = Names("column.propagate.source.type", settings.propagate_columns)
     types = Names("datatype.propagate.source.type", settings.propagate_types)
     return columns.match(*by_column) or types.match(*by_type)
+
+
+def source_types(schema: TableSchema) -> Iterator[str]:
+    """The types of a table's columns, as `datatype.propagate.source.type` names them."""
+    return map(reported_type, schema.columns)
 
 
 def message_key(table: TableId, entries: Iterable[str]) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ a window that is planned later must not be committed earlier.
 """
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from cdc_assets.capture.endings import end_tables, leave_out_database
@@ -23,13 +24,17 @@ from cdc_assets.capture.losses import refuse_without_manifest
 from cdc_assets.capture.new_history import begin_history, end_former_tables
 from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.capture.server import Server
+from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
+from cdc_assets.run.unmatched import Existing, Structures, find_unmatched
 from cdc_assets.snapshot.plan import Request
+
+log = logging.getLogger(__name__)
 
 
 class Opening:
@@ -80,6 +85,8 @@ class Opening:
         """
         found = select(self._config, self._server, self._lake, self._ledger.manifest)
         selected, unavailable = found.tables, found.unavailable
+        if not unavailable:
+            self._warn_of_unmatched()
         self.refused = [TroubledTable(table, "failed", str(error)) for table, error in found.refused.items()]
         self.claim()
         abandon_removed_databases(self._ledger, self._lake, self._config)
@@ -99,6 +106,18 @@ class Opening:
         if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in unavailable.values()):
             raise next(iter(unavailable.values()))
         return selected, unavailable
+
+    def _warn_of_unmatched(self) -> None:
+        """Log what matches nothing in lists of the settings."""
+        source = self._server.source
+        tables = [table for database in source.databases() for table in source.user_tables(database)]
+        instances = [
+            instance.name for database in source.databases() for instance in source.capture_instances(database)
+        ]
+        captured = TableFilter(self._config.filters).select(tables)
+        structures = Structures(lambda: (), source, captured)
+        for found in find_unmatched(self._config, Existing(tables, instances, structures)):
+            log.warning("%s", found)
 
     def begin_history(
         self, database: str, selected: dict[str, list[TableId]], unavailable: dict[str, CdcError]

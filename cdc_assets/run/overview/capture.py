@@ -8,6 +8,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
@@ -45,6 +46,7 @@ from cdc_assets.run.overview.tables import (
 )
 from cdc_assets.run.overview.work import Work
 from cdc_assets.run.selection import included_by, unfit
+from cdc_assets.run.unmatched import Existing, Structures, Unmatched, find_unmatched
 from cdc_assets.signals.watch import channels_of
 
 AUDIT_S = 1.0
@@ -80,6 +82,8 @@ class CaptureOverview:
         self._facts: dict[str, DatabaseFacts] = {}
         self._instances_of = cache(lambda database: self._source.capture_instances(database))
         """All capture instances of a database, asked once."""
+        self._tables_of = cache(lambda database: self._source.user_tables(database))
+        """All user tables of a database, asked once."""
 
     @property
     def name(self) -> str:
@@ -187,10 +191,9 @@ class CaptureOverview:
             return []
         found: dict[TableId, bool] = {}
         for database in self._asked.databases():
-            facts = self._facts_of(database)
-            if facts and not facts.problem:
-                tables = self._asked.user_tables(database)
-                found |= {table: table in facts.instances or not self.streams for table in tables}
+            facts = self.facts(database)
+            if not facts.problem:
+                found |= {table: table in facts.instances or not self.streams for table in self._tables_of(database)}
         new = {table: waits for table, waits in found.items() if table not in self.known and self._included(table)}
         refused = unfit(new, self.known, self.config.events)
         return [self._new(table, refused.get(table), waits=waits) for table, waits in new.items()]
@@ -214,6 +217,28 @@ class CaptureOverview:
             return tuple(self.lake.generations(topic)) if topic else ()
         except LAKE_ERRORS:
             return ()
+
+    @cached_property
+    def unmatched(self) -> Sequence[Unmatched]:
+        """What matches nothing in lists of the settings; empty if there is no server, or a database cannot be captured now.
+
+        Raises:
+            CdcError: the lake cannot be read, or the server is away.
+        """
+        databases = self._asked.databases() if self._asked else ()
+        if not databases or any(self.facts(database).problem for database in databases):
+            return []
+        tables = [table for database in databases for table in self._tables_of(database)]
+        instances = [instance.name for database in databases for instance in self._instances_of(database)]
+        captured = [table for table in tables if self._included(table)]
+        return find_unmatched(
+            self.config, Existing(tables, instances, Structures(self._recorded, self._source, captured))
+        )
+
+    def _recorded(self) -> Iterable[TableSchema]:
+        """Newest recorded structures of the captured tables."""
+        newest = (self._history.latest(table) for table in self.known)
+        return (entry.schema for entry in newest if entry is not None)
 
     # ---- what the server says ------------------------------------------------------------------------------------
 

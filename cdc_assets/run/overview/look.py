@@ -184,6 +184,7 @@ def _troubles(
             if table.table.database in known and table.condition == "failed":
                 continue
             yield Trouble(str(table.table), table.reason or table.condition)
+    yield from (Trouble(found.property_name, str(found)) for found in overview.unmatched)
     for run in overview.state.snapshots.values():
         yield from (Trouble(str(table), f"its snapshot failed: {reason}") for table, reason in run.failed)
 
