@@ -12,7 +12,7 @@ leaves events that nobody is promised any more; the next removal takes them alon
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltalake.exceptions import CommitFailedError
 
@@ -26,6 +26,7 @@ COMPLETE_AFTER = "cdc.completeAfter"
 DROPPED_WINDOW = "cdc.droppedWindow"
 ROWS_FROM = "cdc.rowsFrom"
 COMPACTED_TO = "cdc.compactedTo"
+ANNOUNCEMENT = "cdc.announcement"
 """Names of the properties in Delta's log."""
 
 
@@ -39,12 +40,14 @@ class Retained:
         rows: commit LSN from which on the events that are left make the table's rows, because only such were dropped as
             others had replaced; empty if it is not so, or nothing was dropped.
         compacted: commit LSN up to which nothing is left that others have replaced; empty if it was never looked for.
+        number: how often this was announced; of what the table says now (`announce`).
     """
 
     after: str = ""
     window: int = -1
     rows: str = ""
     compacted: str = ""
+    number: int = field(default=0, compare=False)
 
     @property
     def is_begun(self) -> bool:
@@ -81,20 +84,32 @@ def retained(tables: DeltaTables, topic: str) -> Retained:
         int(found.get(DROPPED_WINDOW, "-1")),
         found.get(ROWS_FROM, ""),
         found.get(COMPACTED_TO, ""),
+        int(found.get(ANNOUNCEMENT, "0")),
     )
 
 
-def announce(tables: DeltaTables, topic: str, found: Retained) -> None:
+def announce(tables: DeltaTables, topic: str, number: int, found: Retained) -> None:
     """Say what a topic holds from now on.
 
+    A run that was overtaken, and dropped less than its successor, must not say so any more: so each announcement names the one
+    that it follows, and the table has it only if no other came between. Delta refuses one of two that are made at once.
+
+    Args:
+        number: of the announcement that was read before it was decided what the topic holds.
+
     Raises:
-        LakeConflictError: another writer was first.
+        LakeConflictError: another writer has announced something since; nothing is changed.
         LakeError: the store refuses.
     """
     if (handle := tables.open(topic)) is None:
         return
+    if int(handle.metadata().configuration.get(ANNOUNCEMENT, "0")) != number:
+        raise LakeConflictError(
+            f"{tables.location.uri(topic)} says since a moment ago what another writer has left of it. "
+            "Next: nothing, it is tried again."
+        )
     properties = {COMPLETE_AFTER: found.after, DROPPED_WINDOW: str(found.window)}
-    properties |= {ROWS_FROM: found.rows, COMPACTED_TO: found.compacted}
+    properties |= {ROWS_FROM: found.rows, COMPACTED_TO: found.compacted, ANNOUNCEMENT: str(number + 1)}
     _changed(tables, topic, lambda: handle.alter.set_table_properties(properties, raise_if_not_exists=False))
 
 

@@ -7,24 +7,33 @@ Vacuum removes files that no version within the retention names: files replaced 
 manifest, and files of attempts that never committed. It never runs while recorded files wait for their commit, which
 may be older than the retention when a run begins long after the last one ended. It lists all files, and a loop replaces more of
 them the faster it is, so a loop vacuums after each tenth of the retention: that is a constant number of listed files for
-each window, and a tenth more files than necessary. Files that another run is writing now
-are younger than the retention.
+each window, and a tenth more files than necessary.
+
+*Why no file is removed that is needed.* A file is removed only if it was written longer than the retention before the version
+was read that does not name it, and before the newest commit of that version. So what another run is writing stays, and so does
+what was written while the vacuum slept, however long that was.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+
+from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.lake.commits import commit_path
 from cdc_assets.lake.earlier import modernize
 from cdc_assets.lake.joining import Join, SmallFiles, join_topic_files
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.replacing import Fence
-from cdc_assets.lake.tables import HOOKS, DeltaTables
+from cdc_assets.lake.tables import DeltaTables
 
+_THREADS = 16
+"""Number of parallel requests to a store."""
 _VACUUM_SHARE = 0.1
 """Time between two vacuums of a loop, as a share of the retention."""
 
@@ -64,23 +73,32 @@ class Upkeep:
         Raises:
             LakeError: the store refuses.
         """
+        began = time.time()
         handle = self._tables.open(directory)
         if handle is None:
             return []
+        hours = self._settings.retention_hours
         try:
-            return list(
-                handle.vacuum(
-                    retention_hours=self._settings.retention_hours,
-                    dry_run=False,
-                    enforce_retention_duration=False,
-                    full=True,
-                    post_commithook_properties=HOOKS,
-                )
-            )
+            unnamed = handle.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+            return self._removed(directory, handle.version(), unnamed, began - 3600 * hours)
         except STORE_ERRORS as error:
             raise trouble(f"{directory} cannot be vacuumed", error, "check the rights to delete") from error
         finally:
             self._tables.forget(directory)
+
+    def _removed(self, directory: str, version: int, unnamed: Sequence[str], before: float) -> list[str]:
+        """Remove files that a version does not name, of those that were written before a time and before its commit."""
+        files = self._tables.location.existing(directory)
+        newest = files.get_file_info(commit_path(version)).mtime
+        if not unnamed or newest is None:
+            return []
+        before = min(before, newest.timestamp())
+        listed = files.get_file_info(fs.FileSelector("", recursive=any("/" in path for path in unnamed)))
+        written = {info.path: info.mtime.timestamp() for info in listed if info.mtime is not None}
+        old = [path for path in unnamed if written.get(path, before) < before]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(files.delete_file, old))
+        return old
 
 
 def tidy(

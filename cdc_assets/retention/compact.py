@@ -127,7 +127,7 @@ class Compaction:
             with suppress(*LAKE_ERRORS):
                 Folder(self._tables.location, staging).drop()
         if not rewritten:
-            announce(self._tables, topic, replace(plan.former, compacted=plan.until))
+            announce(self._tables, topic, plan.former.number, replace(plan.former, compacted=plan.until))
             return None
         step("compaction-written")
         window = max(plan.former.window, *(one.window for found in rewritten.values() for one in found))
@@ -159,7 +159,7 @@ class Compaction:
             gone += count
             step("topic-compacted")
         if not left:
-            announce(self._tables, made.topic, replace(made.found, compacted=until))
+            announce(self._tables, made.topic, made.former.number + 1, replace(made.found, compacted=until))
         step("compaction-complete")
         log.info("%s holds every event after %s, and of those before the last ones of each row; %d are dropped.",
                  made.topic, until, gone)  # fmt: skip

@@ -17,6 +17,9 @@ anew at this very moment, its plan is either seen after readers were told, and t
 with files that were listed before, which stay on disk for `lake.retention.hours`. Each look also removes from disk what earlier looks have dropped, for a topic
 that gets no new events is not tidied otherwise.
 
+*What a topic says of itself never goes back*, though a run that was overtaken may sleep before it says it: an announcement is
+refused by the table if another one came since it was decided (`lake.retained.announce`).
+
 *Two writers.* Only the writer of the manifest decides. One that was overtaken after its row asks before each removal and stops; if
 it sleeps behind the question, it removes only files that the row allowed and that the newest version still has. If another
 program has replaced one of them, nothing goes from that table, and the next look decides anew.
@@ -204,12 +207,12 @@ class Retention:
 
     def _is_told(self, table: TableId, topic: str, former: Retained, found: Retained) -> bool:
         """Tell readers what a topic holds from now on; whether that may come true."""
-        announce(self._tables, topic, found)
+        announce(self._tables, topic, former.number, found)
         step("retention-announced")
         limit = self._readers().limit(self._manifest.state, table, topic)
         if limit.allows(found.after):
             return True
-        announce(self._tables, topic, former)  # the mirror is being made anew since a moment ago
+        announce(self._tables, topic, former.number + 1, former)  # the mirror is being made anew since a moment ago
         self._manifest.record_retained(self._clock.now(), {topic: former}, {})
         return False
 

@@ -104,7 +104,7 @@ def test_an_input_that_was_dropped_is_refused_and_the_earliest_is_what_there_is(
     shutil.copytree(shop.folder / "lake", tmp_path / "lake")
     created, changed = (event["position"][:22] for event in shop.events("customers")[-2:])
     tables = TopicTables(Location(str(tmp_path / "lake")), "shop")
-    announce(tables, "shop.SalesDb.dbo.customers", Retained(created, 1))
+    announce(tables, "shop.SalesDb.dbo.customers", 0, Retained(created, 1))
     manager = EnvelopeIOManager(lake=str(tmp_path / "lake"), spark=spark_resource)
     asset = key("customers", "changes")
 

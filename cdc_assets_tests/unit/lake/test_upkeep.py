@@ -40,6 +40,21 @@ def test_compaction_joins_files_and_keeps_rows_and_transactions(tmp_path: Path) 
     assert tables.row_count("topic") == 7
 
 
+def test_a_vacuum_that_slept_removes_nothing_that_was_written_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the table, and lists its files when those are older than the retention."""
+    tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
+    tables.commit("topic", schema, write(tables, schema, 1, {"id": 1}), 1, {})
+    asleep, handle = TopicTables(tables.location, "shop"), tables.open("topic")
+    assert handle is not None
+    stale = DeltaTable(handle.table_uri, version=handle.version())
+    tables.commit("topic", schema, write(tables, schema, 2, {"id": 2}), 2, {})
+    monkeypatch.setattr(asleep, "open", lambda directory: stale)
+    assert Upkeep(asleep, LakeSettings(str(tmp_path), retention_hours=0)).vacuum("topic") == []
+    assert len(DeltaTable(handle.table_uri).to_pyarrow_table()) == 2
+
+
 def test_statistics_survive_compaction(tmp_path: Path) -> None:
     tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
     for window_id in (1, 2):

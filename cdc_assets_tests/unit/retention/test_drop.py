@@ -14,6 +14,7 @@ from cdc_assets.defs.continuity import continuity_result
 from cdc_assets.defs.envelope_io import EARLIEST, FROM_LSN, LsnRange
 from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError
 from cdc_assets.lake import audit
+from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
@@ -159,6 +160,27 @@ def test_a_mirror_that_is_made_anew_meanwhile_keeps_its_events(world: World) -> 
     assert not any(dropped(world))
     assert not any(world.holds(table).after for table in world.tables)
     assert not world.mirror()
+    world.check()
+
+
+@pytest.mark.parametrize("step", ["retention-recorded", "retention-announced"])
+def test_a_run_that_was_overtaken_sets_nothing_back(world: World, step: str) -> None:
+    """It sleeps before readers are told, while its successor drops more."""
+    held: list[Retained] = []
+
+    def overtake(name: str) -> None:
+        if name == step and not held:
+            held.append(Retained())
+            for picks in ([0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]):
+                world.turn(picks)
+            world.later(2 * HOURS)
+            world.stream()
+            held[:] = [world.holds(table) for table in world.tables]
+
+    with listening(overtake), pytest.raises(FencedError):
+        make_capture(world.server, world.config).stream()
+    assert all(found.after for found in held)
+    assert [world.holds(table) for table in world.tables] == held
     world.check()
 
 
