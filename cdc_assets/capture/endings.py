@@ -98,7 +98,8 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
     notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
     left = state.unpublished.get(database)
     if window is not None and window.kind == "stream":
-        left = _unpublished(ledger, lake, window, _left_out(lake, window)[0])
+        begun = _left_out(lake, window)[0]
+        left = None if _is_published(ledger, lake, window) else _unpublished(ledger, lake, window, begun)
     reason += _missing_transactions(left)
     restored = dataclasses.replace(state.log(database), restored=reason)
     ledger.manifest.record_log(ledger.clock.now(), database, restored, notifications)
@@ -111,7 +112,7 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
     believed dead commits them later. Transactions that it has not committed yet are left to
     the database's next window, which reads the committed tables again to count their events (`Unpublished`). The others keep their position and are read again. A
     table fails if the window committed one generation of its topic and not the next, for no position is right for both.
-    A snapshot is planned again, unless a signal requested it: then it is reported as ABORTED.
+    A snapshot ends (`give_up_snapshot`).
     """
     state, now = ledger.state, ledger.clock.now()
     window = state.in_flight(database)
@@ -119,8 +120,9 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
         begun, lacking = _left_out(lake, window)
         reason = split_commit_reason(f"Database {database} could not be read any more")
         failed = [state.tables[table].stopped(reason) for table in begun & lacking]
-        left = _unpublished(ledger, lake, window, begun)
-        ledger.manifest.complete(now, failed, lacking, {}, database=database, unpublished=left)
+        published = _is_published(ledger, lake, window)
+        left = None if published else _unpublished(ledger, lake, window, begun)
+        ledger.manifest.complete(now, failed, lacking, {}, database=database, unpublished=left, published=published)
     give_up_snapshot(ledger, lake, database)
 
 
@@ -145,7 +147,8 @@ def leave_out_round(ledger: Ledger, lake: Lake, database: str) -> None:
 
 
 def give_up_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:
-    """End the snapshot in flight of a database, if there is one; it is planned again, unless a signal requested it."""
+    """End the snapshot in flight of a database, if there is one. The snapshot mode plans another for tables that still need
+    one; whoever requested it for others requests it again, and if that was by a signal, it is reported as ABORTED."""
     run = ledger.state.snapshots.get(database)
     if run is not None:
         leave_out_round(ledger, lake, database)
@@ -178,17 +181,20 @@ def _directory(lake: Lake, read: TableRead) -> str:
     return "" if entry is None else lake.destination(entry)[1]
 
 
+def _is_published(ledger: Ledger, lake: Lake, window: Window) -> bool:
+    """Whether an abandoned window has published its transactions; if it has not, it cannot any more."""
+    if not lake.events.transaction_metadata:
+        return False
+    topic, number = transaction_topic(lake.events), window.window_id
+    if len(ledger.state.pending) > 1:  # the windows of other databases need the number
+        return lake.tables.committed(topic, number)
+    return not lake.tables.leave_out(topic, number)
+
+
 def _unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId]) -> Unpublished | None:
     """Transactions that an abandoned window leaves to the next one of its database: their events are in the topics of
     tables that it has committed, or an earlier window, and their BEGIN and END are nowhere."""
     if not lake.events.transaction_metadata:
-        return None
-    topic, number = transaction_topic(lake.events), window.window_id
-    if len(ledger.state.pending) > 1:  # the windows of other databases need the number
-        is_published = lake.tables.committed(topic, number)
-    else:
-        is_published = not lake.tables.leave_out(topic, number)
-    if is_published:
         return None
     left = ledger.state.unpublished.get(window.database)
     reads = tuple(dataclasses.replace(read, counted=True) for read in window.reads if read.table in begun)

@@ -40,7 +40,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "complete" if row["kind"] == "stream":
             behind = {decode(TableId, names) for names in detail["behind"]}
             for name in detail.get("databases") or [database]:
-                state = _window_completed(state, name, behind)
+                state = _window_completed(state, name, behind, published=detail.get("published", True))
             for name, left in decode(dict[str, Unpublished], detail.get("unpublished", {})).items():
                 state = state.with_unpublished(name, left)
             return state
@@ -73,6 +73,8 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             found = decode(dict[str, Retained], detail["retained"])
             looked = datetime.fromisoformat(detail["looked"])
             return dataclasses.replace(state, retained={**state.retained, **found}, looked=looked)
+        case "adopted":
+            return dataclasses.replace(state, transactions={**state.transactions, **_streamed_until(state)})
         case "forgotten":
             return _forgotten(state, set(decode(list[TableId], detail["forgotten"])))
         case "log":
@@ -106,12 +108,23 @@ def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureS
     )
 
 
-def _window_completed(state: CaptureState, database: str, behind: Set[TableId]) -> CaptureState:
+def _window_completed(state: CaptureState, database: str, behind: Set[TableId], *, published: bool) -> CaptureState:
     window = state.in_flight(database)
     assert window is not None  # noqa: S101 - `complete` checks it before it records
     if window.reads:  # one that reads nothing ends at no LSN of its own
-        state = state.with_log_read(database, window.until).published(database, window.until)
+        state = state.with_log_read(database, window.until)
+        state = state.published(database, window.until) if published else state
     return state.advanced(database, window.until, behind).without_pending(database)
+
+
+def _streamed_until(state: CaptureState) -> dict[str, Lsn]:
+    """The greatest position of each database; one that was only snapshotted does not count."""
+    found: dict[str, Lsn] = {}
+    for entry in state.tables.values():
+        if entry.position is not None and entry.position != entry.snapshot_lsn:
+            database = entry.table.database
+            found[database] = max(entry.position, found.get(database, entry.position))
+    return found
 
 
 def _round_written(state: CaptureState, database: str, written: RoundFiles) -> CaptureState:
@@ -130,7 +143,11 @@ def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:
     kept = {table: entry for table, entry in state.tables.items() if table not in gone}
     ends = {table: entry.position or entry.snapshot_lsn for table, entry in found.items()}
     early = {table: EarlyReads(end, None) for table, end in ends.items() if end is not None}
-    return dataclasses.replace(state, tables=kept).with_early(early)
+    unpublished = {
+        name: dataclasses.replace(left, reads=tuple(read for read in left.reads if read.table not in gone))
+        for name, left in state.unpublished.items()
+    }
+    return dataclasses.replace(state, tables=kept, unpublished=unpublished).with_early(early)
 
 
 def _round_completed(state: CaptureState, database: str) -> CaptureState:
@@ -161,6 +178,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "snapshots": encode(list(state.snapshots.values())),
         "signals": encode(dict(state.signals)),
         "logs": encode(dict(state.logs)),
+        "transactions": encode(dict(state.transactions)),
         "unpublished": encode(dict(state.unpublished)),
         "early": [[*encode(table), encode(reads)] for table, reads in state.early.items()],
         "writer": state.writer,
@@ -177,7 +195,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
     pending = data["pending"] or []
     if isinstance(pending, dict):  # one of one database in earlier releases
         pending = [pending]
-    return CaptureState(
+    state = CaptureState(
         tables={table.table: table for table in tables},
         next_window=data["next_window"],
         pending=decode(tuple[Window, ...], pending),
@@ -188,10 +206,14 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         marks=decode(dict[str, Mark], data.get("marks", {})),
         retained=decode(dict[str, Retained], data.get("retained", {})),
         looked=decode(datetime, data["looked"]) if data.get("looked") else None,
+        transactions=decode(dict[str, Lsn], data.get("transactions", {})),
         unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
         early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data.get("early", [])},
         writer=data.get("writer", ""),
     )
+    if "transactions" in data:
+        return state
+    return dataclasses.replace(state, transactions=_streamed_until(state))  # earlier releases recorded positions alone
 
 
 FOLDING = Folding(CaptureState(), after, lambda state: {"state": encode_state(state)})

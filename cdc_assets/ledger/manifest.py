@@ -107,6 +107,8 @@ class Manifest(ManifestRows):
         notifications: Iterable[Notification] = (),
         database: str | None = None,
         unpublished: Unpublished | None = None,
+        *,
+        published: bool = True,
     ) -> CaptureState:
         """Record that pending windows are committed, except for tables that stay behind.
 
@@ -118,6 +120,7 @@ class Manifest(ManifestRows):
             notifications: notifications about the windows.
             database: the only database whose window is completed; None completes all pending windows.
             unpublished: transactions of this database that are still to be published.
+            published: whether the transactions of the windows are published.
 
         Raises:
             FencedError: another writer has taken over.
@@ -131,6 +134,8 @@ class Manifest(ManifestRows):
             "behind": encode(list(behind)),
             "operations": encode(rows),
         }
+        if not published:
+            detail["published"] = False
         if unpublished is not None:
             detail["unpublished"] = {database: encode(unpublished)}
         self._record(

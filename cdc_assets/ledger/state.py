@@ -280,6 +280,8 @@ class CaptureState:
     """History of the log, by database."""
     early: Mapping[TableId, EarlyReads] = field(default_factory=dict)
     """READs in the lake, or written, of tables that have no position from which their changes can be read."""
+    transactions: Mapping[str, Lsn] = field(default_factory=dict)
+    """Commit LSN up to which BEGIN and END are published, by database; none before its first window."""
     unpublished: Mapping[str, Unpublished] = field(default_factory=dict)
     """Transactions that the next window of a database publishes, by database."""
     retained: Mapping[str, Retained] = field(default_factory=dict)
@@ -337,10 +339,12 @@ class CaptureState:
 
     def published(self, database: str, until: Lsn) -> "CaptureState":
         """The state with all transactions of a database published up to `until`."""
+        known = max(until, self.transactions.get(database, until))
+        state = dataclasses.replace(self, transactions={**self.transactions, database: known})
         left = self.unpublished.get(database)
         if left is None or until <= left.known:
-            return self
-        return self.with_unpublished(database, dataclasses.replace(left, known=until) if until < left.until else None)
+            return state
+        return state.with_unpublished(database, dataclasses.replace(left, known=until) if until < left.until else None)
 
     def with_unpublished(self, database: str, left: Unpublished | None) -> "CaptureState":
         """The state with other transactions to publish."""
@@ -348,16 +352,10 @@ class CaptureState:
         return dataclasses.replace(self, unpublished=others if left is None else {**others, database: left})
 
     def published_until(self, window: Window) -> Lsn:
-        """Commit LSN up to which earlier windows published the transactions of a window's database; a table that was
-        only snapshotted does not count."""
+        """Commit LSN up to which earlier windows published the transactions of a window's database."""
         if left := self.unpublished.get(window.database):
             return left.known
-        streamed = [
-            state.position
-            for state in self.tables.values()
-            if state.table.database == window.database and state.position and state.position != state.snapshot_lsn
-        ]
-        return max(streamed, default=window.after)
+        return self.transactions.get(window.database, window.after)
 
     def in_flight(self, database: str) -> Window | None:
         """The window or round of a database that is in flight."""

@@ -301,6 +301,7 @@ class StreamLoop:
         self._incremental.recover(database)
         self._blocking.resume(database)
         self._incremental.close(database)
+        self._watch.begin(database)
         window = self._ledger.state.in_flight(database) or self._planner.plan(database)
         if window is not None:
             drafts.append(window)

@@ -14,6 +14,7 @@ error until the reset is repeated, which moves what is left.
 reset is refused; with `fence` it is not, and that process ends at its next commit.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest, manifest_directory
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.notifications import Notifier
+
+log = logging.getLogger(__name__)
 
 MOVED_TO = "__reset"
 """Folder of the lake that holds what was moved away."""
@@ -105,6 +108,12 @@ class Reset:
         for table in tables:
             if state.tables[table].status != "healthy":
                 clear_topic(self._tables, topic_name(table, self._config.events), self._manifest.require_writer)
+        for database, left in state.unpublished.items():
+            if lacking := sorted({str(read.table) for read in left.reads if read.table in tables}):
+                log.warning(
+                    "BEGIN and END of transactions of database %s in (%s, %s] will be published without the events of %s.",
+                    database, left.known, left.until, ", ".join(lacking),
+                )  # fmt: skip
         self._manifest.forget(self._clock.now(), tables)
 
     def removal(self) -> Removal:

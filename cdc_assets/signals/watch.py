@@ -169,6 +169,19 @@ class SignalWatch:
             known = {stream: number for stream, number in known.items() if not stream.startswith(f"{channel.name}:")}
         return tuple(sorted({**known, **delivery.reached}.items()))
 
+    def begin(self, database: str) -> None:
+        """Record where the rows of a new signal table begin, before a window moves its position.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        table, state = self.table(database), self.state(database)
+        if table is not None and table.position is not None and state.read_until is None:
+            first = min(
+                table.position, table.snapshot_lsn or table.position
+            )  # releases without `read_until` began there
+            self.record(database, dataclasses.replace(state, read_until=first))
+
     def read_table(self, database: str) -> list[Row]:
         """Carry out new rows of a database's signal table.
 
@@ -182,7 +195,7 @@ class SignalWatch:
         table = self.table(database)
         if table is None or table.position is None:
             return []
-        known = self.state(database).read_until or table.snapshot_lsn or table.position
+        known = self.state(database).read_until or table.position
         after = max(known, self._seen.get(database, ZERO_LSN))
         if table.position <= after:
             return []

@@ -99,7 +99,7 @@ class Snapshotter:
             return SnapshotSummary()
         problem = self._planner.outdated(run, captured)
         if problem:
-            again = "The signal must be sent again" if run.signal else "It is planned again"
+            again = "The signal must be sent again" if run.signal else "Tables that still need one get another"
             log.warning("The unfinished snapshot of %s is given up, because %s. %s.", database, problem, again)
             notifications = self._notices.ended(run, "ABORTED")
             self._rounds.give_up(database)

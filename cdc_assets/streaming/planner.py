@@ -148,7 +148,8 @@ class Planner:
     def _counted(self, database: str, left: Unpublished) -> list[TableRead]:
         """Reads of tables whose events were committed before their transactions were published."""
         instances = self._server.instances(database, refresh=False)
-        parts = [part for read in left.reads if (part := clip(read, left.known, left.until))]
+        reads = [read for read in left.reads if read.table in self._state.tables]
+        parts = [part for read in reads if (part := clip(read, left.known, left.until))]
         there = [part for part in parts if instance_of(part, instances.get(part.table, []))]
         if lost := sorted({part.instance for part in parts if part not in there}):
             log.warning(

@@ -166,7 +166,7 @@ class WindowExecutor:
 
     def _begun_part(self, window: Window, attempt: str, repeated: bool) -> Part:
         states = self._ledger.state.tables
-        stopped = [read for read in window.reads if not states[read.table].streams]
+        stopped = [read for read in window.reads if read.table not in states or not states[read.table].streams]
         if repeated:
             self._places.leave_out_stopped(window, stopped)
         window = dataclasses.replace(window, reads=tuple(read for read in window.reads if read not in stopped))

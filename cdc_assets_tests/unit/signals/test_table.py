@@ -151,3 +151,19 @@ def test_signals_that_were_ignored_are_not_carried_out_when_their_channel_is_add
     world.run()
     assert "today" in caplog.messages
     assert "months ago" not in caplog.messages
+
+
+def test_signals_that_wait_while_their_table_is_snapshotted_again_are_carried_out(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = World(server, str(tmp_path))
+    world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.signal("1", "log", message="waited")
+    world.config = replace(world.config, snapshot=replace(world.config.snapshot, mode="always"))
+    world.run("snapshot")
+    world.run()
+    assert caplog.messages.count("waited") == 1
+    world.run()
+    assert caplog.messages.count("waited") == 1

@@ -1,0 +1,94 @@
+"""BEGIN and END of each transaction are published once, whatever happens to single tables or databases."""
+
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import DatabaseAwayError
+from cdc_assets.run.reset import Reset
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import make_capture
+from cdc_assets_tests.unit.streaming.tables import started
+from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
+
+
+def published(config: object) -> list[tuple[str, str]]:
+    """Status and transaction of each event, in order."""
+    rows = sorted(rows_of_topic(config, "shop.transaction"), key=lambda row: str(row["position"]))  # type: ignore[arg-type]
+    return [(row["value"]["status"], row["value"]["id"]) for row in rows]  # type: ignore[index]
+
+
+def each(*transactions: Lsn) -> list[tuple[str, str]]:
+    return [(status, str(lsn)) for lsn in transactions for status in ("BEGIN", "END")]
+
+
+def test_table_that_continues_behind_a_gap_hides_no_transaction_of_another(tmp_path: Path) -> None:
+    server, config, lines, orders = started(tmp_path, transaction_metadata=True, gap_policy="ignore")
+    known = published(config)
+    first = server.commit((lines, "insert", 20, "before the gap ends"))
+    server.disable("dbo_orders")
+    server.enable(orders)
+    second = server.commit((lines, "insert", 21, "behind it"))
+    make_capture(server, config).stream()
+    assert published(config) == known + each(first, second)
+    blocks = [row["value"] for row in rows_of_topic(config, f"shop.{lines}") if row["key"]["id"] >= 20]  # type: ignore[index]
+    assert {value["transaction"]["id"] for value in blocks} == {str(first), str(second)}  # type: ignore[index]
+
+
+def two(path: Path):  # type: ignore[no-untyped-def]
+    server = TwoDatabases()
+    orders = server.create("orders", rows=1)
+    y, z, idle = (server.create_other(name, rows=1) for name in ("y", "z", "idle"))
+    server.idle_tick()
+    config = config_of_two(path, transaction_metadata=True)
+    make_capture(server, config).snapshot()
+    return server, config, orders, y, z, idle
+
+
+def test_window_that_is_given_up_before_any_commit_leaves_its_transactions_to_the_next(tmp_path: Path) -> None:
+    server, config, orders, y, z, _ = two(tmp_path)
+    first = server.commit((y, "insert", 6, "six"), (z, "insert", 6, "six"), (orders, "insert", 6, "six"))
+    with cut_at("files-written"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.troubles[OTHER] = DatabaseAwayError("Database Other is offline.")
+    make_capture(server, config).stream()
+    assert not state_of(config).pending
+    del server.troubles[OTHER]
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, y)].count(6) == 1
+    assert [status for status, lsn in published(config) if lsn == str(first)].count("END") == 2, "one per database"
+
+
+def test_reset_of_a_table_while_transactions_wait_to_be_published(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, config, orders, y, z, _ = two(tmp_path)
+    server.commit((y, "insert", 6, "six"), (z, "insert", 6, "six"), (orders, "insert", 6, "six"))
+    commits = 0
+
+    def die(step: str) -> None:
+        nonlocal commits
+        commits += step == "table-committed"
+        if commits == 3:
+            raise PowerCutError
+
+    with listening(die), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.troubles[OTHER] = DatabaseAwayError("Database Other is offline.")
+    make_capture(server, config).stream()
+    assert state_of(config).unpublished[OTHER].reads
+    del server.troubles[OTHER]
+    Reset(config, SystemClock()).forget([y], fence=True)
+    assert "will be published without the events of Other.dbo.y" in caplog.text
+    server.commit((z, "insert", 7, "goes on"))
+    assert make_capture(server, config).stream().troubled == ()
+    assert not state_of(config).unpublished
+    make_capture(server, config).snapshot()
+    server.commit((y, "insert", 8, "goes on, too"))
+    assert make_capture(server, config).stream().troubled == ()
+    assert events_of(config, y)[-1].key == 8
