@@ -12,6 +12,9 @@ does not delay the next run: the other tables must not wait for it. Tables that
 could not be read are retried after such a pause of their own, while the others are streamed;
 so are tables of the loaded code location that are not on the server now.
 
+*A clock that was set back.* Pauses count from the ends of runs, as they are recorded. A run that ended in the future ended
+before the clock was set back, and nothing is paused after it.
+
 *After a termination.* A terminated run should not be followed by the next one at once: the sensor waits for
 `AFTER_TERMINATION`, and says so.
 """
@@ -30,6 +33,8 @@ AFTER_TERMINATION = timedelta(minutes=1)
 """Time for whoever terminated a run to stop the sensor before the next run starts."""
 FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
+_AHEAD = timedelta(minutes=1)
+"""How much the clock of a machine may be ahead of another's."""
 MOST_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
 _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
@@ -55,8 +60,14 @@ def retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime
     last = records[0] if records else None
     if last is None or not last.end_time or last.dagster_run.tags.get(tag) != what:
         return None
-    again = datetime.fromtimestamp(last.end_time, UTC) + FIRST_PAUSE
-    return again if again > datetime.now(UTC) else None
+    again = after_end(last.end_time, FIRST_PAUSE)
+    return again if again and again > datetime.now(UTC) else None
+
+
+def after_end(ended: float, pause: timedelta) -> datetime | None:
+    """The end of a pause after a run; None if the run ended in the future."""
+    end = datetime.fromtimestamp(ended, UTC)
+    return end + pause if end <= datetime.now(UTC) + _AHEAD else None
 
 
 def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:
@@ -71,7 +82,7 @@ def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) ->
     if ended is None:
         return None
     pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
-    return datetime.fromtimestamp(ended, UTC) + pause
+    return after_end(ended, pause)
 
 
 def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
@@ -83,7 +94,7 @@ def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
     last = records[0] if records else None
     if last is None or last.end_time is None or last.dagster_run.status is not DagsterRunStatus.CANCELED:
         return None
-    return datetime.fromtimestamp(last.end_time, UTC) + AFTER_TERMINATION
+    return after_end(last.end_time, AFTER_TERMINATION)
 
 
 def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: float) -> datetime | None:
@@ -95,7 +106,7 @@ def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: fl
         delay_s: `streaming.delay.ms` in seconds.
     """
     ended = records[0].end_time if records and records[0].dagster_run.job_name == snapshot else None
-    starts = datetime.fromtimestamp(ended + delay_s, UTC) if ended and delay_s else None
+    starts = after_end(ended, timedelta(seconds=delay_s)) if ended and delay_s else None
     return starts if starts and starts > datetime.now(UTC) else None
 
 

@@ -79,5 +79,5 @@ def _end_if_gone(instance: DagsterInstance, record: dg.RunRecord) -> bool:
 def _gone(process: str | None, started: float | None) -> bool:
     """Whether a run's process is gone. A run records its process in its first seconds; one that did not has died in them."""
     if process is None:
-        return started is not None and time.time() - started > _SILENT_S
+        return started is not None and abs(time.time() - started) > _SILENT_S  # the clock may have been set back
     return is_gone(process)

@@ -17,7 +17,15 @@ from dagster import DagsterRunStatus
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.core.processes import is_gone, own_process
 from cdc_assets.defs import pauses, runs, waiting
-from cdc_assets.defs.pauses import FIRST_PAUSE, LONGEST_PAUSE, failures_in_a_row, pause_ends, streaming_starts
+from cdc_assets.defs.pauses import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    failures_in_a_row,
+    pause_ends,
+    retry_time,
+    streaming_starts,
+    terminated_until,
+)
 from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import NEW_TABLES_TAG
@@ -254,6 +262,20 @@ def test_pause_doubles_up_to_its_limit_and_a_killed_run_needs_none() -> None:
     assert pause_ends([FAILED] * 10) == ended + LONGEST_PAUSE
     assert pause_ends([KILLED]) is None
     assert timedelta(seconds=1) < FIRST_PAUSE < LONGEST_PAUSE
+
+
+def test_nothing_is_paused_for_a_day_if_the_clock_is_set_back_by_one() -> None:
+    tomorrow = datetime.now(UTC).timestamp() + 86400
+    failed = record(DagsterRunStatus.FAILURE, ended=tomorrow, reason="STEP_FAILURE")
+    assert pause_ends([failed]) is None
+    assert terminated_until([record(DagsterRunStatus.CANCELED, ended=tomorrow)]) is None
+    read = record(DagsterRunStatus.SUCCESS, ended=tomorrow)
+    read.dagster_run.job_name = "shop_snapshot"
+    read.dagster_run.tags["cdc/what"] = "new"
+    assert streaming_starts([read], "shop_snapshot", 60.0) is None
+    assert retry_time([read], "cdc/what", "new") is None
+    read.end_time = datetime.now(UTC).timestamp() + 1
+    assert retry_time([read], "cdc/what", "new") is not None, "another machine's clock is a little ahead"
 
 
 def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(

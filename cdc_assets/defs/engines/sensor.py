@@ -31,7 +31,7 @@ from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.idle_page import IdlePage
-from cdc_assets.defs.pauses import pause_of, run_key
+from cdc_assets.defs.pauses import after_end, pause_of, run_key
 from cdc_assets.defs.sensors import SIGNAL_TAG, note_reason, with_page
 from cdc_assets.defs.waiting import Asks, change_comes
 from cdc_assets.engine.overview import EngineOverview
@@ -129,8 +129,8 @@ def _has_just_read(records: Sequence[dg.RunRecord], end: LogPoint) -> bool:
     last = records[0] if records else None
     if last is None or not last.end_time or last.dagster_run.status is not DagsterRunStatus.SUCCESS:
         return False
-    recent = datetime.fromtimestamp(last.end_time, UTC) + _UNPROVED > datetime.now(UTC)
-    return recent and last.dagster_run.tags.get(READ_TO) == str(end)
+    until = after_end(last.end_time, _UNPROVED)
+    return until is not None and until > datetime.now(UTC) and last.dagster_run.tags.get(READ_TO) == str(end)
 
 
 def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, tags: dict[str, str]) -> dg.RunRequest:
@@ -146,7 +146,7 @@ def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, 
 
 def _blind(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], why: str) -> dg.RunRequest | dg.SkipReason:
     ended = records[0].end_time if records else None
-    again = datetime.fromtimestamp(ended, UTC) + _BLIND if ended else None
+    again = after_end(ended, _BLIND) if ended else None
     if again and again > datetime.now(UTC):
         return dg.SkipReason(f"The next run starts after {again:%H:%M:%S} UTC, whether something is new or not: {why}")
     return _run(catalog, records, "again", {})
