@@ -24,15 +24,18 @@ class Moment:
 
     Args:
         clock: measures `settle_s`.
-        settle_s: seconds in which a capture job whose looks cannot be seen finds what is committed.
+        settle_s: seconds in which a capture job whose looks cannot be seen finds what is committed; None if that is not
+            believed.
 
     Raises:
         CdcError: the server cannot be asked.
     """
 
-    def __init__(self, source: Source, clock: Clock, database: str, settle_s: float) -> None:
+    def __init__(self, source: Source, clock: Clock, database: str, settle_s: float | None) -> None:
         self._source, self._clock, self._database, self._settle_s = source, clock, database, settle_s
-        self._scans, self._at, self._begun = source.empty_scans(database), source.server_time(), clock.elapsed()
+        self._scans, self._begun = source.empty_scans(database), clock.elapsed()
+        self.captured, self.at = source.max_captured_lsn(database) or ZERO_LSN, source.server_time()
+        """How far the capture job was, and the server's time."""
         self.target: Lsn | None = None
         """What is read by whoever has read everything that was committed before the moment; None if not known yet."""
 
@@ -42,15 +45,25 @@ class Moment:
         Raises:
             CdcError: the server cannot be asked.
         """
-        if self.target is None and (self._job_found_nothing() or self._job_found_something_later()):
+        if self.target is None and self.is_behind():
             self.target = self._source.max_transaction_lsn(self._database, None, 0) or ZERO_LSN
         return self.target is not None and reached >= self.target
 
+    def is_behind(self) -> bool:
+        """Whether the capture job has passed the moment.
+
+        Raises:
+            CdcError: the server cannot be asked.
+        """
+        return self._job_found_nothing() or self._job_found_something_later()
+
     def _job_found_something_later(self) -> bool:
         """Whether the job has captured a later commit; one that is not over yet was made before the clock was set back."""
-        captured = self._source.max_captured_lsn(self._database)
-        time = self._source.commit_times(self._database, [captured]).get(captured) if captured else None
-        return time is not None and self._at + _LATER < time <= self._source.server_time() + _LATER
+        captured = self._source.max_captured_lsn(self._database) or ZERO_LSN
+        if captured <= self.captured:
+            return False
+        time = self._source.commit_times(self._database, [captured]).get(captured)
+        return time is not None and self.at + _LATER < time <= self._source.server_time() + _LATER
 
     def _job_found_nothing(self) -> bool:
         scans = self._source.empty_scans(self._database)
@@ -58,6 +71,6 @@ class Moment:
             session, empty = scans
             known, before = self._scans
             return empty >= (before + 2 if session == known else 2)
-        if self._clock.elapsed() - self._begun < timedelta(seconds=self._settle_s):
+        if self._settle_s is None or self._clock.elapsed() - self._begun < timedelta(seconds=self._settle_s):
             return False
         return not self._source.capture_job(self._database).trouble

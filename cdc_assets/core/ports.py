@@ -101,6 +101,9 @@ class Source(Protocol):
     def recovery_fork(self, database: str) -> RecoveryFork | None:
         """The branch of its history that a database is on; None if the login may not see it or it is unknown."""
 
+    def allows_snapshot(self, database: str) -> bool:
+        """Whether transactions may see a database as of one moment (ALLOW_SNAPSHOT_ISOLATION ON)."""
+
     def is_replica(self, database: str) -> bool:
         """Whether the server has a database as a readable secondary replica, which may lag behind others."""
 
@@ -165,6 +168,10 @@ class Source(Protocol):
 
     def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
         """Insert a row of id, type and data into a signal table; the columns are identified by ordinal."""
+
+    def signal_lsn(self, instance: CaptureInstance, column: str, own_id: str, after: Lsn) -> Lsn | None:
+        """Commit LSN, greater than `after`, of the inserted row with that id of a signal table, by the captured column
+        of its id; None if it is not captured yet."""
 
     def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
         """Delete the row with that id from a signal table, whose first column is given."""

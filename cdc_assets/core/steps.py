@@ -23,6 +23,7 @@ STEPS: Final[dict[str, str]] = {
     "window-complete": "the window is complete in the manifest",
     "snapshot-planned": "ranges and low watermark of a snapshot are fixed; nothing was read",
     "round-planned": "a round of slices is planned",
+    "moment-fixed": "tables without a key are locked, and all readers that meet see them as they are; nothing of them was read",
     "round-written": "a round's slices were read and written; no table was committed",
     "round-complete": "a round is complete in the manifest; slices may remain",
     "snapshot-complete": "the snapshot is complete in the manifest",

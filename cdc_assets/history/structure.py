@@ -65,6 +65,20 @@ def without_namesakes(source: TableSchema, instance: CaptureInstance) -> TableSc
     return replace(source, columns=columns)
 
 
+def read_otherwise(recorded: TableSchema, now: TableSchema, names: Collection[str]) -> list[str]:
+    """Those of the named columns whose rows no longer arrive as recorded: dropped, made again, or of another type."""
+    found = {column.name: column for column in now.columns}
+    return [
+        column.name
+        for column in recorded.columns
+        if column.name in names
+        and (
+            (other := found.get(column.name)) is None
+            or (other.ordinal, _type(other)) != (column.ordinal, _type(column))
+        )
+    ]
+
+
 def with_nulls(schema: TableSchema, names: Collection[str]) -> TableSchema:
     """The structure with the named columns nullable."""
     return replace(

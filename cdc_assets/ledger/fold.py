@@ -133,7 +133,11 @@ def _round_written(state: CaptureState, database: str, written: RoundFiles) -> C
     assert window is not None  # noqa: S101 - `record_files` checks it before it records
     failed = dict(written.failed)
     read = {run.slices[number].table for number in window.slices} - failed.keys()
-    found = {entry.table: EarlyReads(entry.low, entry.object_id) for entry in run.tables if entry.table in read}
+    found = {
+        entry.table: EarlyReads(entry.low, entry.object_id)
+        for entry in run.behind(written).tables
+        if entry.table in read
+    }
     return dataclasses.replace(state.with_early(found), written=written)
 
 

@@ -36,7 +36,8 @@ class SnapshotTable:
     Args:
         object_id: object id of the source table.
         instance: capture instance whose columns are read; None reads all columns.
-        low: low watermark: READ events carry it, changes after it are streamed again.
+        low: low watermark: READ events carry it, changes after it are streamed again. Of a table without a key that is
+            known once its rows are read.
         ranges: the table's fixed key ranges.
         whole: whether all of them are read; only then is the table's position set.
         select: statement given by a signal that replaces the table, or empty.
@@ -120,8 +121,10 @@ class SnapshotRun:
 
     def behind(self, written: "RoundFiles") -> "SnapshotRun":
         """The snapshot after a round."""
+        lows = dict(written.lows)
+        tables = tuple(dataclasses.replace(entry, low=lows.get(entry.table, entry.low)) for entry in self.tables)
         return dataclasses.replace(
-            self, done=written.done, held=written.held, scanned=written.scanned, failed=written.failed
+            self, tables=tables, done=written.done, held=written.held, scanned=written.scanned, failed=written.failed
         )
 
 
@@ -138,6 +141,7 @@ class RoundFiles:
         held: see `HeldRow`.
         scanned: see `SnapshotRun`; includes this round.
         failed: see `SnapshotRun`; includes this round.
+        lows: LSNs at which tables without a key were read, in place of their low watermarks.
     """
 
     files: tuple[tuple[str, tuple[DataFile, ...]], ...]
@@ -145,3 +149,4 @@ class RoundFiles:
     held: HeldRow | None
     scanned: tuple[tuple[TableId, int], ...] = ()
     failed: tuple[tuple[TableId, str], ...] = ()
+    lows: tuple[tuple[TableId, Lsn], ...] = ()

@@ -200,13 +200,12 @@ class CaptureMirrors:
         """Tables with a mirror and what is known of them; and topics of which none can be made, with the reason."""
         state = self._manifest.read()
         entries = self._entries()
-        window = state.complete_window
         found: list[MirroredTable] = []
         troubles: dict[str, CdcError] = {}
         for table in self._chosen(state, wanted):
             topic = topic_name(table, self._config.events)
             drops = [entry.lsn for entry in entries.get(table, ()) if entry.kind == "DROP"]
-            target = target_of(state.tables[table], window, drops)
+            target = target_of(state.tables[table], _readable(state, table), drops)
             generations = {name: self._schema(name) for name in self._topics.generations(topic)}
             if target is None or not generations:
                 continue
@@ -280,3 +279,13 @@ def _newest_life(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
         return after
     first = drops[-2] + 1 if len(drops) > 1 else 0
     return list(entries[first : drops[-1]])
+
+
+def _readable(state: CaptureState, table: TableId) -> int:
+    """Number of the newest window of which a mirror may know: READs of a table are taken together, once all are committed.
+
+    Those of a table without a key say how many copies of a row there are.
+    """
+    run = state.snapshots.get(table.database)
+    is_read = run is not None and any(entry.table == table for entry in run.tables)
+    return min(state.complete_window, run.snapshot_id - 1) if run is not None and is_read else state.complete_window

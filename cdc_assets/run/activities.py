@@ -25,8 +25,10 @@ from cdc_assets.run.due import Due
 from cdc_assets.run.housekeeping import Housekeeper
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch, channels_of
+from cdc_assets.snapshot.moment import Moments
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import SnapshotPlanner
+from cdc_assets.snapshot.readers import Readers
 from cdc_assets.snapshot.rounds import Rounds
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.snapshot.structures import Structures
@@ -76,10 +78,13 @@ class Activities:
         planner = SnapshotPlanner(server, lake, ledger, self._runner, settings)
         only_captured = self._config.history.only_captured_tables
         structures = Structures(server, lake, ledger, planner, only_captured=only_captured)
-        rounds = Rounds(server, lake, ledger, self._runner, settings, notices, self.account)
+        moments = Moments(server, ledger.clock, settings, self._config.signals)
+        readers = Readers(server, lake, self._runner, settings, moments)
+        rounds = Rounds(server, lake, ledger, readers, settings, notices, self.account)
         return Snapshotter(
-            ledger, self.losses, planner, structures, rounds, notices, self.heartbeat, server.source, settings
-        )
+            ledger, self.losses, planner, structures, rounds, notices, self.heartbeat, server.source, settings,
+            self._config.signals.collections,
+        )  # fmt: skip
 
     def planner(self) -> Planner:
         """The planner of one loop; it starts without any cached state."""

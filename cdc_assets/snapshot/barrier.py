@@ -9,7 +9,9 @@ other by empty files in a folder of the lake, which all of them can reach:
 | | locks the tables: writers wait; the lock waits for transactions that have written |
 | | `locked` |
 | reads one row, which fixes what its transaction sees; `pinned` | waits for all readers |
-| reads its slices | checks that the locks are still held; releases them |
+| | checks that the locks are still held; releases them |
+| waits, if it reads a table without a key | finds the place of the moment in the log (`moment`); `placed` |
+| reads its slices | |
 
 *Why all see the same.* Each transaction was fixed between `locked` and `pinned`.
 The locks were held from before `locked` until after the last `pinned` was seen, and
@@ -40,10 +42,13 @@ from uuid import uuid4
 
 from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import Source
+from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS, CdcError, ConfigurationError, InvariantError, ServerBusyError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
+from cdc_assets.snapshot.moment import Way
 
 T = TypeVar("T")
 
@@ -60,17 +65,21 @@ class Barrier:
         directory: folder of this attempt only.
         readers: number of readers.
         lock_timeout_ms: longest wait of the driver for each lock, in milliseconds; -1 waits for ever.
+        place_s: longest time in seconds for which the driver looks for the place of the moment.
     """
 
     location: Location
     directory: str
     readers: int
     lock_timeout_ms: int
+    place_s: float = 0.0
 
     @classmethod
-    def new(cls, location: Location, prefix: str, readers: int, lock_timeout_ms: int) -> "Barrier":
+    def new(
+        cls, location: Location, prefix: str, readers: int, lock_timeout_ms: int, place_s: float = 0.0
+    ) -> "Barrier":
         """A barrier in a new folder."""
-        return cls(location, f"{prefix}.__readers/{uuid4().hex}", readers, lock_timeout_ms)
+        return cls(location, f"{prefix}.__readers/{uuid4().hex}", readers, lock_timeout_ms, place_s)
 
     @property
     def _folder(self) -> Folder:
@@ -93,15 +102,27 @@ class Barrier:
         if f"{number}.ready" in folder.names(""):
             raise ServerBusyError("A reader of the snapshot was started twice. Next: the snapshot restarts")
         folder.write(f"{number}.ready", b"")
-        waits_s = _GATHER_S + (self.lock_timeout_ms / 1000 if self.lock_timeout_ms >= 0 else 3600)
-        end = time.monotonic() + waits_s
-        while "locked" not in (names := folder.names("")):
+        self._wait("locked", _GATHER_S + (self.lock_timeout_ms / 1000 if self.lock_timeout_ms >= 0 else 3600))
+        pin()
+        folder.write(f"{number}.pinned", b"")
+
+    def place(self) -> Lsn:
+        """The place of the moment in the log, for a reader that has fixed it.
+
+        Raises:
+            ServerBusyError: it was not found.
+        """
+        self._wait("placed", _GATHER_S + self.place_s)
+        return Lsn.parse(self._folder.read("placed").decode())
+
+    def _wait(self, name: str, seconds: float) -> None:
+        """Wait for a file of the driver."""
+        folder, end = self._folder, time.monotonic() + seconds
+        while name not in (names := folder.names("")):
             if "over" in names or time.monotonic() > end:
                 reason = folder.read("over").decode() if "over" in names else "the driver is gone"
                 raise ServerBusyError(f"The readers of the snapshot did not all start: {reason}. The snapshot restarts")
             interruption.sleep(_POLL_S)
-        pin()
-        folder.write(f"{number}.pinned", b"")
 
     def leave(self, reason: BaseException) -> None:
         """Report a failure, so that nobody waits; the first reason counts."""
@@ -111,13 +132,19 @@ class Barrier:
 
     # ---- driver --------------------------------------------------------------------------------------------------
 
-    def hold(self, source: Source, tables: Sequence[TableId], read: Callable[[], T]) -> T:
+    def hold(
+        self, source: Source, tables: Sequence[TableId], read: Callable[[], T], way: Way | None = None
+    ) -> tuple[T, Lsn | None]:
         """Read by tasks that call `fix_moment`, and check that they all saw the same moment.
 
         Args:
             source: control plane that locks the tables.
             tables: tables to lock.
             read: function that runs the tasks.
+            way: how the place of the moment in the log is found; None if no reader asks for it.
+
+        Returns:
+            What was read, and that place.
 
         Raises:
             ConfigurationError: fewer readers than expected run at once.
@@ -125,10 +152,10 @@ class Barrier:
         """
         gone = Event()
         with ThreadPoolExecutor(1) as pool:
-            host = pool.submit(self._host, source, sorted(tables), gone)
+            host = pool.submit(self._host, source, sorted(tables), gone, way)
             try:
                 result = read()
-                arrived = host.result()
+                arrived, place = host.result()
             except CdcError as error:
                 gone.set()
                 raise host.exception() or error from None  # the driver's error is the cause of the tasks' errors
@@ -139,31 +166,40 @@ class Barrier:
                     self._folder.drop()
         if not arrived:
             raise InvariantError("Readers of the snapshot ended before all of them had started. Next: report this.")
-        return result
+        return result, place
 
-    def _host(self, source: Source, tables: Sequence[TableId], gone: Event) -> bool:
-        """Whether all readers saw the same moment; False if one of them failed, whose error then holds the reason."""
+    def _host(self, source: Source, tables: Sequence[TableId], gone: Event, way: Way | None) -> tuple[bool, Lsn | None]:
+        """Whether all readers saw the same moment, and its place; False if one of them failed, whose error then holds the reason."""
+        place = None
         try:
             arrived = self._gather("ready", gone)
             if self._failed(gone):
-                return False
+                return False, None
             if arrived < self.readers:
                 raise ConfigurationError(
                     "snapshot.max.threads", self.readers, f"at most {arrived}: only so many readers run at once",
                     "lower it, or give Spark more task slots",
                 )  # fmt: skip
             with source.lock_tables(tables, self.lock_timeout_ms) as locks:
+                if way is not None:
+                    way.begin()
                 self._folder.write("locked", b"")
                 pinned = self._gather("pinned", gone)
+                if way is not None and pinned == self.readers:
+                    way.fix()
+                    step("moment-fixed")
                 locks.check()
             if pinned < self.readers and not self._failed(gone):
                 raise ServerBusyError(
                     f"Only {pinned} of {self.readers} readers opened their transaction in time. Next: the snapshot is retried"
                 )
+            if way is not None and pinned == self.readers:
+                place = way.place(gone)
+                self._folder.write("placed", str(place).encode())
         except BaseException as error:
             self.leave(error)
             raise
-        return pinned == self.readers
+        return pinned == self.readers, place
 
     def _failed(self, gone: Event) -> bool:
         return gone.is_set() or "over" in self._folder.names("")

@@ -7,6 +7,9 @@
 | `snapshot` | until all readers have opened their transactions (`barrier`): the same |
 | others | none |
 
+Besides, a table without a key is locked while its readers fix what they see, or until it is read (`moment`), whatever the
+isolation, unless `exclusive` has locked it.
+
 *Who holds them.* Many sessions read at once, and none of them could hold a lock that only the
 other readers may pass. So one more session, of the driver, holds a shared lock on each
 table: readers pass, while writers and ALTER TABLE wait. Debezium takes exclusive
@@ -87,3 +90,11 @@ def of_one_moment(settings: SnapshotSettings) -> bool:
 def by_barrier(settings: SnapshotSettings) -> bool:
     """Whether the readers' own transactions fix that moment."""
     return settings.isolation == "snapshot" and settings.locking != "none"
+
+
+def to_lock(settings: SnapshotSettings, tables: Iterable[TableId]) -> list[TableId]:
+    """Tables that are to be locked while readers fix what they see: none if that is forbidden, or they are locked anyway.
+
+    A second lock would wait behind a writer who waits for the first.
+    """
+    return [] if settings.isolation == "exclusive" or settings.locking == "none" else sorted(set(tables))

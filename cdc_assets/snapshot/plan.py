@@ -12,6 +12,9 @@ first (`core.ports.BulkSource.reaching`): it may be one of a replica that lags b
 A lower watermark is as right, if all changes after it can be read: READs of an earlier attempt carry one, and it is taken
 up again.
 
+*Tables without a key* are read at a moment of their own, whose place in the log takes that of the watermark when they
+are read (`moment`). They have one range: READs of one reading tell how many copies of a row there are.
+
 *No waiting for locks.* The tables' row counts come from the server's catalogue, in one query for all of
 them, and key ranges are found without waiting for row locks (`core.ports`): a locked table delays no other.
 A table that cannot be divided fails by itself; the others are planned.
@@ -31,6 +34,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import KeyExtent, KeyRange, TaskRunner
 from cdc_assets.core.ranges import fit
 from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
@@ -212,24 +216,33 @@ class SnapshotPlanner:
                     raise ConfigurationError(
                         "table", str(request.table), "a table that exists", "check its name and the filters"
                     )
-                self._check_events(schema, newest(instances.get(request.table, [])))
-                yield self._draft(request, schema, rows.get(request.table, 0), extents.get(request.table))
+                whole = not self._require_events(schema, newest(instances.get(request.table, []))).key
+                yield self._draft(request, schema, rows.get(request.table, 0), extents.get(request.table), whole=whole)
             except TABLE_ERRORS as error:
                 failed[request.table] = error
 
-    def _check_events(self, schema: TableSchema, last: CaptureInstance | None) -> None:
-        """Check that the table's rows can become events, before anything is planned for other tables too.
+    def _require_events(self, schema: TableSchema, last: CaptureInstance | None) -> EventPlan:
+        """How the table's rows become events; checked before anything is planned for other tables too.
 
         Raises:
             ConfigurationError: a name or a key does not fit the settings.
         """
         readable = without_namesakes(schema, last) if last else schema
         captured = last.columns if last else None
-        self._lake.plan(readable, captured)
+        return self._lake.plan(readable, captured)
 
-    def _draft(self, request: Request, schema: TableSchema, rows: int, extent: KeyExtent | None) -> Draft:
+    def _draft(
+        self, request: Request, schema: TableSchema, rows: int, extent: KeyExtent | None, *, whole: bool
+    ) -> Draft:
+        """The draft of a request.
+
+        Args:
+            whole: whether the table is read as one range, because its events have no key: equal ones must be of one reading.
+        """
         if not request.data:
             return Draft(request, schema, 0, ())
+        if whole:
+            schema = dataclasses.replace(schema, key=())
         return Draft(request, schema, rows, self._ranges(request, schema, rows, extent))
 
     def _is_cut(self, schema: TableSchema) -> bool:

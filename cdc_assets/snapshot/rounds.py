@@ -9,8 +9,11 @@ recorded in the manifest before any of them is committed:
 | record of its files | commits those files to the tables that lack them; a table whose files are lost fails |
 | completion of a round | continues with the next slices |
 
+The LSN that READs of a table without a key carry (`moment`) is recorded with the files that hold them.
+
 *A table that fails* (its statement is rejected, it is locked for too long, a
-value fits no event) takes part in no further round, and nothing of it is
+value fits no event, or it was altered since its structure was recorded, which is looked at behind each
+round) takes part in no further round, and nothing of it is
 committed from the round in which it failed. The others continue. READs of it that earlier
 rounds committed stay, and their watermark is remembered (`EarlyReads`): rows that are deleted before its next snapshot
 would otherwise stay for ever. That one takes up the watermark, so all changes after these READs are streamed; if they
@@ -21,7 +24,6 @@ An error of the server or the lake as a whole ends the run.
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -33,22 +35,20 @@ from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgres
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.packed import Packed
-from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import ConfigurationError, InvariantError, LakeFullError
+from cdc_assets.errors import InvariantError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.lake.files import DataFile, TopicWriter, remove_attempt
+from cdc_assets.history.structure import read_otherwise
+from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.presence import missing_files
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun, SnapshotSlice
 from cdc_assets.ledger.state import CaptureState, Window
-from cdc_assets.snapshot.barrier import Barrier
 from cdc_assets.snapshot.locks import by_barrier
 from cdc_assets.snapshot.markers import MarkedRow, Markers
 from cdc_assets.snapshot.notices import Notices
-from cdc_assets.snapshot.plan import readers_of
-from cdc_assets.snapshot.slices import MIN_SLICE, bundles
-from cdc_assets.snapshot.tasks import RoundResult, RoundTask, SliceEnds, TableReading, run_bundle
+from cdc_assets.snapshot.readers import Readers
+from cdc_assets.snapshot.slices import MIN_SLICE
+from cdc_assets.snapshot.tasks import RoundResult, SliceEnds, TableReading
 
 _ROUND_SLICES = 4
 """Slices in a round per parallel task; a crash repeats at most one round."""
@@ -62,6 +62,7 @@ class Rounds:
 
     Args:
         server: server whose rows are read.
+        readers: runs the tasks of a round.
         notices: sends notifications about rounds.
         listener: called after each round.
     """
@@ -71,12 +72,12 @@ class Rounds:
         server: Server,
         lake: Lake,
         ledger: Ledger,
-        runner: TaskRunner,
+        readers: Readers,
         settings: SnapshotSettings,
         notices: Notices,
         listener: ProgressListener,
     ) -> None:
-        self._server, self._lake, self._ledger, self._runner = server, lake, ledger, runner
+        self._server, self._lake, self._ledger, self._readers = server, lake, ledger, readers
         self._settings, self._notices, self._listener = settings, notices, listener
         self._slices_read: tuple[int, tuple[SliceProgress, ...]] = 0, ()
         """Number of the round that was read last, and its slices."""
@@ -107,7 +108,7 @@ class Rounds:
 
     def _plan(self, database: str) -> None:
         run = self._state.snapshots[database]
-        slices = self._next_slices(run, readers_of(self._settings, self._runner) * _ROUND_SLICES)
+        slices = self._next_slices(run, self._readers.count * _ROUND_SLICES)
         low = run.of(slices[0].table).low
         numbers = tuple(entry.number for entry in slices)
         window = Window(self._state.next_window, "snapshot", database, low, low, slices=numbers)
@@ -155,17 +156,21 @@ class Rounds:
             step("table-committed")
         notifications = self._notices.read(run, run.behind(recorded), slices)
         self._ledger.manifest.complete_round(self._ledger.clock.now(), notifications)
-        self._listener.note_commit(self._progress(window, run, recorded, entries))
+        self._listener.note_commit(self._progress(window, run.behind(recorded), recorded, entries))
 
     def _read(self, window: Window, run: SnapshotRun, slices: Sequence[SnapshotSlice], entries: Entries) -> RoundFiles:
         """The files that the tasks of a round wrote, and the state of the snapshot after it."""
         readings = self._readings(run, entries, slices)
-        results = self._run(window, slices, readings)
+        found = self._readers.read(window, slices, readings)
+        results = found.results
         failed = dict(run.failed)
         for result in results:
             for failure in result.failures:
                 failed.setdefault(failure.table, failure.reason)
+        for table, reason in self._altered(run, readings).items():
+            failed.setdefault(table, reason)
         ends = [end for result in results for end in result.ends if end.table not in failed]
+        ends.sort(key=lambda end: end.number)
         self._slices_read = window.window_id, tuple(_slice_progress(run, end) for end in ends)
         scanned = Counter(dict(run.scanned))
         for end in ends:
@@ -178,8 +183,22 @@ class Rounds:
         lost = {readings[table].directory for table in failed if table in readings}
         files = self._with_decided(window, entries, results, decided, lost)
         return RoundFiles(
-            tuple(files.items()), done, markers.held, tuple(sorted(scanned.items())), tuple(failed.items())
-        )
+            tuple(files.items()), done, markers.held, tuple(sorted(scanned.items())), tuple(failed.items()),
+            tuple((table, low) for table, low in found.lows.items() if table not in failed),
+        )  # fmt: skip
+
+    def _altered(self, run: SnapshotRun, readings: Mapping[TableId, TableReading]) -> dict[TableId, str]:
+        """Tables that were altered since their structure was recorded, so that rows may have been read by a wrong one."""
+        schemas = self._server.source.table_schemas(list(readings))
+        found = {}
+        for table, reading in readings.items():
+            schema = schemas.get(table)
+            names = {column.name for column in reading.plan.columns}
+            if schema is None or schema.object_id != run.of(table).object_id:
+                found[table] = "It was dropped while it was read."
+            elif altered := read_otherwise(reading.schema, schema, names):
+                found[table] = f"{', '.join(altered)} was altered while the table was read. Next: read it again."
+        return found
 
     def _lost(self, window: Window, recorded: RoundFiles) -> dict[str, str]:
         """Files by directory that an earlier run recorded and that cannot be committed any more, described for users."""
@@ -194,48 +213,6 @@ class Rounds:
     def _directories(self, entries: Entries) -> dict[TableId, str]:
         return {table: self._lake.destination(entry)[1] for table, entry in entries.items()}
 
-    def _run(
-        self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading]
-    ) -> list[RoundResult]:
-        """Results of the tasks of a round; if no space is left, their files are removed."""
-        attempt = uuid4().hex[:8]
-        try:
-            return self._run_tasks(window, slices, readings, attempt)
-        except LakeFullError:
-            directories = [reading.directory for reading in readings.values()]
-            remove_attempt(self._lake.tables.location, directories, window.window_id, attempt)
-            raise
-
-    def _run_tasks(
-        self, window: Window, slices: Sequence[SnapshotSlice], readings: dict[TableId, TableReading], attempt: str
-    ) -> list[RoundResult]:
-        """Results of the tasks of a round; if readers must meet, there are only as many tasks as run at once."""
-        location, settings = self._lake.tables.location, self._settings
-        low = max(reading.low for reading in readings.values())
-        bulk = self._server.bulk.reaching(window.database, low, captured=False)
-
-        def of(bundle: Sequence[SnapshotSlice]) -> Packed[dict[TableId, TableReading]]:
-            return Packed({entry.table: readings[entry.table] for entry in bundle})
-
-        if not by_barrier(settings):
-            tasks = [
-                RoundTask(window.window_id, bundle, of(bundle), location, bulk, attempt=attempt)
-                for bundle in bundles(slices, readers_of(self._settings, self._runner) * 2)
-            ]
-            return self._runner.run(run_bundle, tasks)
-        if self._runner.may_start_twice:
-            raise ConfigurationError(
-                "spark.speculation", "true", "false with snapshot.isolation.mode=snapshot",
-                "set it to false where that session or Spark Connect server is started, or choose another isolation",
-            )  # fmt: skip
-        parts = bundles(slices, min(readers_of(self._settings, self._runner), self._runner.parallelism))
-        barrier = Barrier.new(location, self._lake.events.topic_prefix, len(parts), settings.lock_timeout_ms)
-        tasks = [
-            RoundTask(window.window_id, bundle, of(bundle), location, bulk, number, barrier, attempt)
-            for number, bundle in enumerate(parts)
-        ]
-        return barrier.hold(self._server.source, list(readings), lambda: self._runner.run(run_bundle, tasks))
-
     def _readings(
         self, run: SnapshotRun, entries: Entries, slices: Sequence[SnapshotSlice]
     ) -> dict[TableId, TableReading]:
@@ -247,8 +224,9 @@ class Rounds:
             planned = tables[table]
             override = planned.select or self._settings.override_of(table) or None
             readings[table] = TableReading(
-                plan, entries[table].schema, directory, planned.low, server_time, override, planned.ranges
-            )
+                plan, entries[table].schema, directory, planned.low, server_time, override, planned.ranges,
+                is_keyless=not plan.key and planned.instance is not None,
+            )  # fmt: skip
         return readings
 
     def _with_decided(

@@ -38,6 +38,7 @@ from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import KeyRange, Source
+from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcError, LakeError, describe_error
 from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.ledger.signal_state import SignalState
@@ -63,6 +64,7 @@ class Snapshotter:
         structures: records structures before rows are read.
         heartbeat: sends a heartbeat at the end.
         source: control plane whose session holds locks.
+        signals: signal tables, which are never locked: rows are written into them while others are.
     """
 
     def __init__(
@@ -76,10 +78,11 @@ class Snapshotter:
         heartbeat: Heartbeat,
         source: Source,
         settings: SnapshotSettings,
+        signals: Sequence[TableId],
     ) -> None:
         self._ledger, self._losses, self._heartbeat = ledger, losses, heartbeat
         self._planner, self._structures, self._rounds, self._notices = planner, structures, rounds, notices
-        self._source, self._settings = source, settings
+        self._source, self._settings, self._signals = source, settings, signals
 
     @property
     def _state(self) -> CaptureState:
@@ -106,7 +109,7 @@ class Snapshotter:
             self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, [], [notifications])
             return SnapshotSummary()
         unread = not self._all_read(run)
-        with SnapshotLocks(self._source, self._settings, [entry.table for entry in run.tables if unread]) as locks:
+        with self._locks([entry.table for entry in run.tables if unread]) as locks:
             if unread and of_one_moment(self._settings):
                 log.warning(
                     "The snapshot of %s restarts: its rows must be from one moment, and its locks ended.", database
@@ -114,6 +117,10 @@ class Snapshotter:
                 self._rounds.give_up(database)
                 self._ledger.manifest.start_snapshot(self._ledger.clock.now(), self._planner.again(run))
             return self._carry_out(database, locks)
+
+    def _locks(self, tables: Sequence[TableId]) -> SnapshotLocks:
+        locked = [table for table in tables if table != signal_table(self._signals, table.database)]
+        return SnapshotLocks(self._source, self._settings, locked)
 
     def _all_read(self, run: SnapshotRun) -> bool:
         """Whether every row was read and recorded, so that only commits are missing."""
@@ -158,7 +165,7 @@ class Snapshotter:
         if not drafts:
             self._report_unreadable(list(self._notices.aborted_without_tables(signal, notifications)), signals)
             return SnapshotSummary(failed=unplanned)
-        with SnapshotLocks(self._source, self._settings, [draft.schema.table for draft in drafts]) as locks:
+        with self._locks([draft.schema.table for draft in drafts]) as locks:
             run = self._planner.plan(database, drafts, signal)
             run = dataclasses.replace(run, failed=tuple((trouble.table, trouble.reason) for trouble in unplanned))
             notifications.insert(0, self._notices.began(run))

@@ -9,8 +9,8 @@ a repeated task would read its other tables again.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from time import monotonic
 from typing import Final
@@ -67,10 +67,12 @@ class TableReading:
     Args:
         plan: event plan of its rows.
         directory: directory of the topic table for its events.
-        low: low watermark of the snapshot.
+        low: low watermark of the snapshot; of a table without a key the place of the moment at which it is read.
         server_time: the server's clock when the round began.
         ranges: all key ranges of the table.
         override: SELECT statement of a signal or of `snapshot.select.statement.overrides`, or None.
+        is_keyless: whether its events have no key, and its changes are streamed, so that its rows must be of one moment whose
+            place in the log is known.
     """
 
     plan: EventPlan
@@ -80,6 +82,7 @@ class TableReading:
     server_time: datetime
     override: str | None = None
     ranges: tuple[KeyRange, ...] = ()
+    is_keyless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class RoundTask:
         number: number of the task, from 0.
         barrier: where all tasks fix the same moment; None if each statement sees its own moment.
         attempt: part of the names of its files.
+        placed: tables whose events are placed where the barrier says.
     """
 
     window_id: int
@@ -104,6 +108,7 @@ class RoundTask:
     number: int = 0
     barrier: Barrier | None = None
     attempt: str = ""
+    placed: frozenset[TableId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,22 +152,25 @@ def run_bundle(task: RoundTask) -> RoundResult:
     Raises:
         CdcError: the server or the lake failed as a whole; if the error is retryable, the task may be repeated.
     """
+    tables = task.tables.get()
     if task.barrier is None:
-        return _read_all(task, task.bulk.read, _ATTEMPTS)
+        return _read_all(task, tables, task.bulk.read, _ATTEMPTS)
     try:
         with task.bulk.transaction() as transaction:
             task.barrier.fix_moment(task.number, lambda: transaction.pin(task.slices[0].table))
-            return _read_all(task, transaction.read, attempts=1)
+            if task.placed:
+                low = task.barrier.place()
+                tables = tables | {table: replace(tables[table], low=low) for table in task.placed & tables.keys()}
+            return _read_all(task, tables, transaction.read, attempts=1)
     except CdcError as error:
         task.barrier.leave(error)
         raise
 
 
-def _read_all(task: RoundTask, read: Read, attempts: int) -> RoundResult:
+def _read_all(task: RoundTask, tables: Mapping[TableId, TableReading], read: Read, attempts: int) -> RoundResult:
     files: dict[str, tuple[DataFile, ...]] = {}
     ends: list[SliceEnds] = []
     failures: list[TableFailure] = []
-    tables = task.tables.get()
     by_table: dict[TableId, list[SnapshotSlice]] = {}
     for entry in task.slices:
         by_table.setdefault(entry.table, []).append(entry)

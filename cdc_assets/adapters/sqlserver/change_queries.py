@@ -35,6 +35,14 @@ def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
     return f"{TAG.format(name='null_probes')}SELECT place FROM ({union_all(parts)}) AS u"
 
 
+def inserted(database: str, instance: str, column: str) -> str:
+    """Commit LSN, greater than (?), of an inserted row in which a captured column has a value (?); NULL if there is none."""
+    return (
+        f"{TAG.format(name='inserted')}SELECT MIN([__$start_lsn]) FROM {change_table(database, instance)} "
+        f"WHERE [__$start_lsn] > ? AND [__$operation] = 2 AND {quote(column)} = ?"
+    )
+
+
 def rows_per_commit(database: str, instances: Sequence[str], skipped: Sequence[int] = ()) -> str:
     """Change rows per commit LSN in (?, ?], in order, each with the index of its instance, from 0; two parameters each.
 

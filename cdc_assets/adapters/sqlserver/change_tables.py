@@ -9,7 +9,7 @@ from cdc_assets.adapters.sqlserver import change_queries
 from cdc_assets.adapters.sqlserver.commit_positions import step_positions
 from cdc_assets.adapters.sqlserver.portions import PROBES_PER_QUERY, of_those_there, portions
 from cdc_assets.adapters.sqlserver.reached import Floor
-from cdc_assets.adapters.sqlserver.rows import integer
+from cdc_assets.adapters.sqlserver.rows import integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.schema import CaptureInstance
@@ -37,6 +37,12 @@ def active_instances(session: Session, database: str, bounds: Mapping[str, Lsn],
     names = sorted(name for name, after in bounds.items() if after < until)
     found = [of_those_there(portion, active, lambda gone: [gone]) for portion in portions(names, PROBES_PER_QUERY)]
     return frozenset(name for part in found for name in part)
+
+
+def inserted_lsn(session: Session, instance: CaptureInstance, column: str, value: str, after: Lsn) -> Lsn | None:
+    """Commit LSN, greater than `after`, of an inserted row with a value in a captured column; None if there is none yet."""
+    statement = change_queries.inserted(instance.table.database, instance.name, column)
+    return lsn_of(session.value(statement, after.raw, value))
 
 
 def positions_in_commit(

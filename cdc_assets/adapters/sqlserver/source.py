@@ -200,6 +200,11 @@ class SqlServerSource:
         [(identity, point)] = rows
         return RecoveryFork(str(identity).upper(), None if point is None else Lsn.from_decimal(integer(point)))
 
+    def allows_snapshot(self, database: str) -> bool:
+        """Whether transactions may see a database as of one moment (ALLOW_SNAPSHOT_ISOLATION ON)."""
+        rows = self.session.rows(queries.DATABASE, database)
+        return bool(rows) and integer(rows[0][2]) == 1
+
     def is_replica(self, database: str) -> bool:
         """Whether the server has a database as a readable secondary replica (or as read-only)."""
         return self.session.value(queries.UPDATEABILITY, database) == "READ_ONLY"
@@ -312,6 +317,10 @@ class SqlServerSource:
         """Insert a row of id, type and data into a signal table; not retried."""
         with self._waiting():
             self.session.write(f"INSERT INTO {table.quoted} VALUES (?, ?, ?)", *row)  # noqa: S608 - quoted name
+
+    def signal_lsn(self, instance: CaptureInstance, column: str, own_id: str, after: Lsn) -> Lsn | None:
+        """Commit LSN of the inserted row with that id of a signal table; None if it is not captured yet."""
+        return change_tables.inserted_lsn(self.session, instance, column, own_id, after)
 
     def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
         """Delete the row with that id from a signal table, whose first column is given."""

@@ -33,6 +33,7 @@ class SnapshotSettings:
         slices_per_thread: `snapshot.max.threads.multiplier`: slices of a table per parallel reader.
         multipliers: (`schema.table` or `db.schema.table`, the same for that table) pairs.
         threads: `snapshot.max.threads`; 0 takes the task runner's parallelism.
+        keyless_wait_s: `snapshot.keyless.wait.ms` in seconds.
         delay_s: `snapshot.delay.ms` in seconds.
         include: `snapshot.include.collection.list`; empty means all captured tables.
         overrides: (`schema.table` or `db.schema.table`, SELECT statement) pairs.
@@ -53,6 +54,7 @@ class SnapshotSettings:
     slices_per_thread: int = 1
     multipliers: tuple[tuple[str, int], ...] = ()
     threads: int = 0
+    keyless_wait_s: float = 60.0
     delay_s: float = 0.0
     include: tuple[str, ...] = ()
     overrides: tuple[tuple[str, str], ...] = ()

@@ -43,6 +43,15 @@ SNAPSHOT = (
         "snapshot.lock_timeout_ms",
     ),
     Property(
+        "snapshot.keyless.wait.ms",
+        kinds.milliseconds(),
+        "60000",
+        "Longest time for which the snapshot of a table without a key waits for the capture job. Its writers wait as long unless "
+        "the database allows SNAPSHOT isolation.",
+        "snapshot.keyless_wait_s",
+        note="Ours.",
+    ),
+    Property(
         "snapshot.include.collection.list",
         kinds.REGEXES,
         "",

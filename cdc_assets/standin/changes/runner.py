@@ -28,6 +28,8 @@ def run(interpreter: ChangeInterpreter, statement: tree.Change) -> None:
         rows = None
     plan.reads.prepare(session)
     private = plan.target.variable
+    session.transaction.begin_implicit()
+    plan.target.lock(session)  # before the one writer's lock: who waits for a table keeps nobody from writing others
     with changing(interpreter, private):
         count, output_rows = execute(interpreter, plan, rows)
     finish(interpreter, plan.output.columns if plan.output else None, output_rows, count)

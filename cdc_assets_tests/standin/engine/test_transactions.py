@@ -210,6 +210,20 @@ def test_a_table_lock_waits_for_open_writers(table: Client, connect: Connect) ->
     assert other.errors("SET LOCK_TIMEOUT 50 SELECT TOP (0) * FROM t WITH (TABLOCK, HOLDLOCK)") == [1222]
 
 
+def test_who_waits_for_a_table_keeps_nobody_from_writing_others(table: Client, connect: Connect) -> None:
+    table.do("BEGIN TRAN SELECT TOP (0) * FROM t WITH (TABLOCK, HOLDLOCK)")
+    waits, other = connect(), connect()
+    thread = threading.Thread(target=lambda: waits.do("UPDATE t SET v = 7"))
+    thread.start()
+    while not other.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0"):
+        time.sleep(0.01)
+    other.do("SET LOCK_TIMEOUT 500 INSERT u VALUES (1)")
+    assert thread.is_alive()
+    table.do("COMMIT")
+    thread.join(5)
+    assert not thread.is_alive()
+
+
 def test_a_deadlock_has_one_victim(table: Client, connect: Connect) -> None:
     other = connect()
     other.do("BEGIN TRAN SELECT TOP (0) * FROM t WITH (TABLOCK, HOLDLOCK)")
