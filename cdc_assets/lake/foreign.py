@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
-from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.errors import LAKE_ERRORS, InvariantError
 from cdc_assets.lake.commits import Commit, read_commit, rows_by_path
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE, Fence, Replacement, replace_files
@@ -248,7 +248,7 @@ def undo(tables: DeltaTables, commit: ForeignCommit, fence: Fence) -> bool:
         dropped -= sum(file.rows for file in back)
         wanted = Replacement(list(made.added), back, dropped, metadata={UNDONE: str(commit.version)})
         return replace_files(tables, directory, wanted, fence)
-    except (*LAKE_ERRORS, DeltaError):
+    except (*LAKE_ERRORS, InvariantError, DeltaError):
         return False
 
 

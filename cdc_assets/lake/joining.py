@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LAKE_ERRORS, CdcError, FencedError
+from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, LakeError, RetryableError
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
@@ -62,11 +62,11 @@ class Joined:
 
     Args:
         files: with all rows of the task's files.
-        trouble: why there are none; None if all went well.
+        trouble: why there are none; empty if all went well.
     """
 
     files: tuple[NewFile, ...] = ()
-    trouble: CdcError | None = None
+    trouble: str = ""
 
 
 Join = Callable[[JoinTask], Joined]
@@ -82,7 +82,7 @@ def join_topic_files(task: JoinTask) -> Joined:
                 writer.write(batches_of(task, path))
         return Joined(tuple(writer.files))
     except LAKE_ERRORS as error:
-        return Joined(trouble=error)
+        return Joined(trouble=str(error))
 
 
 def batches_of(task: JoinTask, path: str) -> Iterator[pa.RecordBatch]:
@@ -147,7 +147,12 @@ class SmallFiles:
         if not tasks:
             return []
         made: dict[str, list[tuple[JoinTask, Joined]]] = {}
-        for task, joined in zip(tasks, self._runner.run(self._join, tasks), strict=True):
+        try:
+            results = self._runner.run(self._join, tasks)
+        except (RetryableError, EngineError) as error:
+            log.warning("Small files are not joined; it is tried again: %s", error)
+            return []
+        for task, joined in zip(tasks, results, strict=True):
             made.setdefault(task.directory, []).append((task, joined))
         step("files-joined")
         return [directory for directory, found in made.items() if self._committed(directory, found)]
@@ -177,14 +182,12 @@ class SmallFiles:
 
     def _committed(self, directory: str, found: Sequence[tuple[JoinTask, Joined]]) -> bool:
         try:
-            if troubles := [joined.trouble for _, joined in found if joined.trouble is not None]:
-                raise troubles[0]
+            if troubles := [joined.trouble for _, joined in found if joined.trouble]:
+                raise LakeError(troubles[0])
             paths = [path for task, _ in found for path in task.paths]
             files = [file for _, joined in found for file in joined.files]
             return replace_files(self._tables, directory, Replacement(paths, files), self._fence)
-        except FencedError:
-            raise
-        except LAKE_ERRORS as error:
+        except (*LAKE_ERRORS, InvariantError) as error:
             log.warning("Small files of %s are not joined; it is tried again: %s", directory, error)
             return False
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.errors import LAKE_ERRORS, InvariantError
 from cdc_assets.lake.files import STATISTICS
 from cdc_assets.lake.foreign import ForeignCommit, Look, look, undo
 from cdc_assets.lake.positions import keep_once
@@ -94,7 +94,7 @@ class ForeignWatch:
                 self._tables, directory, self._runner, self._fence, [commit.version for commit in left]
             ):
                 log.warning("%d rows of %s were there twice; each is there once again.", gone, directory)
-        except LAKE_ERRORS as error:
+        except (*LAKE_ERRORS, InvariantError) as error:
             log.warning("Rows of %s may be there twice; it is tried again: %s", directory, error)
             return False
         return True

@@ -61,7 +61,7 @@ def join_versions(task: JoinTask) -> Joined:
             writer.write(rows)
         return Joined((writer.end(),))
     except LAKE_ERRORS as error:
-        return Joined(trouble=error)
+        return Joined(trouble=str(error))
 
 
 def doubled_versions(tables: MirrorTables, topics: Iterable[str]) -> list[ForeignCommit]:

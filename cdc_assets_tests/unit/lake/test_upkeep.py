@@ -1,19 +1,27 @@
 """Compaction and vacuum lose nothing and do not disturb the writer."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.one_by_one import OneByOne
+from cdc_assets.errors import ServerBusyError
 from cdc_assets.lake.evolution import lake_schema
+from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.joining import joined_groups, size_to_join
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep, tidy
-from cdc_assets_tests.unit.lake.writing import join_all, nobody_else, schema_of, write
+from cdc_assets_tests.unit.lake.writing import batch_of, join_all, nobody_else, schema_of, write
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def tidied(tables: TopicTables, settings: LakeSettings) -> list[str]:
@@ -130,3 +138,30 @@ def test_a_loop_lists_the_files_of_a_table_from_time_to_time(tmp_path: Path, mon
         tables.commit("topic", schema, write(tables, schema, window_id, {"id": window_id}), window_id, {})
         tidied(tables, LakeSettings(str(tmp_path), compact_after_files=2, retention_hours=1))
     assert vacuumed == [240.0, 600.0, 960.0, 1320.0]
+
+
+def test_a_table_whose_file_is_gone_stops_no_other(tmp_path: Path) -> None:
+    tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
+    for window_id in (1, 2, 3):
+        for topic in ("topic", "other"):
+            with TopicWriter(tables.location, topic, schema, window_id) as writer:
+                writer.write([batch_of(schema, window_id, {"id": window_id})])
+            tables.commit(topic, schema, writer.files, window_id, {})
+    next((tmp_path / "topic").glob("*.parquet")).unlink()
+    settings = LakeSettings(str(tmp_path), compact_after_files=2)
+    assert tidy(tables, settings, LocalRunner(2), nobody_else, ["topic", "other"]) == ["other"]
+    assert len(DeltaTable(tables.location.uri("topic")).file_uris()) == 3
+
+
+class Away(OneByOne):
+    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        raise ServerBusyError("Spark is away. Next: nothing.")
+
+
+def test_a_job_that_fails_leaves_files_as_they_are(tmp_path: Path) -> None:
+    tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
+    for window_id in (1, 2):
+        tables.commit("topic", schema, write(tables, schema, window_id, {"id": window_id}), window_id, {})
+    settings = LakeSettings(str(tmp_path), compact_after_files=2)
+    assert tidy(tables, settings, Away(), nobody_else, ["topic"]) == []
+    assert tables.row_count("topic") == 2
