@@ -6,7 +6,8 @@ Exit codes: 0 done; 1 failed; 2 wrong command line or configuration; 3 not in ti
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,28 +64,39 @@ def clear_errors(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
+        with errors_told():
             command(*args, **kwargs)
-        except CdcError as error:
-            fail(str(error), WRONG_USE if isinstance(error, InvalidValueError) else FAILED)
-        except BrokenPipeError:
-            sys.stderr.close()  # the reader, such as `head`, has closed the pipe
-            raise typer.Exit(0) from None
-        except KeyboardInterrupt:
-            fail("interrupted", INTERRUPTED)
-        except (typer.Exit, typer.Abort, typer.BadParameter):
-            raise
-        except Exception as error:
-            if os.environ.get(TRACEBACK_VARIABLE):
-                raise
-            text = describe_error(error).rstrip(": ")
-            if more := lacking(error):
-                kept = "Nothing is lost: what is committed stays, and the next run continues after it"
-                fail(f"The process needs more than it may have: {text}. {kept}. Next: give it more {more}.", FAILED)
-            hint = f"set {TRACEBACK_VARIABLE}=1 to see the traceback, and report it"
-            fail(f"This is a bug in cdc-assets. {text}. Next: {hint}", FAILED)
 
     return guarded
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """End the command with one message and an exit code if the block raises.
+
+    Raises:
+        typer.Exit: it did.
+    """
+    try:
+        yield
+    except CdcError as error:
+        fail(str(error), WRONG_USE if isinstance(error, InvalidValueError) else FAILED)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader, such as `head`, has closed the pipe
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        fail("interrupted", INTERRUPTED)
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        if os.environ.get(TRACEBACK_VARIABLE):
+            raise
+        text = describe_error(error).rstrip(": ")
+        if more := lacking(error):
+            kept = "Nothing is lost: what is committed stays, and the next run continues after it"
+            fail(f"The process needs more than it may have: {text}. {kept}. Next: give it more {more}.", FAILED)
+        hint = f"set {TRACEBACK_VARIABLE}=1 to see the traceback, and report it"
+        fail(f"This is a bug in cdc-assets. {text}. Next: {hint}", FAILED)
 
 
 def needs_demo(command: Callable[P, None]) -> Callable[P, None]:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cdc_assets import __version__
-from cdc_assets.cli.console import clear_errors, needs_demo, out
+from cdc_assets.cli.console import clear_errors, errors_told, needs_demo, out
 
 COMMANDS = {
     "doctor": "cdc_assets.cli.doctor",
@@ -57,7 +57,9 @@ class Commands(TyperGroup):
         if cmd_name not in self.commands:
             return None
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(cmd_name)(clear_errors(function_of(cmd_name)))
+        with errors_told():  # little memory may not be enough for the imports
+            function = function_of(cmd_name)
+        alone.command(cmd_name)(clear_errors(function))
         command = typer.main.get_command(alone)
         assert isinstance(command, TyperCommand)  # noqa: S101 - of one function that is what it makes
         return command

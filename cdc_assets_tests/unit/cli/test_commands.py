@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc_assets import __version__
-from cdc_assets.cli import properties
+from cdc_assets.cli import main, properties
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
 from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN, app, function_of
 from cdc_assets.config.document import markdown
@@ -211,6 +211,7 @@ def test_a_fault_of_ours_is_reported_without_traceback(monkeypatch: pytest.Monke
         (MemoryError(), "memory"),
         (pa.ArrowMemoryError("malloc of size 1000 failed"), "memory"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
+        (ImportError("libarrow.so: failed to map segment from shared object"), "memory"),
         (RuntimeError("can't start new thread"), "memory or threads"),
         (OSError(errno.EMFILE, "Too many open files"), "open files"),
     ],
@@ -227,6 +228,13 @@ def test_a_machine_that_is_too_small_is_no_fault_of_ours(
     assert "bug" not in text
     assert ": ." not in text
     assert more in str(trouble("A file cannot be written", error, "check its rights"))
+
+
+def test_memory_that_is_not_enough_for_the_imports_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "function_of", Mock(side_effect=MemoryError))
+    result = RUN.invoke(app, ["status"])
+    assert result.exit_code == 1
+    assert "give it more memory" in result.output.replace("\n", " ")
 
 
 @pytest.mark.parametrize(("arguments", "code", "text"), [("--version", 0, __version__), ("nonsense", 2, "No such")])
