@@ -262,7 +262,8 @@ class Losses:
             return self._lost_too(state, after, until, reason)
         state = dataclasses.replace(state, gaps=with_lost(state.gaps, after, until))
         if policy == "ignore" and readable:
-            return dataclasses.replace(state, position=end and max(end, until))
+            ignored = with_lost(state.ignored_gaps, after, until)
+            return dataclasses.replace(state, position=end and max(end, until), ignored_gaps=ignored)
         return dataclasses.replace(state, status="gap", reason=reason) if readable and end else state.stopped(reason)
 
     def _lost_too(self, state: TableState, after: Lsn, until: Lsn, reason: str) -> TableState | None:

@@ -50,12 +50,16 @@ def _tables(report: CaptureReport) -> Table:
     has_dropped = any(found.complete_after for found in report.tables)
     if has_dropped:
         table.add_column("complete after")
+    has_gaps = any(found.ignored_gaps for found in report.tables)
+    if has_gaps:
+        table.add_column("lacks", overflow="fold")
     for found in report.tables:
         position = str(found.complete_to or "not streamed")
         condition = Text(describe_condition(found), STYLES.get(found.condition, "bold red"))
         instance = [found.instance or "–"] if has_instances else []
         since = [str(found.complete_after or "–")] if has_dropped else []
-        table.add_row(found.topic or str(found.table), condition, position, *instance, *since)
+        lacks = [found.lacks or "–"] if has_gaps else []
+        table.add_row(found.topic or str(found.table), condition, position, *instance, *since, *lacks)
     return table
 
 

@@ -8,6 +8,8 @@ reported with the first window, by an evaluation under the run's own id, and aga
 last result. Then only new results are reported: the result of a table that had events in the run, a result that differs from
 the last one, and the first result. So the number of records grows with the tables that changed, not with all tables.
 
+A table that went on after a gap because of `gap.policy=ignore` has a warning, which stops nothing, until a snapshot of it is taken.
+
 A planned check that fails fails its run. In a run without planned checks, a table that cannot be trusted also fails the
 run, after everything is reported, so that alerts on failed runs report it.
 """
@@ -25,6 +27,7 @@ from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.state import CaptureState, TableState
 
 CONTINUITY = "lsn_continuity"
+_REPAIR = "Next: materialize the table's snapshot asset."
 
 
 def continuity_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
@@ -46,17 +49,25 @@ def continuity_result(key: dg.AssetKey, state: TableState, holds: Retained | Non
     facts: dict[str, Any] = {"complete_to": str(state.position) if state.position else "not streamed"}
     if state.status == "gap":
         facts |= {"missing_after": str(state.gap_after), "missing_until": str(state.gap_until)}
+    if state.ignored_gaps:
+        facts["lacks"] = [f"after {after} up to {until}" for after, until in state.ignored_gaps]
     if past := state.gaps[: -1 if state.status == "gap" else None]:
         facts["lost_before"] = [f"after {after} up to {until}" for after, until in past]
     if holds is not None and holds.after:
         facts["complete_after"] = holds.after
     healthy = state.status == "healthy"
+    lacks = (
+        f"It lacks changes {', '.join(facts['lacks'])} (gap.policy=ignore). {_REPAIR}"
+        if state.ignored_gaps
+        else "complete"
+    )
     return dg.AssetCheckResult(
-        passed=healthy,
+        passed=healthy and not state.ignored_gaps,
         asset_key=key,
         check_name=CONTINUITY,
+        severity=dg.AssetCheckSeverity.WARN if healthy else dg.AssetCheckSeverity.ERROR,
         metadata=facts,
-        description=state.reason or ("complete" if healthy else state.status),
+        description=state.reason or (lacks if healthy else state.status),
     )
 
 

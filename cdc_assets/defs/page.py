@@ -101,7 +101,9 @@ def _tables(report: CaptureReport) -> str:
 
 
 def _note(table: TableReport) -> str:
-    return table.reason if table.condition in (*STOPPED, "waiting", "not captured") else ""
+    if table.condition in (*STOPPED, "waiting", "not captured"):
+        return table.reason
+    return f"lacks changes {table.lacks} (gap.policy=ignore)" if table.lacks else ""
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

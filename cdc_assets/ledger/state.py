@@ -75,6 +75,7 @@ class TableState:
             `excluded`: the settings exclude it; it continues from its position when they include it again.
         reason: reason for which it is not healthy, for people.
         gaps: intervals of lost changes, oldest first, as (exclusive start, inclusive end); kept after a repair.
+        ignored_gaps: those of them after which it went on because of `gap.policy=ignore`, until a snapshot reads all its rows.
         ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
         snapshot_lsn: low watermark of the last complete snapshot that read all rows of the table, or None.
         begins: place after `position` up to which another reader delivered its changes; None after the first window.
@@ -97,6 +98,7 @@ class TableState:
     directory: str = ""
     change_table_id: int | None = None
     again: bool = False
+    ignored_gaps: tuple[Interval, ...] = ()
 
     @property
     def identity(self) -> InstanceId | None:

@@ -127,11 +127,15 @@ def _of_tables(report: CaptureReport) -> Iterator[Metric]:
     streams = _gauge("table_streaming", "1 if the table streams, 0 otherwise.", "database", "table")
     headroom = _gauge("retention_headroom_seconds", "Time until unread changes are cleaned up.", "database", "table")
     snapshot = _gauge("snapshot_ratio", "Part of the rows of a snapshot that is read.", "database", "table")
+    ignored = _gauge(
+        "ignored_gaps", "Intervals that the table lacks because of gap.policy=ignore.", "database", "table"
+    )
     for table in report.tables:
         names = [report.capture, table.table.database, table.table.within_database]
         streams.add_metric(names, float(table.condition == "streaming"))
+        ignored.add_metric(names, len(table.ignored_gaps))
         if table.headroom_h is not None:
             headroom.add_metric(names, table.headroom_h * 3600)
         if table.percent is not None:
             snapshot.add_metric(names, table.percent / 100)
-    yield from (streams, headroom, snapshot)
+    yield from (streams, headroom, snapshot, ignored)

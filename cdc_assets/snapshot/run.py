@@ -224,8 +224,10 @@ class Snapshotter:
             return
         former = None if same is None else same.snapshot_lsn
         read = table.low if table.data else former
+        ignored = () if table.data or known is None else known.ignored_gaps
         if same is not None and same.keeps_position:
-            yield dataclasses.replace(same.tried_again() if same.resumes else same, ranges=ranges, snapshot_lsn=read)
+            kept = same.tried_again() if same.resumes else same
+            yield dataclasses.replace(kept, ranges=ranges, snapshot_lsn=read, ignored_gaps=ignored)
             return
         gaps, since = known.gaps if known else (), self._state.wanted_after(table.table, table.object_id)
         if table.instance and since is not None and since < table.low:
@@ -238,6 +240,7 @@ class Snapshotter:
             ranges=ranges,
             snapshot_lsn=read,
             gaps=gaps,
+            ignored_gaps=ignored,
             made=table.made,
             change_table_id=table.change_table_id,
         )

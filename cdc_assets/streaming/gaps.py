@@ -52,7 +52,8 @@ def with_gap(state: TableState, gap: Gap, policy: str, instances: Sequence[Captu
     after = state.position or gap.after
     marked = dataclasses.replace(state, gaps=with_lost(state.gaps, after, gap.until))
     if policy == "ignore":
-        return dataclasses.replace(marked, position=gap.until)
+        ignored = with_lost(state.ignored_gaps, after, gap.until)
+        return dataclasses.replace(marked, position=gap.until, ignored_gaps=ignored)
     reason = (
         f"{_cause(state, gap, instances)} Next: materialize the table's snapshot asset, or set gap.policy=resnapshot."
     )

@@ -235,6 +235,18 @@ class CaptureOverview:
             self.config, Existing(tables, instances, Structures(self._recorded, self._source, captured))
         )
 
+    @property
+    def lacks_structures(self) -> str:
+        """Of which tables that stream the schema history has no structure, so that every run ends; empty if of none.
+
+        Raises:
+            LakeError: the schema history cannot be read.
+        """
+        lacking = [
+            table for table, state in sorted(self.known.items()) if state.goes_on and not self._history.entries(table)
+        ]
+        return f"is gone, or has no structure of {', '.join(map(str, lacking[:5]))}" if lacking else ""
+
     def _recorded(self) -> Iterable[TableSchema]:
         """Newest recorded structures of the captured tables."""
         newest = (self._history.latest(table) for table in self.known)

@@ -169,7 +169,10 @@ def _troubles(
     overview: CaptureOverview, jobs: Mapping[str, CaptureJob], tables: Sequence[TableReport]
 ) -> Iterator[Trouble]:
     """Of databases, then the lake, then tables; a database's own problem stands for those of its tables."""
-    problems = overview.problems() if overview.asks else {}
+    problems, history = (
+        overview.problems() if overview.asks else {},
+        history_directory(overview.config.events.topic_prefix),
+    )
     restored = {name: log.restored for name, log in overview.state.logs.items() if log.restored}
     yield from (Trouble(name, describe_error(problem)) for name, problem in problems.items())
     yield from (Trouble(name, text) for name, text in restored.items() if name not in problems)
@@ -178,6 +181,8 @@ def _troubles(
     )
     yield from (Trouble(loss.directory, _lost(loss, overview.config)) for loss in overview.losses_of_no_table)
     yield from (Trouble(commit.directory, commit.trouble) for commit in overview.doubled)
+    if overview.lacks_structures and history not in {loss.directory for loss in overview.losses_of_no_table}:
+        yield Trouble(history, _lost(Loss(history, overview.lacks_structures), overview.config))
     known = {*problems, *restored}
     for table in tables:
         if table.condition in ("gap", "failed", "not streamed", "drifted"):
@@ -278,6 +283,7 @@ def _table(
         percent=percent,
         eta_s=eta_s,
         headroom_h=table.headroom.hours if table.headroom else None,
+        ignored_gaps=table.recorded.ignored_gaps if table.recorded else (),
         complete_after=Lsn.parse(dropped.after) if dropped and dropped.after else None,
     )
 

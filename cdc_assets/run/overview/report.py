@@ -138,6 +138,8 @@ class TableReport:
         eta_s: seconds until its snapshot is read at the present rate; None if not known.
         headroom_h: hours until unread changes are cleaned up; None if not known.
         complete_after: LSN after which its topic holds every event; None if no older ones were dropped.
+        ignored_gaps: intervals that the lake lacks, as (exclusive start, inclusive end), after which it went on because of
+            `gap.policy=ignore`; until a snapshot reads all its rows.
     """
 
     table: TableId
@@ -150,6 +152,12 @@ class TableReport:
     eta_s: float | None = None
     headroom_h: float | None = None
     complete_after: Lsn | None = None
+    ignored_gaps: tuple[tuple[Lsn, Lsn], ...] = ()
+
+    @property
+    def lacks(self) -> str:
+        """What it lacks because of `gap.policy=ignore`, for people; empty if nothing."""
+        return "; ".join(f"after {after} up to {until}" for after, until in self.ignored_gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +231,7 @@ class CaptureReport:
     @property
     def health(self) -> Health:
         """`in trouble`: somebody has to act. `not known`: something could not be asked, or nothing is captured. `working`: a
-        snapshot is not complete, or changes are late; nobody has to act."""
+        snapshot is not complete, changes are late, or the lake lacks some by consent; nobody has to act."""
         if self.troubles or any(table.condition in STOPPED for table in self.tables):
             return "in trouble"
         if self.unknown or self.is_empty:
@@ -244,6 +252,11 @@ class CaptureReport:
     def unfinished(self) -> Sequence[str]:
         """Work that is not done yet: why a capture without troubles is not healthy."""
         found = [f"{table.table} is {_doing(table)}" for table in self.tables if _doing(table)]
+        for table in self.tables:
+            if table.lacks:
+                found.append(
+                    f"{table.table} lacks changes {table.lacks} (gap.policy=ignore), until a snapshot of it is taken"
+                )
         for database in self.databases:
             if database.is_lag_unknown:
                 found.append(f"it is not known how far {database.database} is behind what the server has captured")

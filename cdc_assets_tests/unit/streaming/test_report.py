@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from cdc_assets.config.settings import ColumnRule
@@ -18,7 +19,9 @@ from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange, RecoveryFork
-from cdc_assets.errors import ConnectionLostError, DatabaseAwayError
+from cdc_assets.defs.continuity import continuity_result
+from cdc_assets.defs.page import page_of
+from cdc_assets.errors import ConnectionLostError, DatabaseAwayError, LakeError
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, look, look_at, report_of
@@ -335,3 +338,51 @@ def test_table_that_the_server_does_not_capture_changes_no_health(tmp_path: Path
     server.create("late")
     report = look_at(config, lambda: opened(server), now=server.now)  # type: ignore[arg-type, return-value]
     assert (report.health, "late is waiting: the run that is at work" in report.headline) == ("working", True)
+
+
+def test_gap_that_is_ignored_is_told_until_a_snapshot_of_the_table_is_taken(tmp_path: Path) -> None:
+    plain, config, lines, orders = two_tables(tmp_path, gap_policy="ignore")
+    make_capture(plain, config).stream()
+    position = CaptureOverview(config, plain).state.tables[orders].position
+    clean_up(plain, tmp_path)  # type: ignore[arg-type]
+    plain.commit((orders, "insert", 95, "kept"))
+    assert make_capture(plain, config).stream().troubled == ()
+
+    def look_now() -> CaptureReport:
+        return report_of(CaptureOverview(config, plain), plain.now)
+
+    report = look_now()
+    state = CaptureOverview(config, plain).state.tables[orders]
+    [table] = [table for table in report.tables if table.table == orders]
+    [(after, until)] = table.ignored_gaps
+    assert (after, table.condition, report.health) == (position, "streaming", "working")
+    assert f"orders lacks changes after {after} up to {until} (gap.policy=ignore)" in report.headline
+    assert f"lacks changes after {after}" in page_of(report)["tables"].value
+    assert json.loads(json.dumps(report.as_json()))["tables"][1]["ignored_gaps"] == [[str(after), str(until)]]
+    check = continuity_result(dg.AssetKey("orders"), state)
+    assert (check.passed, check.severity, str(after) in str(check.description)) == (
+        False,
+        dg.AssetCheckSeverity.WARN,
+        True,
+    )
+    make_capture(plain, config).snapshot([lines, orders])
+    assert look_now().headline == "healthy"
+    assert CaptureOverview(config, plain).state.tables[orders].gaps == ((after, until),), "it is not forgotten"
+    assert continuity_result(dg.AssetKey("orders"), CaptureOverview(config, plain).state.tables[orders]).passed
+
+
+def test_schema_history_that_is_gone_is_told_before_and_after_a_run_has_met_it(tmp_path: Path) -> None:
+    server, config = streaming(tmp_path)
+    remove_history(server, tmp_path)
+
+    def trouble() -> str:
+        report = look_at(config, lambda: opened(server), now=server.now)  # type: ignore[arg-type, return-value]
+        assert report.health == "in trouble"
+        return "".join(map(str, report.troubles))
+
+    assert "shop.__schema_history: is gone" in trouble()
+    for _ in range(2):
+        with pytest.raises(LakeError, match="schema history"):
+            make_capture(server, config).stream()  # type: ignore[arg-type]
+        assert "shop.__schema_history: is gone" in trouble()
+        assert "snapshot.mode=recovery" in trouble()
