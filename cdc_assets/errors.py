@@ -49,8 +49,8 @@ def shortened(text: str) -> str:
 def lacking(error: BaseException) -> str | None:
     """What the process needs more of, and where its limits are set, if that is all that an error says; else None."""
     number = error.errno if isinstance(error, OSError) else None
-    if isinstance(error, ImportError) and "failed to map segment" in str(error):
-        number = errno.ENOMEM  # of a library
+    if any(text in str(error) for text in ("failed to map segment", "Cannot allocate memory")):  # of a library, by one
+        number = errno.ENOMEM
     if isinstance(error, MemoryError) or number == errno.ENOMEM:
         return "memory (of the machine, its container, or ulimit -v)"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import DeltaError
 from typer.testing import CliRunner
 
 from cdc_assets import __version__
@@ -212,6 +213,7 @@ def test_a_fault_of_ours_is_reported_without_traceback(monkeypatch: pytest.Monke
         (pa.ArrowMemoryError("malloc of size 1000 failed"), "memory"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory"),
         (ImportError("libarrow.so: failed to map segment from shared object"), "memory"),
+        (DeltaError("Unable to walk dir: Cannot allocate memory (os error 12)"), "memory"),
         (RuntimeError("can't start new thread"), "memory or threads"),
         (OSError(errno.EMFILE, "Too many open files"), "open files"),
     ],
