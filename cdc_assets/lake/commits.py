@@ -74,6 +74,21 @@ def read_commit(location: Location, directory: str, version: int) -> Commit | No
         raise trouble(f"The commit {place} cannot be read", error, "check the path and its rights") from error
 
 
+def has_commit(location: Location, directory: str, version: int) -> bool:
+    """Whether the log has a commit of this version.
+
+    Raises:
+        LakeError: it cannot be asked.
+    """
+    try:
+        info = location.existing(directory).get_file_info(commit_path(version))
+    except STORE_ERRORS as error:
+        raise trouble(
+            f"The log of {location.uri(directory)} cannot be read", error, "check the path and its rights"
+        ) from error
+    return bool(info.type != fs.FileType.NotFound)
+
+
 def parse_commit(version: int, actions: Iterable[Mapping[str, Any]]) -> Commit:
     """A commit of its actions.
 

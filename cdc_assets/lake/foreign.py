@@ -29,7 +29,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from cdc_assets.errors import LAKE_ERRORS, InvariantError
-from cdc_assets.lake.commits import Commit, read_commit, rows_by_path
+from cdc_assets.lake.commits import Commit, has_commit, read_commit, rows_by_path
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE, Fence, Replacement, replace_files
 from cdc_assets.lake.tables import DeltaTables
@@ -127,8 +127,8 @@ def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)
 
 def _bounds(tables: DeltaTables, directory: str, since: int) -> tuple[int, int, bool]:
     """The first version to read, the least that may be missing because it does not exist, and whether none before is gone."""
-    if since >= 0 and read_commit(tables.location, directory, since) is not None:
-        return since, since, True
+    if any(has_commit(tables.location, directory, version) for version in (since, since - 1) if version >= 0):
+        return since, since, True  # there are some, or nothing is new
     tables.forget(directory)
     handle = tables.open(directory)
     if handle is None:

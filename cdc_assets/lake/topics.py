@@ -285,9 +285,13 @@ class TopicTables(DeltaTables):
         return max(rows, held.rows + min(0, net_of_others(self, directory, held.version)))
 
     def own_versions(self, directory: str) -> range:
-        """Versions of a table behind one another, up to the newest one, that are known to be of this object."""
-        handle, held = self.open(directory), self._held.get(directory)
-        if handle is None or held is None or held.version != handle.version():
+        """Versions of a table behind one another, up to the newest one, that are known to be of this object and were not
+        checked."""
+        held = self._held.get(directory)
+        if held is None or held.version <= self._checked.get(directory, -1):
+            return range(0)
+        handle = self.open(directory)
+        if handle is None or held.version != handle.version():
             return range(0)
         return range(self._alone.get(directory, held.version + 1), held.version + 1)
 

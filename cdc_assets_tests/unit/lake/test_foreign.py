@@ -175,3 +175,9 @@ def test_own_commits_behind_one_another_are_not_read(tables: TopicTables) -> Non
     append(tables, 6)
     assert tables.own_versions("topic") == range(6, 8)
     assert look(tables, "topic", 0, tables.own_versions("topic")).newest == 7
+
+
+@pytest.mark.parametrize("since", [-1, 0, 2, 4, 5])
+def test_a_log_that_is_all_there_is_whole(tables: TopicTables, since: int) -> None:
+    seen = look(tables, "topic", since)
+    assert (seen.newest, seen.commits, seen.is_whole) == (4, (), True)

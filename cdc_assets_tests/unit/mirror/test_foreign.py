@@ -1,6 +1,7 @@
 """Mirrors beside other programs that rewrite files of their tables, or of their topics."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,6 +89,34 @@ def test_versions_that_a_late_rewrite_brings_back_are_undone(server: StandIn, tm
 def join_versions(tables: MirrorTables, path: str) -> None:
     settings = LakeSettings("", compact_after_files=1)
     assert SmallFiles(tables.tables, settings, LocalRunner(1), nobody_else, upkeep.join_versions).join([path])
+
+
+@pytest.mark.parametrize("step", ["files-joined", "replacement-checked:3"])
+def test_two_followers_join_versions_once(server: StandIn, tmp_path: Path, step: str) -> None:
+    """Such as a run and a reconciliation, of which one sleeps while it joins files."""
+    world = made(server, tmp_path / "lake", KEYED)
+    world.config = replace(world.config, lake=replace(world.config.lake, compact_after_files=2))
+    for turn in range(3):
+        change(world, turn)
+        world.mirror()
+    change(world, 3)
+    name, _, times = step.partition(":")
+    left = [int(times or 1)]
+
+    def overtake(reached: str) -> None:
+        if reached == name:
+            left[0] -= 1
+            if not left[0]:
+                change(world, 4)
+                world.mirror()
+
+    mirrors = CaptureMirrors(world.config, LocalRunner(1), SystemClock())
+    with listening(overtake):
+        mirrors.catch_up()
+    assert left[0] <= 0
+    versions = content(world.lake)[1]
+    assert len(versions) == len(set(versions))
+    assert ordered(world.rows()) == ordered(world.on_server("id, note"))
 
 
 def test_a_leaf_that_is_rewritten_meanwhile_is_not_replaced(server: StandIn, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ called healthy that holds events twice."""
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,7 @@ def test_a_program_that_rewrites_everything_all_the_time(tmp_path: Path) -> None
     """`OPTIMIZE` in a loop over every directory of the lake, for 200 windows."""
     world = World(str(tmp_path), compact_after_files=4)
     make_capture(world.server, world.config).snapshot()
-    config = world.config
+    config = replace(world.config, streaming=replace(world.config.streaming, max_iteration_transactions=1))
     mirrors = CaptureMirrors(config, LocalRunner(1), SimulatedClock(world.server))
     with Rewriting(tmp_path) as other:
         for pick in range(200):
