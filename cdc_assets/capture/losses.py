@@ -132,7 +132,8 @@ def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory:
 
 
 def is_numbered(directory: str, config: CaptureConfig) -> bool:
-    """Whether commits to a topic are numbered by window and not by time."""
+    """Whether commits to a topic are numbered by window and not by time, by its present name; its mark says so whatever its name
+    was."""
     return directory not in {heartbeat_topic(config.heartbeat, config.events), config.notifications.sink_topic}
 
 
@@ -280,7 +281,9 @@ class Losses:
         now, known = self._state.next_window, self._state.marks
         held = {name: result.mark and dataclasses.replace(result.mark, examined=now) for name, result in found.items()}
         numbers = [
-            mark.window + 1 for name, mark in held.items() if mark is not None and is_numbered(name, self._config)
+            mark.window + 1
+            for name, mark in held.items()
+            if mark is not None and not mark.timed and is_numbered(name, self._config)
         ]
         news = any(_plain(mark) != _plain(known.get(name)) for name, mark in held.items())
         left = at_start and len(held) < len(known)

@@ -14,6 +14,7 @@ class Mark:
         examined: number of the next window at the time when it was last examined completely; 0 if never.
         checked: version up to which its log was read for commits of other programs; -1 if it never was.
         foreign: what the newest of these did, for people.
+        timed: whether `window` is a time, as in topics of heartbeats and notifications, and not the number of a window.
     """
 
     window: int
@@ -22,6 +23,7 @@ class Mark:
     examined: int = 0
     checked: int = -1
     foreign: tuple[str, ...] = ()
+    timed: bool = False
 
     def behind(self, known: "Mark") -> "Mark":
         """This mark with what is known since an earlier one."""
@@ -31,6 +33,7 @@ class Mark:
             examined=max(self.examined, known.examined),
             checked=self.checked if is_older else max(self.checked, known.checked),
             foreign=self.foreign or known.foreign,
+            timed=self.timed or known.timed,
         )
 
     @property

@@ -24,4 +24,4 @@ def append_rows(tables: TopicTables, topic: str, rows: pa.Table, version: int) -
     """
     with TopicWriter(tables.location, topic, rows.schema, version) as writer:
         writer.write(rows.to_batches())
-    return tables.commit(topic, rows.schema, writer.files, version, {"rows": str(rows.num_rows)})
+    return tables.commit(topic, rows.schema, writer.files, version, {"rows": str(rows.num_rows)}, timed=True)

@@ -23,6 +23,7 @@ independently.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 import pyarrow as pa
@@ -136,6 +137,8 @@ class TopicTables(DeltaTables):
         files: Sequence[DataFile],
         window_id: int,
         metadata: Mapping[str, str],
+        *,
+        timed: bool = False,
     ) -> bool:
         """Commit files, once for each window.
 
@@ -145,6 +148,7 @@ class TopicTables(DeltaTables):
             files: files written below `directory`.
             window_id: version of the application transaction.
             metadata: commit metadata, such as from_lsn and to_lsn.
+            timed: whether `window_id` is a time in place of a window's number.
 
         Returns:
             False if this window was committed already.
@@ -165,7 +169,7 @@ class TopicTables(DeltaTables):
 
         if not files:
             return False
-        if self._once(directory, window_id, opened, files, metadata):
+        if self._once(directory, window_id, opened, files, metadata, timed=timed):
             return True
         if self.left_out(directory, window_id):
             raise FencedError(
@@ -219,6 +223,8 @@ class TopicTables(DeltaTables):
         opened: Callable[[], DeltaTable | None],
         files: Sequence[DataFile],
         metadata: Mapping[str, str],
+        *,
+        timed: bool = False,
     ) -> bool:
         """Write a commit under a number, unless it is taken, or there is no table; whether it was written."""
         for attempt in range(COMMIT_ATTEMPTS):
@@ -228,7 +234,7 @@ class TopicTables(DeltaTables):
             if new := [file for file in files if (directory, file.path) not in self._seen]:
                 self.require_files({directory: new})
             try:
-                mark = self._behind(handle, directory, files, window_id)
+                mark = replace(self._behind(handle, directory, files, window_id), timed=timed)
                 also = () if files else (self._left_out,)
                 self.append(handle, files, window_id, metadata, also)
             except CommitFailedError:

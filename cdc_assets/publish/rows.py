@@ -32,7 +32,7 @@ from cdc_assets.errors import LakeError
 from cdc_assets.lake.files import ROW_GROUP_ROWS
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.publish.place import Place
+from cdc_assets.publish.place import WHOLE, Place
 from cdc_assets.publish.prefetch import prefetched
 
 _OF_WINDOW = re.compile(r"w(\d{10,})-")
@@ -83,6 +83,23 @@ class TopicRows:
         self._tables, self.topic = tables, topic
         self._known: dict[tuple[str, str], list[Piece]] = {}
         """Pieces of files whose footer was read."""
+        self._directories: Sequence[str] = ()
+        self._nothing: tuple[Place, int] | None = None
+        """Place and window up to which the tables were found to have nothing behind it."""
+
+    def has_nothing(self, after: Place, until: int) -> bool:
+        """Whether nothing was committed behind a place up to a window that is complete; its tables are asked once for each.
+
+        Raises:
+            LakeError: a table cannot be read.
+        """
+        if self._nothing != (after, until):
+            self._directories = self._directories or self._tables.generations(self.topic)
+            reached = max((self._tables.reached(directory) for directory in self._directories), default=-1)
+            if reached > after[0] or (reached == after[0] and after[1] != WHOLE):
+                return False
+            self._nothing = after, until
+        return True
 
     def read(self, after: Place, until: int | None, *, dictionaries: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows behind a place and up to a window, in order, each batch from one file.
@@ -96,7 +113,8 @@ class TopicRows:
         schemas: dict[str, pa.Schema] = {}
         pieces: list[Piece] = []
         known = dict[tuple[str, str], list[Piece]]()
-        for directory in self._tables.generations(self.topic):
+        self._directories = self._tables.generations(self.topic)
+        for directory in self._directories:
             handle = self._tables.open(directory)
             if handle is None:
                 continue

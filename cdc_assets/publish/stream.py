@@ -92,9 +92,8 @@ def runs_behind(topic: Topic, renderer: Renderer, place: Place, complete: int, a
         after: commit LSN after which records are published; empty for all.
         until: commit LSN up to which they are; empty for all.
     """
-    if topic.numbered and topic.newest is not None and topic.newest < place[0]:
-        return
-    if topic.numbered and topic.newest == place[0] and place[1] == WHOLE:
+    is_behind = topic.newest is not None and (topic.newest < place[0] or (topic.newest, WHOLE) == place)
+    if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):  # a mark alone does not show that
         return
     least, most = after and after + WHOLE, (until or WHOLE) + WHOLE
     batches = topic.rows.read(place, complete if topic.numbered else None, dictionaries=renderer.takes_dictionaries)

@@ -210,3 +210,18 @@ def test_values_as_flat_records(world: World, most: int, split: bool) -> None:
     again = len(broker.topics[TOPIC])
     assert not published(replace(world.config, kafka=flat), broker, most)
     assert len(broker.topics[TOPIC]) == again
+
+
+def test_a_window_of_which_a_topic_has_no_mark_is_published(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks are what a table has at least."""
+    broker, tables = MemoryBroker(), TopicTables.of(world.config)
+    published(world.config, broker)
+    former = Manifest(tables, "shop").read().marks[TOPIC]
+    world.execute("INSERT INTO dbo.t VALUES (1000, N'new')")
+    world.capture()
+    read = Manifest.read
+    monkeypatch.setattr(
+        Manifest, "read", lambda manifest: replace(state := read(manifest), marks={**state.marks, TOPIC: former})
+    )
+    published(world.config, broker)
+    assert b"1000" in (broker.topics[TOPIC][-1].key or b"")

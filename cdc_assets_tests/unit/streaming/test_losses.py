@@ -21,6 +21,7 @@ from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.tables import two_tables
 
 
 @dataclass
@@ -392,3 +393,18 @@ def test_a_table_that_lost_nothing_costs_no_commit_of_the_manifest(world: World)
     manifest = world.lake / "shop.__windows"
     rows = DeltaTable(str(manifest)).to_pyarrow_table().sort_by("sequence").to_pylist()
     assert [row["event"] for row in rows[-3:]] == ["claim", "planned", "complete"]
+
+
+def test_renamed_topic_of_heartbeats_gives_no_numbers_to_windows(tmp_path: Path) -> None:
+    """Its commits have times for numbers."""
+    server, config, lines, _ = two_tables(tmp_path)
+    beating = replace(config, heartbeat=replace(config.heartbeat, interval_s=1.0))
+    for key in (5, 6):
+        server.commit((lines, "insert", key, "a"))
+        make_capture(server, beating).stream()
+    number = state_of(config).next_window
+    assert state_of(config).marks["__debezium-heartbeat.shop"].timed
+    renamed = replace(beating, heartbeat=replace(beating.heartbeat, topic_name="beats"))
+    server.commit((lines, "insert", 7, "a"))
+    make_capture(server, renamed).stream()
+    assert state_of(config).next_window == number + 1
