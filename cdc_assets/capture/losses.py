@@ -43,7 +43,7 @@ from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.heartbeat import heartbeat_topic
 from cdc_assets.lake.audit import Examined, Loss, audit, examine, newest_lsn, unknown_commits
 from cdc_assets.lake.marks import Mark
@@ -131,6 +131,24 @@ def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory:
         )
 
 
+def refuse_other_names(state: CaptureState, config: CaptureConfig) -> None:
+    """Check that the settings give each table's topic the name under which it has its events.
+
+    Raises:
+        ConfigurationError: they give another one, which would split the topic.
+    """
+    for table, entry in sorted(state.tables.items()):
+        name, former = topic_name(table, config.events), topic_of(entry.directory)
+        if former and name != former:
+            raise ConfigurationError(
+                "topic name",
+                name,
+                f"{former}, which has the events of {table} so far",
+                "set topic.delimiter and topic.sanitize.pattern as they were, or choose another topic.prefix or lake.path, "
+                "where all tables are captured anew",
+            )
+
+
 def is_numbered(directory: str, config: CaptureConfig) -> bool:
     """Whether commits to a topic are numbered by window and not by time, by its present name; its mark says so whatever its name
     was."""
@@ -173,6 +191,10 @@ class Losses:
         marks = {name: mark for name, mark in self._state.marks.items() if topic_of(name) in wanted}
         self._record_losses(audit(self._lake.tables, marks, marks))
         self._audited |= wanted
+
+    def directory_of(self, table: TableId, known: str) -> str:
+        """Directory of a table's topic: the one that is known, or the first of its present name."""
+        return known or topic_name(table, self._lake.events)
 
     def clear(self, table: TableId) -> None:
         """Prepare the topic of a table that has lost data, so that it can be written and read.

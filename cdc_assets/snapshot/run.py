@@ -226,8 +226,11 @@ class Snapshotter:
         read = table.low if table.data else former
         ignored = () if table.data or known is None else known.ignored_gaps
         if same is not None and same.keeps_position:
-            kept = same.tried_again() if same.resumes else same
-            yield dataclasses.replace(kept, ranges=ranges, snapshot_lsn=read, ignored_gaps=ignored)
+            kept, directory = (
+                same.tried_again() if same.resumes else same,
+                self._losses.directory_of(table.table, same.directory),
+            )
+            yield dataclasses.replace(kept, ranges=ranges, snapshot_lsn=read, ignored_gaps=ignored, directory=directory)
             return
         gaps, since = known.gaps if known else (), self._state.wanted_after(table.table, table.object_id)
         if table.instance and since is not None and since < table.low:
@@ -243,6 +246,7 @@ class Snapshotter:
             ignored_gaps=ignored,
             made=table.made,
             change_table_id=table.change_table_id,
+            directory=self._losses.directory_of(table.table, known.directory if known else ""),
         )
 
     def _ranges(self, table: SnapshotTable, known: TableState | None) -> tuple[KeyRange, ...]:

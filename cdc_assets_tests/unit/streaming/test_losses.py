@@ -14,7 +14,7 @@ from cdc_assets.config.settings import CaptureConfig, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake import delta_log
 from cdc_assets.ledger import fold, manifest_rows
 from cdc_assets.ledger.state import TableState
@@ -399,12 +399,32 @@ def test_renamed_topic_of_heartbeats_gives_no_numbers_to_windows(tmp_path: Path)
     """Its commits have times for numbers."""
     server, config, lines, _ = two_tables(tmp_path)
     beating = replace(config, heartbeat=replace(config.heartbeat, interval_s=1.0))
-    for key in (5, 6):
-        server.commit((lines, "insert", key, "a"))
-        make_capture(server, beating).stream()
+    make_capture(server, beating).snapshot([lines])
+    server.commit((lines, "insert", 6, "a"))
+    make_capture(server, beating).stream()
     number = state_of(config).next_window
     assert state_of(config).marks["__debezium-heartbeat.shop"].timed
     renamed = replace(beating, heartbeat=replace(beating.heartbeat, topic_name="beats"))
     server.commit((lines, "insert", 7, "a"))
     make_capture(server, renamed).stream()
     assert state_of(config).next_window == number + 1
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_another_name_of_a_topic_is_refused(tmp_path: Path, streamed: bool) -> None:
+    """It would split the topic."""
+    server, config, lines, orders = two_tables(tmp_path)
+    server.commit((lines, "insert", 5, "five"), (orders, "insert", 5, "five"))
+    if streamed:
+        make_capture(server, config).stream()
+    other = replace(config, events=replace(config.events, topic_delimiter="_"))
+    running = make_capture(server, config)
+    running.claim()
+    for run in (make_capture(server, other).stream, make_capture(server, other).snapshot):
+        with pytest.raises(
+            ConfigurationError, match=r"'shop_SalesDb_dbo_\w+' is not valid: expected shop\.SalesDb\.dbo\."
+        ):
+            run()
+    assert not list(tmp_path.glob("shop_*"))
+    assert running.stream().troubled == (), "it was not overtaken"
+    assert [event.key for event in events_of(config, lines) if event.op == "c"] == [5]
