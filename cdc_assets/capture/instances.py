@@ -10,7 +10,9 @@ The newest one is that with the greater `start_lsn`. It is the *low-water mark* 
 are gone, and the clean-up job moves it forward; but it moves all marks to the same LSN, and leaves
 those that are greater, so it never turns their order round. Two with equal marks hold the same
 changes; of these the one that was made later is the newest. Creation time comes second, because it is the server's local
-time, which goes back by an hour each autumn.
+time, which goes back by an hour each autumn. Both can mislead: by a call of `sys.sp_cdc_cleanup_change_table` for the older instance
+alone, or a clock that was set back. So of two instances that the schema history knows, the one that it has known for longer
+is the older: a table never goes back to an instance that it has left.
 
 A *gap* is what no instance has: changes after `position` and before the low
 water mark of the instance that should hold them. Bounds are exclusive at the
@@ -28,8 +30,9 @@ from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.core.schema import CaptureInstance, InstanceId
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.history.records import HistoryEntry
 from cdc_assets.ledger.state import TableRead
 
 log = logging.getLogger(__name__)
@@ -45,7 +48,8 @@ class Gap:
 
 
 def by_table(found: Iterable[CaptureInstance], settings: StreamingSettings) -> dict[TableId, list[CaptureInstance]]:
-    """Capture instances by table, without those that the settings leave out or cannot judge."""
+    """Capture instances by table, in the order in which they are found, without those that the settings leave out or cannot
+    judge."""
     include = Names("internal.capture.instance.include.list", settings.instance_include)
     exclude = Names("internal.capture.instance.exclude.list", settings.instance_exclude)
     chosen: dict[TableId, list[CaptureInstance]] = {}
@@ -73,25 +77,34 @@ def before(lsn: Lsn) -> Lsn:
     return Lsn.from_int(int(lsn) - 1) if lsn > ZERO_LSN else ZERO_LSN
 
 
-def by_age(instances: Sequence[CaptureInstance]) -> list[CaptureInstance]:
-    """Instances, oldest first."""
+def by_age(instances: Sequence[CaptureInstance], recorded: Sequence[HistoryEntry] = ()) -> list[CaptureInstance]:
+    """Instances of a table, oldest first.
+
+    Args:
+        recorded: its structures in the schema history, oldest first.
+    """
+    places: dict[InstanceId | None, int] = {}
+    for place, entry in enumerate(recorded):
+        places.setdefault(entry.identity, place)
+    if all(instance.identity in places for instance in instances):
+        return sorted(instances, key=lambda instance: places[instance.identity])
     return sorted(instances, key=lambda instance: instance.age)
 
 
 def newest(instances: Sequence[CaptureInstance]) -> CaptureInstance | None:
-    """The newest instance; its columns are the table's current structure."""
-    return by_age(instances)[-1] if instances else None
+    """The newest instance, of a table's instances by age; its columns are the table's current structure."""
+    return instances[-1] if instances else None
 
 
 def reads_of(table: TableId, instances: Sequence[CaptureInstance], after: Lsn, until: Lsn) -> list[TableRead]:
     """The reads that cover the changes in (after, until], in order; adjacent and without overlap.
 
     Args:
-        instances: capture instances of this table, at least one.
+        instances: capture instances of this table by age, at least one.
         after: exclusive lower bound.
         until: inclusive upper bound, not below `after`.
     """
-    *older, last = by_age(instances)
+    *older, last = instances
     start = before(last.start_lsn)
     if older and start >= until:
         return reads_of(table, older, after, until)

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from cdc_assets.capture.instances import by_table
+from cdc_assets.capture.instances import by_age, by_table
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.history.store import SchemaHistory
 
 
 class Server:
@@ -15,10 +16,11 @@ class Server:
     Args:
         bulk: data plane; serialized and sent to tasks.
         settings: settings that leave out capture instances.
+        history: tells which of two instances of a table is the newer one.
     """
 
-    def __init__(self, source: Source, bulk: BulkSource, settings: StreamingSettings) -> None:
-        self.source, self.bulk, self._settings = source, bulk, settings
+    def __init__(self, source: Source, bulk: BulkSource, settings: StreamingSettings, history: SchemaHistory) -> None:
+        self.source, self.bulk, self._settings, self._history = source, bulk, settings, history
         self._instances: dict[str, dict[TableId, list[CaptureInstance]]] = {}
 
     def described(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableSchema]:
@@ -27,11 +29,15 @@ class Server:
         return {table: schema.described(texts.get(table, {})) for table, schema in schemas.items()}
 
     def instances(self, database: str, *, refresh: bool = True) -> dict[TableId, list[CaptureInstance]]:
-        """Capture instances by table, except those that the settings leave out.
+        """Capture instances by table, oldest first, except those that the settings leave out.
 
         Args:
             refresh: whether to ask the server again instead of returning the last answer.
         """
         if refresh or database not in self._instances:
-            self._instances[database] = by_table(self.source.capture_instances(database), self._settings)
+            found = by_table(self.source.capture_instances(database), self._settings)
+            self._instances[database] = {
+                table: by_age(own, self._history.entries(table)) if len(own) > 1 else own
+                for table, own in found.items()
+            }
         return self._instances[database]

@@ -90,7 +90,7 @@ class Source(Protocol):
         """All user tables of a database, without `cdc` and `sys`, sorted."""
 
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        """All capture instances with their columns, sorted by table and start LSN."""
+        """All capture instances with their columns, sorted by table and age (`CaptureInstance.age`)."""
 
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
         """Which of these captured columns hold a NULL in a change row after an LSN; one query."""

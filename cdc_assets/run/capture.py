@@ -99,8 +99,8 @@ class Capture:
         notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
         self._config, self._notifier = config, notifier
-        self._server = Server(source, bulk, config.streaming)
         history = SchemaHistory(tables, config.events, config.history, connector)
+        self._server = Server(source, bulk, config.streaming, history)
         self._lake = Lake(tables, history, config.events, connector)
         self._ledger = Ledger(Manifest(tables, config.events.topic_prefix, notifier), clock)
         parts = config, self._server, self._lake, self._ledger

@@ -169,7 +169,7 @@ class SqlServerSource:
         return sorted(TableId(database, str(schema), str(table)) for schema, table in rows)
 
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        """All capture instances with their columns, sorted by table and start LSN; none if CDC is not required and off."""
+        """All capture instances with their columns, sorted by table and age; none if CDC is not required and off."""
         try:
             with cdc_objects(database):
                 tables = self._rows(queries.CHANGE_TABLES, database, database, database)

@@ -63,7 +63,7 @@ def _of_database(
     found = []
     for state in states:
         entry, current = history.latest(state.table), schemas.get(state.table)
-        captures = by_age(by_table.get(state.table, []))
+        captures = by_age(by_table.get(state.table, []), history.entries(state.table))
         had = {known.instance for known in history.entries(state.table) if known.instance is not None}
         if entry is not None and current is not None and captures and current.object_id == state.object_id:
             name = captures[-1].name

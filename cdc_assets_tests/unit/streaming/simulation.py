@@ -215,7 +215,7 @@ class SimulatedServer:
 
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
         found = (instance for instance in self.instances if instance.table.database == database)
-        return sorted(found, key=lambda instance: (instance.table, instance.start_lsn))
+        return sorted(found, key=lambda instance: (instance.table, *instance.age))
 
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
         changes = [change for change in self.change_tables[instance.name] if change.lsn > after]

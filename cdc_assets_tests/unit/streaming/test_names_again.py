@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError, QueryError, ServerBusyError
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
@@ -322,14 +322,28 @@ def test_the_newer_instance_is_that_with_the_later_start_whatever_the_clock_says
     check(server, config, made)
 
 
-def test_marks_that_clean_up_made_equal_leave_the_newer_instance(tmp_path: Path) -> None:
-    server, config, _, orders = started(tmp_path)
+@pytest.mark.parametrize("alone", [False, True], ids=["clean-up", "of one instance"])
+def test_a_table_never_goes_back_to_an_instance_that_it_has_left(tmp_path: Path, alone: bool) -> None:
+    server, config, lines, orders = started(tmp_path)
     server.add_column(orders, "state")
-    server.enable(orders, V2)
-    reached: Lsn = server.commit((orders, "insert", 11, "b"))
+    second = server.enable(orders, V2)
+    if not alone:  # its server's clock was set back
+        server.instances[-1] = dataclasses.replace(second, created=server.now.replace(year=2025, tzinfo=None))
+    reached = server.commit((lines, "insert", 11, "b"), (orders, "insert", 11, "b"))
     make_capture(server, config).stream()
-    server.clean_up(reached)
-    server.commit((orders, "insert", 12, "c"))
+    server.clean_up(reached)  # now both marks are equal
+    if alone:
+        reached = server.commit((orders, "insert", 12, "c"))
+        make_capture(server, config).stream()
+        server.instances = [
+            dataclasses.replace(found, start_lsn=reached) if found.name == V1 else found for found in server.instances
+        ]
+    server.commit((orders, "insert", 13, "d"))
+    make_capture(server, config).stream()
+    server.commit((orders, "insert", 14, "e"))
     assert make_capture(server, config).stream().troubled == ()
     assert state_of(config).tables[orders].instance == V2
-    assert [event.after for event in events_of(config, orders)][-1] == {"id": 12, "note": "c", "state": None}
+    assert [event.after for event in events_of(config, orders)][-1] == {"id": 14, "note": "e", "state": None}
+    assert state_of(config).tables[orders].gaps == ()
+    [_, drift] = CaptureOverview(config, server).drifts()
+    assert (drift.removable, drift.differences) == (V1, ())
