@@ -176,22 +176,24 @@ class SchemaHistory:
         """
         if not entries:
             return False
-        new = self._tables.reached(self.directory) < window_id
-        if not new and not self._holds(window_id, entries):
-            raise InvariantError(
-                f"{len(entries)} structures cannot be recorded under number {window_id}, which {self.directory} has "
-                "passed. Next: run again, and report this."
-            )
+        new = self._tables.reached(self.directory) < window_id and self._append(window_id, entries)
         if new:
-            table = pa.Table.from_pylist(
-                [self._row(entry, number, window_id) for number, entry in enumerate(entries)], SCHEMA
-            )
-            self._commit(self.directory, table, window_id)
             step("history-recorded")
             for entry in entries:
                 self._remember(entry, window_id)
+        elif not self._holds(window_id, entries):
+            self.read()  # a run that was believed dead may have committed them meanwhile
+            if not self._holds(window_id, entries):
+                raise InvariantError(
+                    f"{len(entries)} structures cannot be recorded under number {window_id}, which {self.directory} has "
+                    "passed. Next: run again, and report this."
+                )
         self._publish(window_id)
         return new
+
+    def _append(self, window_id: int, entries: Sequence[HistoryEntry]) -> bool:
+        rows = [self._row(entry, number, window_id) for number, entry in enumerate(entries)]
+        return self._commit(self.directory, pa.Table.from_pylist(rows, SCHEMA), window_id)
 
     def _holds(self, window_id: int, entries: Sequence[HistoryEntry]) -> bool:
         """Whether these entries are recorded under a number; the time of recording and the marker `last` may differ."""
@@ -204,9 +206,9 @@ class SchemaHistory:
         if news and self._settings.publish and self._tables.reached(topic) < window_id:
             self._commit(topic, build_events(news, window_id, self._events, self._connector), window_id)
 
-    def _commit(self, directory: str, rows: pa.Table, window_id: int) -> None:
+    def _commit(self, directory: str, rows: pa.Table, window_id: int) -> bool:
         metadata = {"window_id": str(window_id), "kind": "schema history"}
-        self._tables.commit(directory, rows.schema, self._write(directory, rows, window_id), window_id, metadata)
+        return self._tables.commit(directory, rows.schema, self._write(directory, rows, window_id), window_id, metadata)
 
     def _write(self, directory: str, table: pa.Table, window_id: int) -> list[DataFile]:
         with TopicWriter(self._tables.location, directory, table.schema, window_id) as writer:

@@ -298,8 +298,7 @@ class ChangingTables:
         self._enable(table)
 
     def _enable(self, table: TableModel) -> None:
-        self._made += 1
-        name = f"{table.name}_{self._made}"
+        name = self.rng.choice([name for name in self._names(table) if name not in table.instances])
         columns = list(table.columns)
         chosen = ""
         if len(columns) > 1 and self.rng.random() < 0.25:
@@ -315,6 +314,10 @@ class ChangingTables:
                 column.since = self.newest()
         table.instances[name] = columns
         self.server.agent.drain()
+
+    def _names(self, table: TableModel) -> list[str]:
+        """So few that each is given again soon."""
+        return [f"{table.name}_{number}" for number in range(3)]
 
     def _disable(self, table: TableModel, instance: str) -> None:
         self.execute(

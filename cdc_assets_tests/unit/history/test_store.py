@@ -124,3 +124,13 @@ def test_only_news_are_published_also_after_a_crash(tmp_path: Path) -> None:
         (1, str(first.lsn)),
         (3, str(Lsn.from_int(12))),
     ]
+
+
+def test_what_a_run_that_was_believed_dead_has_recorded_is_found(tmp_path: Path) -> None:
+    create, alter = entry("CREATE", 5, "a", "id"), entry("ALTER", 9, "b", "id", "note")
+    opened(tmp_path).commit(1, [create])
+    history, woken = opened(tmp_path), opened(tmp_path)
+    woken.commit(2, [alter])
+    assert not history.commit(2, [alter])
+    assert [found for _, found in history.recorded(2)] == [alter]
+    assert history.latest(ORDERS) == alter
