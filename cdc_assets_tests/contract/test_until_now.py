@@ -123,11 +123,14 @@ def test_what_a_stopped_table_lacks_is_told(world: World) -> None:
     assert world.keys() == {0, 1}, "the others are complete"
 
 
-def test_an_away_server_is_told_within_the_time(world: World) -> None:
+def test_a_server_that_breaks_off_is_waited_for_and_not_longer_than_the_time(world: World) -> None:
     world.capture("--until-now")
-    world.server.faults.error(596, "The session is in the kill state.", matching="cdc-assets: max_lsn", times=10_000)
-    done = world.capture("--until-now", "--timeout", "2", retriable__restart__connector__wait__ms="100")
+    world.insert(1)
+    broken = "cdc-assets: rows_per_commit"
+    world.server.faults.error(596, "The session is in the kill state.", matching=broken, times=10_000)
+    done = world.capture("--until-now", "--timeout", "5", retriable__restart__connector__wait__ms="100")
     assert done.exit_code == 3, done.output
+    assert world.keys() == {0}
 
 
 @pytest.mark.parametrize(
