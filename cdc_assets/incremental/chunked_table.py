@@ -6,12 +6,15 @@ Values need not be unique (`chunks`).
 *Identity* decides which rows have changed: the primary key; the event key if not all of the primary key is captured;
 and for a table without either, all columns that the log always holds. Values are compared exactly, even if the
 collation treats them as equal: a row that was read and then changed is, byte for byte, the image before its first
-change after the read, and a row that changed before the read is the image after its last one. If several rows are alike
-in all these columns, all of them count as changed if one is.
+change after the read, and a row that changed before the read is the image after its last one.
+
+*Without a key* several rows may be alike, and if one of them has changed it is not known which of those that were read it
+is. Then the round is read again, in smaller ones, until none has changed meanwhile; if that does not come about, the table is
+given up. And the key order has only columns of the identity, so that rows that are alike are read in one span.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from cdc_assets.capture.lake import Lake
@@ -42,6 +45,7 @@ class ChunkedTable:
         ordered: the table with the columns of its key order.
         identity: indexes in the plan's columns of those that identify a row.
         lacking: names of the plan's columns that the table has lost.
+        unique: whether its identity tells each row from all others.
     """
 
     plan: EventPlan
@@ -50,6 +54,7 @@ class ChunkedTable:
     ordered: Ordered
     identity: tuple[int, ...]
     lacking: frozenset[str]
+    unique: bool = True
 
     @property
     def large(self) -> bool:
@@ -88,9 +93,11 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
         raise UnreadableError("SKIPPED")
     plan, directory = destination_of(lake, state)
     present = {column.name for column in schema.columns}
-    ordered = Ordered(entry.table, _order(entry, schema, plan), entry.condition)
     lacking = frozenset(column.name for column in plan.columns if column.name not in present)
-    return ChunkedTable(plan, directory, state.identity, ordered, _identity(schema, plan, lacking), lacking)
+    identity, unique = _identity(schema, plan, lacking)
+    held = None if unique else {plan.columns[index].name for index in identity}
+    ordered = Ordered(entry.table, _order(entry, schema, plan, held), entry.condition)
+    return ChunkedTable(plan, directory, state.identity, ordered, identity, lacking, unique)
 
 
 def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
@@ -106,11 +113,21 @@ def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:
     return lake.destination(known)
 
 
-def _order(entry: QueuedTable, schema: TableSchema, plan: EventPlan) -> tuple[Column, ...]:
+def _order(
+    entry: QueuedTable, schema: TableSchema, plan: EventPlan, held: Collection[str] | None
+) -> tuple[Column, ...]:
+    """Columns of the key order.
+
+    Args:
+        held: columns of the identity, if several rows may be alike in them; None if not.
+    """
     names = (entry.surrogate,) if entry.surrogate else schema.key or plan.key
+    names = tuple(name for name in names if held is None or name in held)
     if not names:
         log.warning(
-            "%s has no key, so it cannot be read in chunks. Next: name a surrogate-key in the signal.", entry.table
+            "%s has no captured key, so it cannot be read in chunks. Next: name a captured column that is not large as "
+            "surrogate-key in the signal, or ask for a blocking snapshot.",
+            entry.table,
         )
         raise UnreadableError("NO_PRIMARY_KEY")
     columns = tuple(column for name in names if (column := schema.column(name)) is not None)
@@ -123,17 +140,19 @@ def _order(entry: QueuedTable, schema: TableSchema, plan: EventPlan) -> tuple[Co
     return columns
 
 
-def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> tuple[int, ...]:
+def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> tuple[tuple[int, ...], bool]:
+    """Indexes of the columns of the identity, and whether they tell each row from all others."""
     indexes = {column.name: index for index, column in enumerate(plan.columns)}
     if schema.key and all(name in indexes for name in schema.key):
-        return tuple(indexes[name] for name in schema.key)
+        return tuple(indexes[name] for name in schema.key), True
     if plan.key:
-        return plan.key_columns
-    return tuple(
+        return plan.key_columns, True
+    held = tuple(
         index
         for index, column in enumerate(plan.columns)
         if not column.mapped.large and not column.mapped.column.computed and column.name not in lacking
     )
+    return held, False
 
 
 def find_maximum(bulk: BulkSource, chunked: ChunkedTable) -> Key:

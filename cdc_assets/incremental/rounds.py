@@ -145,7 +145,9 @@ class RoundReader:
         """
         self._staging.remove()
 
-    def begin(self, entry: QueuedTable, chunked: ChunkedTable, markers: TableState, before: Round | None) -> Round:
+    def begin(
+        self, entry: QueuedTable, chunked: ChunkedTable, markers: TableState, before: Round | None, *, small: bool
+    ) -> Round:
         """Write the open marker and begin to read.
 
         Args:
@@ -153,6 +155,7 @@ class RoundReader:
             walk: its key order and row identity.
             markers: state of the signal table, into which the markers are written.
             before: the previous round, read but perhaps not committed; None continues after `entry.last`.
+            small: whether the round is one chunk: larger ones were changed while they were read.
 
         Raises:
             CdcError: the server rejects the marker or is away.
@@ -161,7 +164,7 @@ class RoundReader:
         data = {"openWindowTimestamp": self._moment()}
         source.write_signal(markers.table, (f"{marker}-open", "snapshot-window-open", json.dumps(data)))
         step("marker-written")
-        wanted = self._wanted(chunked, before)
+        wanted = self._settings.chunk_rows if small else self._wanted(chunked, before)
         low = before.reading.result().last if before else entry.last
         server_time = source.server_time()
         self._thread = self._thread or ThreadPoolExecutor(1, "incremental-snapshot")
@@ -231,8 +234,8 @@ class RoundReader:
         """The current time as the connector writes it into a marker: `Z` for UTC."""
         return self._ledger.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
 
-    def build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads:
-        """Write READ events of the rows that have not changed.
+    def build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads | None:
+        """Write READ events of the rows that have not changed; None if that is not known of all of them.
 
         Args:
             current: a round that is read.
@@ -246,15 +249,19 @@ class RoundReader:
         tasks = [
             BuildTask(
                 tuple(share), current.staging, window_id, position, current.server_time,
-                chunked.plan, chunked.directory, attempt, chunked.identity, changed,
+                chunked.plan, chunked.directory, attempt, chunked.identity, changed, chunked.unique,
             )
             for share in _shares(numbered, self._runner.parallelism)
         ]  # fmt: skip
         try:
-            files = tuple(file for written in self._runner.run(build, tasks) for file in written)
+            built = self._runner.run(build, tasks)
         except CdcError:
             remove_attempt(self._staging.location, [chunked.directory], window_id, attempt)
             raise
+        if None in built:
+            remove_attempt(self._staging.location, [chunked.directory], window_id, attempt)
+            return None
+        files = tuple(file for written in built if written is not None for file in written)
         return RoundReads(window_id, chunked.directory, files, read.last, read.finished)
 
     def discard(self, current: Round) -> None:

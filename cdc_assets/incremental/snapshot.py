@@ -31,6 +31,7 @@ keys come from the stream. If the columns of its key order change in between, th
 
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -75,6 +76,9 @@ _READ = ("SUCCEEDED", "EMPTY")
 _IN_FLIGHT = 2
 """Rounds of a table at a time: one waits for the stream, the other is read."""
 
+_MOST_REPEATS = 10
+"""How often a round of a table without a key is read again before the table is given up."""
+
 
 class IncrementalSnapshot:
     """Carries out queued tables between windows.
@@ -101,6 +105,8 @@ class IncrementalSnapshot:
         self._rounds: dict[str, list[Round]] = {}
         self._chunked: dict[str, ChunkedTable] = {}
         """The first queued table at the last round, by database."""
+        self._repeats = Counter[str]()
+        """How often the first queued table's newest round was read again, because rows like those of it have changed."""
 
     def clean(self) -> None:
         """Remove staged files of earlier runs; the capture must be claimed.
@@ -265,7 +271,7 @@ class IncrementalSnapshot:
             return False
         if entry.maximum is None or entry.order != chunked.names:
             entry = self._fix(database, entry, chunked)
-        rounds.append(self._reader.begin(entry, chunked, markers, before))
+        rounds.append(self._reader.begin(entry, chunked, markers, before, small=self._repeats[database] > 0))
         return True
 
     def _fix(self, database: str, entry: QueuedTable, chunked: ChunkedTable) -> QueuedTable:
@@ -296,6 +302,10 @@ class IncrementalSnapshot:
             self.discard_rounds(database)
             return True
         reads = self._reader.build(current, changed, table.position)
+        if reads is None:
+            self._repeat(database, table.table)
+            return True
+        self._repeats.pop(database, None)
         check_recovery_fork(self._ledger, self._server.source, database)
         self._lake.tables.require_files({reads.directory: reads.files})
         signals = self._watch.state(database)
@@ -305,6 +315,22 @@ class IncrementalSnapshot:
         self._commit(database, signals, reads)
         self._reader.discard(current)
         return True
+
+    def _repeat(self, database: str, table: TableId) -> None:
+        """Read a round of a table without a key again.
+
+        Raises:
+            UnreadableError: it was read again too often.
+        """
+        self.discard_rounds(database)
+        self._repeats[database] += 1
+        if self._repeats[database] > _MOST_REPEATS:
+            log.warning(
+                "%s has no key, and rows of it change faster than they can be read. Next: ask for a blocking snapshot.",
+                table,
+            )
+            raise UnreadableError("SKIPPED")
+        log.info("Rows of %s are read again: it has no key, and rows like them have changed meanwhile.", table)
 
     def _commit(self, database: str, state: SignalState, reads: RoundReads) -> None:
         """Commit recorded files, and advance the queue."""
@@ -349,6 +375,7 @@ class IncrementalSnapshot:
         """Record the end of a table, and continue with the next one."""
         self.discard_rounds(database)
         self._chunked.pop(database, None)
+        self._repeats.pop(database, None)
         state = self._watch.state(database)
         entry, *others = state.queue
         tables = [queued.table for queued in state.queue]

@@ -174,6 +174,7 @@ class BuildTask:
         attempt: id of the attempt, part of the file names.
         identity: indexes of the columns that identify a row.
         changed: staged files with those columns of changed rows.
+        unique: whether those columns tell each row from all others.
     """
 
     files: tuple[tuple[int, Staged], ...]
@@ -186,10 +187,11 @@ class BuildTask:
     attempt: str
     identity: tuple[int, ...]
     changed: tuple[Staged, ...]
+    unique: bool = True
 
 
-def build(task: BuildTask) -> tuple[DataFile, ...]:
-    """Write READ events of the rows that have not changed.
+def build(task: BuildTask) -> tuple[DataFile, ...] | None:
+    """Write READ events of the rows that have not changed; None if that is not known of all of them.
 
     Raises:
         InvalidValueError: a value does not fit its event type.
@@ -197,6 +199,8 @@ def build(task: BuildTask) -> tuple[DataFile, ...]:
     """
     found = [batch for file in task.changed for batch in task.staging.read(file.name)]
     changed = Rows(pa.Table.from_batches(found).columns) if found else None
+    if changed is not None and not task.unique and _is_any(changed, task):
+        return None
     location, schema = task.staging.location, task.plan.topic_schema
     with TopicWriter(location, task.directory, schema, task.window_id, task.attempt) as writer:
         for number, file in task.files:
@@ -206,6 +210,12 @@ def build(task: BuildTask) -> tuple[DataFile, ...]:
             context = ReadContext(task.window_id, task.position, task.server_time, number, snapshot="incremental")
             writer.write(build_reads(task.plan, rows, context))
     return tuple(writer.files)
+
+
+def _is_any(changed: "Rows", task: BuildTask) -> bool:
+    """Whether any row that was read is like one that has changed."""
+    batches = (batch for _, file in task.files for batch in task.staging.read(file.name))
+    return any(changed.without(batch, task.identity).num_rows < batch.num_rows for batch in batches)
 
 
 class Rows:

@@ -208,3 +208,49 @@ def test_slow_reading_makes_small_rounds(server: StandIn, tmp_path: Path, monkey
     world.run()
     assert ids(world, table) == list(range(1, 301))
     assert sum(kind == "IN_PROGRESS" for kind, _ in world.notes()) >= (300 - 64 * 4) / 4
+
+
+def twins(world: World) -> TableId:
+    """A table without a key whose rows are told apart by a column that is not captured; two of them are alike."""
+    world.sql("CREATE TABLE dbo.twins (kind int, note varchar(9), hidden int)")
+    world.sql(f"{CAPTURE.format('twins')}, @captured_column_list = N'kind, note'")
+    world.sql("INSERT INTO dbo.twins VALUES (1, 'x', 1), (1, 'x', 2), (2, 'y', 3)")
+    world.server.agent.drain()
+    world.run("snapshot")
+    return TableId(DATABASE, "dbo", "twins")
+
+
+def test_an_unchanged_twin_of_a_changed_row_is_read(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    table = twins(world)
+    ask(world, table, surrogate_key="kind")
+    with listening(Once("chunk-read", lambda: world.sql("DELETE FROM dbo.twins WHERE hidden = 1"))):
+        world.run()
+    assert scans(world) == ["SUCCEEDED"]
+    assert sorted((row["kind"], row["note"]) for row in world.reads(table)) == [(1, "x"), (2, "y")]
+
+
+def test_a_table_without_a_key_that_changes_faster_than_it_is_read_is_given_up(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_assets.incremental.snapshot._MOST_REPEATS", 2)
+    world = World(server, str(tmp_path))
+    table = twins(world)
+    ask(world, table, surrogate_key="kind")
+
+    def change(name: str) -> None:
+        if name == "chunk-read":
+            world.sql("INSERT INTO dbo.twins VALUES (1, 'x', 9)")
+
+    with listening(change):
+        world.run()
+    assert scans(world) == ["SKIPPED"]
+    assert world.reads(table) == []
+
+
+def test_rows_that_are_alike_must_be_in_one_chunk(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    table = twins(world)
+    ask(world, table, surrogate_key="hidden")
+    world.run()
+    assert scans(world) == ["NO_PRIMARY_KEY"]
