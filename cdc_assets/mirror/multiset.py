@@ -3,6 +3,8 @@
 Changes are taken in portions between the readings of the table. In a portion, the n-th removal of a row ends the n-th
 copy of it, the oldest first. An update is a removal and an addition; the values that its event omits are those of the
 row that it removed, which may itself have been added by an update of the portion.
+
+What a comparison found absent (`absent`) ends all copies of a row that were there at its LSN.
 """
 
 from collections.abc import Iterator
@@ -11,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.mirror.absent import ABSENT
 from cdc_assets.mirror.fold import Folded, Void, mask_of
-from cdc_assets.mirror.shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION, Shape
+from cdc_assets.mirror.shape import AT, CHANGED_AT, LSN, MISSING, OPERATION, POSITION, Shape
+from cdc_assets.mirror.texts import in_form
 from cdc_assets.typemap.kernels import Numbers
 
 _READING = 40
@@ -26,9 +30,9 @@ def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | N
         events: an update is two of them: `-`, with the row that it removes, and then `u`.
     """
     ended, changed = [shape.versions.empty_table()], False
-    for reading, portion in _portions(events):
-        whole = void is not None and reading and portion[POSITION][0].as_py()[:22] >= void.lsn
-        fold_one = _read if reading else _change
+    for operation, portion in _portions(events):
+        whole = void is not None and operation == "r" and portion[POSITION][0].as_py()[:22] >= void.lsn
+        fold_one = {"r": _read, ABSENT: _end_absent}.get(operation, _change)
         rows, gone, different = fold_one(shape, rows, portion, whole=whole)
         ended.append(gone)
         changed |= different
@@ -45,16 +49,17 @@ def _was_read(events: pa.Table, void: Void) -> bool:
     return bool(reads.num_rows) and pc.max(reads[POSITION]).as_py()[:22] >= void.lsn
 
 
-def _portions(events: pa.Table) -> Iterator[tuple[bool, pa.Table]]:
-    """Events of one reading, or changes between two readings, in order."""
+def _portions(events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Events of one reading, rows that are absent, or changes between these, in order; each with an operation of it."""
     if not events.num_rows:
         return
     reads = mask_of(pc.equal(events[OPERATION], "r"))
     readings = pc.utf8_slice_codeunits(events[POSITION], 0, _READING).combine_chunks().dictionary_encode()
     number = np.where(reads, readings.indices.to_numpy(zero_copy_only=False) + 1, 0)
+    number[mask_of(pc.equal(events[OPERATION], ABSENT))] = -1
     borders = np.flatnonzero(np.diff(number)) + 1
     for start, end in zip([0, *borders], [*borders, len(number)], strict=True):
-        yield bool(reads[start]), events.slice(int(start), int(end - start))
+        yield events[OPERATION][int(start)].as_py(), events.slice(int(start), int(end - start))
 
 
 def _ranks(codes: Numbers) -> Numbers:
@@ -93,6 +98,19 @@ def _change(shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool) -> t
     )
     seen = pc.less(versions["_valid_from_lsn"], versions["_valid_to_lsn"])
     return made.filter(pa.array(lives)), versions.filter(seen), True
+
+
+def _end_absent(shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool) -> tuple[pa.Table, pa.Table, bool]:
+    """End all copies of rows that a comparison did not find, but those that have come since."""
+    del whole
+    said = events.select(shape.event_names).combine_chunks()
+    at = pc.index_in(shape.keys(rows), value_set=shape.keys(said))
+    lsns = pc.utf8_slice_codeunits(said[POSITION].combine_chunks(), 0, 22)
+    goes = mask_of(pc.less_equal(in_form(rows[LSN], pa.string()), lsns.take(at)))
+    gone, by = rows.filter(pa.array(goes)), at.filter(pa.array(goes))
+    reasons = pa.repeat(pa.scalar("r", pa.string()), gone.num_rows)
+    ended = shape.ended(gone, lsns.take(by), said[CHANGED_AT].take(by), reasons)
+    return rows.filter(pa.array(~goes)), ended, bool(gone.num_rows)
 
 
 def _paired(added: Numbers, removed: Numbers) -> Numbers:

@@ -54,31 +54,26 @@ class Candidates:
         return list(dict.fromkeys([*self.server, *self.mirror]))
 
     @property
-    def _readable(self) -> Side:
-        """Rows that a READ mends: those of the server, without a key those that it has more often."""
-        if self.subject.compared.shape.keyed:
-            return self.server
-        return {code: row for code, row in self.server.items() if _count(row) > _count(self.mirror.get(code))}
-
-    @property
     def present(self) -> int:
-        """Number of rows that a READ mends."""
-        return len(self._readable) + self.more
+        """Number of rows that a READ mends: those of the server. Without a key READs tell how many copies there are."""
+        return len(self.server) + self.more
 
     @property
     def absent(self) -> int:
-        """Number of those that only the mirror has, or has more often."""
-        if self.subject.compared.shape.keyed:
-            return len(self.mirror.keys() - self.server.keys())
-        return sum(_count(row) > _count(self.server.get(code)) for code, row in self.mirror.items())
+        """Number of those that only the mirror has."""
+        return len(self.mirror.keys() - self.server.keys())
 
     @property
     def absent_keys(self) -> pa.Table:
-        """Keys of the rows that only the mirror has, in its types; none of a table without a key."""
+        """Keys of the rows that only the mirror has, in its types.
+
+        Without a key that are all values that tell rows apart; if there are others too, some copies may be on the server.
+        """
         shape = self.subject.compared.shape
         types = {column.name: column.type for column in shape.columns}
         schema = pa.schema([(part.name, types[part.name]) for part in shape.key])
-        rows = [row for code, row in self.mirror.items() if code not in self.server] if shape.keyed else []
+        rows = [row for code, row in self.mirror.items() if code not in self.server]
+        rows = rows if shape.keyed or not shape.large else []
         return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema)
 
     @property
@@ -90,9 +85,7 @@ class Candidates:
     def texts(self) -> list[Texts]:
         """Keys of rows that a READ mends, in the server's own texts."""
         names = [TEXT.format(number) for number in range(self.subject.compared.texts)]
-        return [
-            tuple(None if row[name] is None else str(row[name]) for name in names) for row in self._readable.values()
-        ]
+        return [tuple(None if row[name] is None else str(row[name]) for name in names) for row in self.server.values()]
 
     def only(self, codes: set[object]) -> "Candidates":
         """Those among them with these codes."""

@@ -92,12 +92,13 @@ class Pass:
         if self.waiting:
             text += f" {self.waiting:,} are to be read again, but not asked for yet."
         if self.absent:
-            text += f" {self.absent:,} are not on the server, or less often: no READ can tell that."
+            text += f" {self.absent:,} are not on the server: no READ can tell that."
         if self.removed:
             text += f" {self.removed:,} of them are removed from the mirror; the topic has them still."
         if self.removed < self.absent:
             text += (
-                " --repair removes those of a table with a key from the mirror, up to a thousand in all; others go when the table is "
+                " --repair removes them from the mirror, up to a thousand in all, and none of a table without a key that has large "
+                "columns; others go when the table is "
                 "read again after a gap: disable and enable its change data capture, then take its snapshot."
             )
         return text

@@ -255,6 +255,26 @@ def test_tables_without_a_key(server: StandIn, tmp_path: Path) -> None:
     assert world.rows() == world.on_server("a, b, big")
 
 
+def test_repair_makes_the_copies_of_a_row_equal_in_both_directions(server: StandIn, tmp_path: Path) -> None:
+    world = World(
+        server, str(tmp_path), "a int, b nvarchar(10)", "(1, N'x'), (1, N'x'), (1, N'x'), (2, NULL), (2, NULL)"
+    )
+    world.sql("INSERT INTO dbo.t VALUES (3, N'z')")
+    world.follow()
+    world.behind_the_log("DELETE FROM dbo.t WHERE a IN (1, 2)")
+    world.behind_the_log("INSERT INTO dbo.t VALUES (1, N'x'), (3, N'z'), (4, N'new')")
+    found = world.reconcile(repair=True)
+    assert (found.differing, found.absent, found.removed) == (4, 1, 1)
+    world.follow()
+    world.follow()
+    assert world.reconcile().differing == 0
+    assert world.rows() == world.on_server("a, b")
+    world.change("INSERT INTO dbo.t VALUES (2, NULL)")
+    assert world.reconcile().differing == 0
+    assert not world.mirrors().catch_up(anew=True)
+    assert world.rows() == world.on_server("a, b")
+
+
 def test_masked_columns_are_compared_and_shown_masked(server: StandIn, tmp_path: Path) -> None:
     rule = ColumnRule("mask", ("dbo.t.code", "dbo.t.secret"), 3)
     columns = "code nvarchar(10) NOT NULL PRIMARY KEY, secret nvarchar(20), n int"
