@@ -38,6 +38,7 @@ laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken sig
 	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/retention/test_law.py
 	CDC_SOAK_SECONDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_mirror_soak.py
 	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_schema_law.py
+	CDC_MOMENT_LAGS=0,5,30 $(PYTEST) -q cdc_assets_tests/unit/snapshot/test_moment.py
 
 setup-browser: ## What the tests need, and Chromium from the system's packages
 	@.ci/setup.sh browser
