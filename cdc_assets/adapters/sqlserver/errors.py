@@ -2,6 +2,10 @@
 
 SQL Server's error number decides first, then the SQLSTATE. pyodbc gives both; mssql-python gives neither, only a text
 for the SQLSTATE, so for it the number is derived from the server's message.
+
+A number that is not listed is retried if its neighbours tell of a connection, of the state of a database, or of a resource,
+for such errors pass. Any other one counts as refusing that statement: a table that fails by it is tried again, too, but after
+pauses and without holding up others.
 https://learn.microsoft.com/en-us/sql/relational-databases/errors-events/database-engine-events-and-errors
 """
 
@@ -25,16 +29,24 @@ from cdc_assets.errors import (
 )
 
 BUSY = frozenset(
-    {601, 701, 802, 1204, 1205, 3958, 3960, 3966, 3967, 8645, 8651, 10928, 10929, 40501, 49918, 49919, 49920}
+    {
+        *(601, 701, 802, 1204, 1205, 3947, 3948, 3958, 3960, 3961, 3966, 3967, 8645, 8651, 10928, 10929, 40501, 49918),
+        *(49919, 49920),
+    }
 )
-"""Rows moved under a read without locks, memory, locks, deadlock, update conflict, no space for row versions, Azure SQL
-throttling."""
+"""Rows moved under a read without locks, memory, locks, deadlock, a replica that ended the transaction, update conflict,
+structure changed since the snapshot, no space for row versions, Azure SQL throttling."""
 LOCKED = frozenset({1222})
 """Lock time-out."""
-LOST = frozenset({64, 121, 233, 596, 976, 978, 983, 6005, 10053, 10054, 10060, 17142, 18401, 40197, 40613})
+LOST = frozenset(
+    {
+        *(64, 121, 233, 596, 976, 978, 982, 983, 988, 4221, 6005, 10053, 10054, 10060, 17142, 18401, 40197, 40549),
+        *(40550, 40613),
+    }
+)
 """Socket broken, session killed, replica not readable now, server starting, stopping or moving."""
-AWAY = frozenset({911, 922, 923, 924, 927, 942, 945, 952, 955})
-"""Database gone, recovering, restricted, being restored, offline, suspect or in transition."""
+AWAY = frozenset({911, 922, 923, 924, 927, 942, 945, 952, 955, 9001})
+"""Database gone, recovering, restricted, being restored, offline, suspect or in transition; its log is not available."""
 NO_ROOM = frozenset({1101, 1104, 1105, 3959, 9002, 40544, 40551, 40552, 40553})
 """A file group, tempdb, the version store or the transaction log is full, or a quota of Azure SQL is used up."""
 CREDENTIALS = frozenset({18452, 18456, 18470, 18486, 18487, 18488})
@@ -50,6 +62,13 @@ INVALID_OBJECT = 208
 NO_CDC = frozenset({22901, 22910})
 """Change data capture is not enabled where a CDC procedure was called."""
 
+_RESOURCES = (range(701, 800), range(1201, 1300), range(8640, 8660), range(10920, 10940), range(40540, 40560))
+"""Numbers of memory, locks, grants of memory, limits of Azure SQL and sessions that it ended."""
+_CONNECTIONS = (range(6001, 6010), range(10050, 10070), range(17140, 17200), range(40140, 40200))
+"""Numbers of servers that stop, sockets, servers that start, and databases of Azure SQL that move."""
+_STATES = (range(901, 1000),)
+"""Numbers of databases that cannot be opened or used now."""
+
 _NUMBER = re.compile(r"\((\d{1,6})\) \(SQL")
 _PREFIX = re.compile(
     r"(?:(?<=^)|(?<=; ))\[[0-9A-Z]{5}\] ?|\[Microsoft\]|\[ODBC Driver [^\]]*\]|\[SQL Server\]|\[unixODBC\]|\[Driver Manager\]"
@@ -63,6 +82,16 @@ _TEXTS: tuple[tuple[str, int], ...] = (
     ("Could not continue scan with NOLOCK", 601),
     ("Snapshot isolation transaction aborted due to update conflict", 3960),
     ("Snapshot isolation transaction failed accessing database", 3952),
+    ("Retry the transaction", 3948),
+    ("because the object accessed by the statement has been modified by a DDL statement", 3961),
+    ("no online secondary replicas are enabled for read-only access", 982),
+    ("lacks a quorum of nodes for high availability", 988),
+    ("currently not accessible for queries", 976),
+    ("is not in the PRIMARY or SECONDARY role", 983),
+    ("Login to read-secondary failed", 4221),
+    ("Session is terminated because you have a long-running transaction", 40549),
+    ("session has been terminated because it has acquired too many locks", 40550),
+    ("The log for database", 9001),
     ("Requested versioned row was not found", 3958),
     ("when accessing version store", 3966),
     ("Insufficient space in tempdb to hold row versions", 3967),
@@ -187,6 +216,19 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
         return PreflightError(f"{server} denied access: {message}. Next: `cdc-assets doctor` prints the required GRANT")
     if number in NO_CDC:
         return PreflightError(f"Change data capture is off: {message}. Next: `cdc-assets doctor` prints the T-SQL")
+    return _by_neighbours(number, message, server)
+
+
+def _by_neighbours(number: int | None, message: str, server: str) -> CdcError | None:
+    """The error of a number that is not listed."""
+    if any(number in numbers for numbers in _RESOURCES):
+        return ServerBusyError(f"{server} is busy: {message}. Next: nothing; it is retried")
+    if any(number in numbers for numbers in _CONNECTIONS):
+        return ConnectionLostError(f"The connection to {server} broke: {message}. Next: nothing; it is reopened")
+    if any(number in numbers for numbers in _STATES):
+        return DatabaseAwayError(
+            f"A database of {server} cannot be read now: {message}. Next: bring it online; the capture then resumes"
+        )
     return None
 
 
@@ -210,7 +252,7 @@ def _by_state(sqlstate: str, text: str, message: str, server: str) -> CdcError |
         return ServerBusyError(
             f"A statement at {server} took too long: {message}. It is retried. Next: see database.query.timeout.ms"
         )
-    if sqlstate == "40001":
+    if sqlstate.startswith("40") or sqlstate in ("HY001", "HY013"):  # transaction ended, no memory
         return ServerBusyError(f"{server} is busy: {message}. Next: nothing; it is retried")
     if sqlstate == "28000":
         return CredentialsError(

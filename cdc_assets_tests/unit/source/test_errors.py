@@ -82,7 +82,10 @@ NUMBERS = [
     (NO_ROOM, ServerBusyError),
     (PERMISSION, PreflightError),
     (NO_CDC, PreflightError),
-    (frozenset({102, 207, 208, 313, 2627}), QueryError),
+    (frozenset({102, 207, 208, 313, 605, 824, 2627, 3952}), QueryError),
+    (frozenset({703, 1221, 8649, 10936, 40545}), ServerBusyError),
+    (frozenset({6006, 10061, 17188, 40143}), ConnectionLostError),
+    (frozenset({926, 965, 987}), DatabaseAwayError),
 ]
 
 
@@ -107,6 +110,8 @@ def test_server_numbers(number: int, expected: type[CdcError]) -> None:
         ("HYT00", "Query timeout expired", ServerBusyError),
         ("HY008", "Operation canceled", ServerBusyError),
         ("40001", "Serialization failure", ServerBusyError),
+        ("40003", "Statement completion unknown", ServerBusyError),
+        ("HY001", "Memory allocation error", ServerBusyError),
         ("28000", "Login refused somehow", CredentialsError),
         ("08001", "SSL Provider: certificate verify failed", LoginError),
         ("08001", "Encryption not supported on SQL Server", LoginError),
@@ -142,6 +147,23 @@ def test_driver_states(state: str, text: str, expected: type[CdcError]) -> None:
             "[Microsoft][ODBC Driver 18 for SQL Server]Transaction aborted when accessing versioned row in table 'a' in "
             "database 'b'. Requested versioned row was not found. Your tempdb is probably out of space.",
             ServerBusyError,
+        ),
+        (
+            "42000",
+            "[Microsoft][ODBC Driver 18 for SQL Server]The transaction was terminated because of the availability replica "
+            "config/state change or because ghost records are being deleted on the primary. Retry the transaction.",
+            ServerBusyError,
+        ),
+        (
+            "42000",
+            "[Microsoft][ODBC Driver 18 for SQL Server]Unable to access database 'a' because it lacks a quorum of nodes "
+            "for high availability. Try the operation again later.",
+            ConnectionLostError,
+        ),
+        (
+            "HY000",
+            "[Microsoft][ODBC Driver 18 for SQL Server]The log for database 'a' is not available.",
+            DatabaseAwayError,
         ),
         ("42S02", "[Microsoft][ODBC Driver 18 for SQL Server]Invalid object name 'cdc.change_tables'.", QueryError),
         (
