@@ -21,6 +21,7 @@ before the clock was set back, and nothing is paused after it.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from time import monotonic
 
 import dagster as dg
@@ -68,6 +69,18 @@ def after_end(ended: float, pause: timedelta) -> datetime | None:
     """The end of a pause after a run; None if the run ended in the future."""
     end = datetime.fromtimestamp(ended, UTC)
     return end + pause if end <= datetime.now(UTC) + _AHEAD else None
+
+
+def growing_retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
+    """Time from which a run may start for a reason that the runs before did not end; None if now. The pause doubles with
+    each run in a row that was started for it."""
+    ended = records[0].end_time if records else None
+    if ended is None:
+        return None
+    tries = len(list(takewhile(lambda record: record.dagster_run.tags.get(tag) == what, records)))
+    pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2**tries)
+    again = after_end(ended, pause)
+    return again if again and again > datetime.now(UTC) else None
 
 
 def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:

@@ -50,6 +50,7 @@ from cdc_assets.defs.pauses import (
     MOST_FAILURES,
     Seldom,
     failures_in_a_row,
+    growing_retry_time,
     pause_ends,
     pause_of,
     retry_time,
@@ -61,6 +62,8 @@ from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.defs.waiting import Asks, change_comes
 from cdc_assets.errors import CdcError, describe_error
 
+RETRY_TAG = "cdc/again"
+"""On a run that was started because tables failed and are tried again: these tables."""
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels, or the databases with unfinished requests."""
 NEW_TABLES_TAG = "cdc/tables"
@@ -202,6 +205,7 @@ def _request(
         asked = work.asked() if overview.streams and not fresh else []
         new = work.new_tables() if overview.streams and not (fresh or asked) and looks.due() else []
         new = [table for table in new if table not in snapshots]
+        failed = work.failed() if overview.streams and not (fresh or asked or new) else []
     if new:
         return _adding(catalog, new, records)
     if asked:
@@ -211,7 +215,7 @@ def _request(
             f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
         )
     if not fresh:
-        return _mirroring(catalog, resource, records) or dg.SkipReason(NOTHING_NEW)
+        return _mirroring(catalog, resource, records) or _trying(catalog, failed, records)
     newest = max(fresh.values())
     return _streaming(catalog, run_key(capture, records, newest), {"cdc/lsn": str(newest)})
 
@@ -283,6 +287,18 @@ def _adding(
         return dg.SkipReason(f"{what} could not be added; the next attempt starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "tables")
     return _streaming(catalog, key, {NEW_TABLES_TAG: what})
+
+
+def _trying(
+    catalog: CaptureCatalog, failed: Sequence[TableId], records: Sequence[dg.RunRecord]
+) -> dg.RunRequest | dg.SkipReason:
+    """A request for a run that tries tables again which failed, after pauses that grow; every run tries them first."""
+    if not failed:
+        return dg.SkipReason(NOTHING_NEW)
+    what = ", ".join(map(str, failed))
+    if again := growing_retry_time(records, RETRY_TAG, what):
+        return dg.SkipReason(f"{what} failed; the next attempt starts after {again:%H:%M:%S} UTC.")
+    return _streaming(catalog, run_key(catalog.names.capture, records, "again"), {RETRY_TAG: what})
 
 
 def _signalled(

@@ -21,6 +21,7 @@ from cdc_assets.defs.pauses import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     failures_in_a_row,
+    growing_retry_time,
     pause_ends,
     retry_time,
     streaming_starts,
@@ -28,7 +29,7 @@ from cdc_assets.defs.pauses import (
 )
 from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.sensors import NEW_TABLES_TAG
+from cdc_assets.defs.sensors import NEW_TABLES_TAG, RETRY_TAG
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -194,6 +195,35 @@ def test_incremental_snapshot_of_a_killed_run_is_a_reason_to_start(shop: Shop, i
     assert tick(shop, instance).job_name == "shop_follow"
     manifest.record_signals(now, {table.database: replace(signals, paused=True)})
     assert tick(shop, instance).skip_message == "Nothing new."
+
+
+def test_table_that_failed_is_tried_again_though_nothing_is_new(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.changes(instance)
+    config, now = shop.config(), datetime.now(UTC)
+    manifest = Manifest(TopicTables(Location.of(config.lake), config.name), "shop")
+    failed = next(state for state in manifest.claim(now).tables.values() if state.streams)
+    manifest.mark(now, failed.table.database, [failed.stopped("It was not to be read.", again=True)])
+    assert f"{failed.table} failed; the next attempt starts after" in tick(shop, instance).skip_message
+    monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta())
+    request = tick(shop, instance)
+    assert (request.job_name, request.tags[RETRY_TAG]) == ("shop_follow", str(failed.table))
+    assert shop.changes(instance).success
+    assert tick(shop, instance).skip_message == "Nothing new."
+
+
+def test_pause_before_failed_tables_are_tried_again_doubles() -> None:
+    now = datetime.now(UTC)
+    tried = record(DagsterRunStatus.SUCCESS, ended=now.timestamp())
+    tried.dagster_run.tags[RETRY_TAG] = "a"
+    other = record(DagsterRunStatus.SUCCESS, ended=now.timestamp())
+    for records, pause in [([other], FIRST_PAUSE), ([tried, tried, other, tried], 4 * FIRST_PAUSE)]:
+        assert growing_retry_time(records, RETRY_TAG, "a") == datetime.fromtimestamp(now.timestamp(), UTC) + pause
+    assert (
+        growing_retry_time([tried] * 10, RETRY_TAG, "a") == datetime.fromtimestamp(now.timestamp(), UTC) + LONGEST_PAUSE
+    )
+    assert growing_retry_time([], RETRY_TAG, "a") is None
 
 
 def test_server_away_is_a_reason_not_a_failure(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -64,7 +64,8 @@ class Work:
         lost = {
             state.table
             for state in self._state.tables.values()
-            if (again and state.status in ("gap", "failed")) or state.is_to_be_repaired(self._streaming.gap_policy)
+            if (again and state.status in ("gap", "failed") and not state.resumes)
+            or state.is_to_be_repaired(self._streaming.gap_policy)
         }
         due = unfinished | lost | self._enabled(tables)
         return [table for table in tables if table not in self._state.tables or table in due]
@@ -131,6 +132,12 @@ class Work:
             if watermark and (signals.reads or (signals.queue and not signals.paused)):
                 found.setdefault(database, watermark)
         return found
+
+    def failed(self) -> list[TableId]:
+        """Tables that failed and are tried again from their position, at the beginning of each run."""
+        return sorted(
+            state.table for state in self._state.tables.values() if state.resumes and self._included(state.table)
+        )
 
     def has_come(self) -> bool:
         """Whether a database has a transaction that was not read; one query for each database.

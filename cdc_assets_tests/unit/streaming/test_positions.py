@@ -18,6 +18,7 @@ from cdc_assets.errors import DatabaseAwayError, LockTimeoutError, QueryError
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.run.reset import Reset
 from cdc_assets.streaming.retries import FIRST_PAUSE
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -129,6 +130,8 @@ def test_table_that_failed_goes_on_where_it_failed(tmp_path: Path, cause: Cause,
     assert (trouble.table, trouble.status) == (orders, "failed")
     assert (state(config, orders).position, state(config, orders).gaps) == (last, ())
     assert told(config, lines) == wanted(server, lines)
+    work = CaptureOverview(config, server).work
+    assert (work.waiting([orders]), work.failed()) == ([], [orders])
     mend()
     change(server, orders)
 
