@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-browser test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws lint bench bench-kafka bench-curves docs screenshots lock clean
+.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-browser test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -38,7 +38,9 @@ laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken sig
 	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/retention/test_law.py
 	CDC_SOAK_SECONDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_mirror_soak.py
 	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_schema_law.py
-	CDC_MOMENT_LAGS=0,5,30 $(PYTEST) -q cdc_assets_tests/unit/snapshot/test_moment.py
+
+histories: setup-dev ## Random histories of two databases in bad weather: runs killed, asleep and woken, capture jobs that lag, structures changed, stores that lose answers (CDC_HISTORIES, CDC_HISTORIES_LAG); the better part of an hour
+	CDC_HISTORIES=$${CDC_HISTORIES:-200} CDC_HISTORIES_LAG=$${CDC_HISTORIES_LAG:-30} $(PYTEST) -q -n $${WORKERS:-2} cdc_assets_tests/contract/test_histories.py
 
 setup-browser: ## What the tests need, and Chromium from the system's packages
 	@.ci/setup.sh browser

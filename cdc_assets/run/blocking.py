@@ -9,7 +9,7 @@ are one manifest row. *Crash before that row:* the next run starts with the requ
 the low watermark L, which is not below the position P of the stream. So they include
 every change committed to the lake, and sort at L: after the events up to L (also those in
 (P, L], which are streamed later) and before all others. A change in (L, t] is in
-the rows and is streamed again after them (of a table without a key there is none: `snapshot.moment`). A round of an incremental snapshot that was
+the rows and is streamed again after them. A round of an incremental snapshot that was
 read before t and is not committed yet would be older than these READs and sort
 after them: it is discarded, and read again between new markers, which lie
 after t. A round that is recorded is committed first. READs with the same commit LSN

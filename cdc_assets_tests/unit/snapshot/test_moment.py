@@ -26,7 +26,7 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 
-LAGS = [float(text) for text in os.environ.get("CDC_MOMENT_LAGS", "0.5").split(",")]
+LAGS = [float(text) for text in os.environ.get("CDC_MOMENT_LAGS", "0,1.5").split(",")]
 """Seconds by which the capture job is late."""
 ISOLATIONS = ["read_committed", "repeatable_read", "exclusive", "snapshot"]
 WAYS = ["signal table", "SNAPSHOT", "signal table and SNAPSHOT", "locks"]

@@ -1,0 +1,1 @@
+"""Random histories of a server, its captures and their weather, held against the law of exactly once."""
