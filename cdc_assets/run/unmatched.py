@@ -85,13 +85,20 @@ class Structures:
 def find_unmatched(config: CaptureConfig, existing: Existing) -> list[Unmatched]:
     """What matches nothing, list by list."""
     captured = TableFilter(config.filters).select(existing.tables)
-    topics = [*(topic_name(table, config.events) for table in captured), *system_topics(config).values()]
+    topics = [*_topics(captured, config), *system_topics(config).values()]
     return [
         *_of_filters(config, existing),
         *_of_captured_tables(config, captured),
         *_of_columns(config, existing.structures),
         *_of_transforms(config.kafka.transforms, topics, {table.table for table in captured}),
     ]
+
+
+def _topics(tables: Iterable[TableId], config: CaptureConfig) -> Iterator[str]:
+    """Topics of tables; one that can have none is refused where tables are selected, and told there."""
+    for table in tables:
+        with suppress(ConfigurationError):
+            yield topic_name(table, config.events)
 
 
 def _of_filters(config: CaptureConfig, existing: Existing) -> Iterator[Unmatched]:

@@ -29,7 +29,7 @@ from cdc_assets_tests.unit.streaming.tables import HAND_OVER
 pytestmark = pytest.mark.contract
 
 TABLE = TableId(DATABASE, "dbo", "t")
-KILLS = ["", *HAND_OVER, "window-placed", "window-complete"]
+KILLS = ["", *HAND_OVER, "window-complete"]
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
