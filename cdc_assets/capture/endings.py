@@ -99,6 +99,7 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
     left = state.unpublished.get(database)
     if window is not None and window.kind == "stream":
         begun = _left_out(lake, window)[0]
+        _close_history(ledger, lake, window)
         left = None if _is_published(ledger, lake, window) else _unpublished(ledger, lake, window, begun)
     reason += _missing_transactions(left)
     restored = dataclasses.replace(state.log(database), restored=reason)
@@ -122,6 +123,7 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
         failed = [state.tables[table].stopped(reason) for table in begun & lacking]
         published = _is_published(ledger, lake, window)
         left = None if published else _unpublished(ledger, lake, window, begun)
+        _close_history(ledger, lake, window)
         ledger.manifest.complete(now, failed, lacking, {}, database=database, unpublished=left, published=published)
     give_up_snapshot(ledger, lake, database)
 
@@ -179,6 +181,12 @@ def _directory(lake: Lake, read: TableRead) -> str:
         return read.directory
     entry = lake.history.of_instance(read.table, read.identity, read.after.next())
     return "" if entry is None else lake.destination(entry)[1]
+
+
+def _close_history(ledger: Ledger, lake: Lake, window: Window) -> None:
+    """Have no structures recorded under the number of an abandoned window, unless windows of other databases need it still."""
+    if len(ledger.state.pending) == 1:
+        lake.history.close(window.window_id)
 
 
 def _is_published(ledger: Ledger, lake: Lake, window: Window) -> bool:

@@ -6,6 +6,8 @@ entries instead of querying the server again, whose structure may have changed s
 
 *A number is used once.* Entries are committed only under a number that the history has not passed; a repetition under a
 number that is there must bring the same entries. Anything else would be lost without a word, so it is an error.
+A number that is given up without entries is closed first (`close`), so that a writer that was believed dead, and holds
+entries of its own, records none under it: the next window records them.
 
 *Public events follow the history.* After a crash between the two commits the newest window's events are not published;
 the next run publishes them under the same number when it loads the history, before it does anything else. An entry that
@@ -28,7 +30,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.schema import InstanceId
 from cdc_assets.core.steps import step
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import InvariantError
+from cdc_assets.errors import FencedError, InvariantError
 from cdc_assets.history.events import build_events
 from cdc_assets.history.records import HistoryEntry, debezium_record, key_columns, parse_structure, structure_text
 from cdc_assets.lake.files import DataFile, TopicWriter
@@ -127,6 +129,30 @@ class SchemaHistory:
         """Whether the entries of a window are committed."""
         return window_id in self._windows
 
+    def is_closed(self, window_id: int) -> bool:
+        """Whether no entries can be recorded under a number, because some are, or because it was given up.
+
+        Raises:
+            LakeError: the table cannot be read.
+        """
+        return self.written(window_id) or self._tables.left_out(self.directory, window_id)
+
+    def close(self, window_id: int) -> bool:
+        """Make sure that nothing is recorded under a number any more; entries of another writer are read and published.
+
+        Returns:
+            Whether another writer had recorded some since this one read the history.
+
+        Raises:
+            LakeError: the lake cannot be written.
+            LakeConflictError: other writers committed first too often.
+        """
+        if self.written(window_id) or self._tables.leave_out(self.directory, window_id):
+            return False
+        self.read()
+        self._publish(window_id)
+        return self.written(window_id)
+
     def recorded(self, window_id: int) -> Sequence[tuple[HistoryEntry | None, HistoryEntry]]:
         """The entries of a window, each with its predecessor."""
         return self._windows.get(window_id, [])
@@ -170,6 +196,7 @@ class SchemaHistory:
             Whether entries were committed; False if there are none or they were committed before.
 
         Raises:
+            FencedError: another writer has closed the number.
             InvariantError: the history has passed the number, without these entries.
             LakeError: the lake cannot be written.
             LakeConflictError: other writers committed first too often.
@@ -183,6 +210,11 @@ class SchemaHistory:
                 self._remember(entry, window_id)
         elif not self._holds(window_id, entries):
             self.read()  # a run that was believed dead may have committed them meanwhile
+            if self._tables.left_out(self.directory, window_id):
+                raise FencedError(
+                    f"{self.directory}: another run has taken over and closed number {window_id}. "
+                    "Next: nothing, if a newer run is active; it records the structures with a later window."
+                )
             if not self._holds(window_id, entries):
                 raise InvariantError(
                     f"{len(entries)} structures cannot be recorded under number {window_id}, which {self.directory} has "

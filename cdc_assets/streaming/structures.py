@@ -17,7 +17,8 @@ window.
 the window was committed to it already, and before the next window is planned the table ends, or has a gap (`gaps`).
 
 *Repeating.* Entries are committed under the window's number before its data. A
-repeat of the window finds them and records no more, because entries of a number are one commit. A table that needs another
+repeat of the window finds them and records no more, because entries of a number are one commit. A repeat that records none
+closes the number (`history.store`). A table that needs another
 one (its structure could not be read the first time, or it was altered in between) is left to
 the next window, which records the structure.
 """
@@ -84,7 +85,7 @@ class WindowStructures:
         """
         # as the planner saw them before it chose the window, or for a repeat as they are now
         instances = self._server.instances(window.database, refresh=repeated)
-        written = self._lake.history.written(window.window_id)
+        closed = self._lake.history.is_closed(window.window_id)
         entries: dict[tuple[TableId, str], HistoryEntry] = {}
         recorded: dict[TableId, HistoryEntry] = {}
         new: list[HistoryEntry] = []
@@ -101,7 +102,7 @@ class WindowStructures:
                 if instance is None and not read.counted:
                     moved.add(read.table)
                     continue
-                entry = self._entry(read, known, previous, instance, window, repeated)
+                entry = self._entry(read, known, previous, instance, closed, repeated)
                 self._lake.destination(entry)
             except (LakeError, CredentialsError):  # not limited to one table
                 raise
@@ -115,7 +116,7 @@ class WindowStructures:
                 continue
             if entry is known:
                 continue
-            if written:
+            if closed:
                 moved.add(read.table)
                 continue
             entries[read.table, read.instance] = recorded[read.table] = entry
@@ -138,7 +139,7 @@ class WindowStructures:
         known: HistoryEntry | None,
         previous: HistoryEntry | None,
         instance: CaptureInstance | None,
-        window: Window,
+        closed: bool,
         repeated: bool,
     ) -> HistoryEntry:
         """The structure of an instance's rows: the recorded one, unless it is read for the first time or was altered."""
@@ -152,7 +153,7 @@ class WindowStructures:
         schema = arriving if known is None else followed(known.schema, arriving)
         if known is not None and schema == known.schema and instance.altered is not None:
             self._compared[read.table, instance.name] = instance.altered
-        if known is not None and complete and (schema == known.schema or self._lake.history.written(window.window_id)):
+        if known is not None and complete and (schema == known.schema or closed):
             return known
         return HistoryEntry(
             kind="ALTER" if previous else "CREATE",

@@ -135,7 +135,12 @@ class WindowExecutor:
         if not begun:
             return troubles
         number = windows[0].window_id
-        self._lake.record(number, [entry for part in begun for entry in part.structures.recorded])
+        entries = [entry for part in begun for entry in part.structures.recorded]
+        if (
+            repeated and not entries and self._lake.history.close(number)
+        ):  # a run that was believed dead has recorded some
+            return troubles | dict(self.execute(self._ledger.state.pending, repeated=True))
+        self._lake.record(number, entries)
         step("history-written")
         try:
             done = self._carry_out(begun, repeated, troubles)

@@ -2,7 +2,9 @@
 while a window is in flight: each event is there once."""
 
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +39,33 @@ def asleep_at(step: str, meanwhile: Callable[[], None], run: Callable[[], object
     with listening(sleep), pytest.raises(FencedError):
         run()
     assert slept
+
+
+def woken_beside(step: str, place: str, run: Callable[[], object], successor: Callable[[], object]) -> None:
+    """A run that sleeps at a step; it wakes when its successor first reaches a place, which waits for its end there."""
+    asleep, awake = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        sleeper = pool.submit(threading.get_ident).result()
+
+        def pause(name: str) -> None:
+            if threading.get_ident() == sleeper:
+                if name == step and not asleep.is_set():
+                    asleep.set()
+                    awake.wait()
+            elif name == place and not awake.is_set():
+                awake.set()
+                ended.exception()
+
+        with listening(pause):
+            ended = pool.submit(run)
+            assert asleep.wait(60)
+            try:
+                successor()
+            finally:
+                was_woken = awake.is_set()
+                awake.set()
+            assert was_woken
+            assert isinstance(ended.exception(), FencedError)
 
 
 def created(config: CaptureConfig, table: TableId) -> list[int]:
@@ -207,3 +236,77 @@ def test_round_of_a_snapshot_that_the_successor_gave_up(tmp_path: Path) -> None:
     asleep_at("round-written", succeed, lambda: make_capture(server, config).snapshot())
     assert [event.key for event in events_of(config, orders)] == [1, 2, 3]
     assert events_of(config, lines) == []
+
+
+def patient(config: CaptureConfig) -> CaptureConfig:
+    """Settings of a run that lives until troubles have passed."""
+    return replace(config, streaming=replace(config.streaming, idle_timeout_s=100.0))
+
+
+def recorded(config: CaptureConfig) -> list[str]:
+    return sorted(f"{row['type']} {row['table']}" for row in rows_of_topic(config, "shop.__schema_history"))
+
+
+def test_structure_of_a_table_that_the_successor_left_behind(tmp_path: Path) -> None:
+    """Its ALTER is recorded once, by the window that reads it."""
+    server, config, lines, orders = two_tables(tmp_path)
+    server.add_column(orders, "extra")
+    server.enable(orders)
+    server.commit((orders, "insert", 10, "a"), (lines, "insert", 10, "a"))
+    whole = server.schemas[orders]
+
+    def succeed() -> None:
+        del server.schemas[orders]  # its structure cannot be read the first time
+        with listening(lambda name: server.schemas.update({orders: whole}) if name == "history-written" else None):
+            make_capture(server, patient(config)).stream()
+
+    woken_beside("window-planned", "window-complete", make_capture(server, config).stream, succeed)
+    make_capture(server, config).stream()
+    assert recorded(config).count("ALTER orders") == 1
+    assert (created(config, orders), created(config, lines)) == ([10], [10])
+
+
+def test_structure_of_a_database_that_the_successor_gave_up(tmp_path: Path) -> None:
+    server, config, orders, other = two_databases(tmp_path)
+    server.add_column(other, "extra")
+    server.enable(other, "other_y2")
+    server.commit((orders, "insert", 6, "six"))
+    server.commit((other, "insert", 6, "six"))
+    server.meanwhile = lambda seconds: server.troubles.clear() if seconds > 40 else None
+
+    def succeed() -> None:
+        server.troubles["Other"] = DatabaseAwayError("Database Other is offline.")
+        make_capture(server, patient(config)).stream()
+
+    woken_beside("window-planned", "window-complete", make_capture(server, config).stream, succeed)
+    make_capture(server, config).stream()
+    assert recorded(config).count("ALTER y") == 1
+    assert (created(config, orders), created(config, other)) == ([6], [6])
+
+
+def test_end_of_a_table_that_the_successor_records(tmp_path: Path) -> None:
+    """The successor completes the window that has nothing but the DROP, before it finds the table gone."""
+    server, config, _, orders = two_tables(tmp_path)
+    server.disable("dbo_orders")
+    del server.schemas[orders], server.rows[orders]
+    server.idle_tick()
+    first, successor = make_capture(server, config), make_capture(server, config)
+    woken_beside("window-planned", "window-complete", first.stream, successor.stream)
+    assert recorded(config).count("DROP orders") == 1
+
+
+def test_structure_that_a_repeat_could_not_record(tmp_path: Path) -> None:
+    """The repeat dies before its window is complete, and the structure can be read again."""
+    server, config, lines, orders = two_tables(tmp_path)
+    server.add_column(orders, "extra")
+    server.enable(orders)
+    server.commit((orders, "insert", 10, "a"), (lines, "insert", 10, "a"))
+    with cut_at("window-planned"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    whole = server.schemas.pop(orders)
+    with cut_at("history-written"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.schemas[orders] = whole
+    assert make_capture(server, config).stream().troubled == ()
+    assert recorded(config).count("ALTER orders") == 1
+    assert (created(config, orders), created(config, lines)) == ([10], [10])
