@@ -91,7 +91,7 @@ def replace_files(tables: DeltaTables, directory: str, wanted: Replacement, fenc
         fence: asked before the commit.
 
     Returns:
-        False if the table has reached `number`, or has no files to remove and none come; nothing was done then.
+        False if the table has reached `number`, or has no files to remove and none come, nor another structure; nothing was done then.
 
     Raises:
         LakeConflictError: another writer has replaced a file that was to go, or was first again and again; nothing was done.
@@ -108,7 +108,7 @@ def replace_files(tables: DeltaTables, directory: str, wanted: Replacement, fenc
             if wanted.number is not None and _reached(tables, handle, directory) >= wanted.number:
                 return False
             actions = _actions(directory, handle, wanted)
-            if not actions:
+            if not actions and wanted.schema is None:
                 return False
             step("replacement-checked")
             fence()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.core.steps import VARIABLE, listening
@@ -193,3 +193,11 @@ def test_files_of_former_structures_are_joined(tables: TopicTables) -> None:
     rows = handle_of(tables).to_pyarrow_table().sort_by("position").to_pylist()
     assert [row["value"]["after"]["note"] for row in rows] == [None, None, None, None, "new"]
     assert [row["position"] for row in rows] == sorted(row["position"] for row in rows)
+
+
+def test_a_table_that_becomes_empty_as_a_whole_is_empty(tables: TopicTables) -> None:
+    columns = Schema.from_arrow(pa.schema(handle_of(tables).schema().to_arrow()))
+    wanted = Replacement(None, [], None, is_new=True, number=9, schema=columns)
+    assert replace_files(tables, "topic", wanted, nobody_else)
+    assert files(tables) == []
+    assert tables.reached("topic") == 9

@@ -86,6 +86,13 @@ def test_versions_that_a_late_rewrite_brings_back_are_undone(server: StandIn, tm
     assert not doubled_versions(tables, [TOPIC])
 
 
+def test_a_mirror_that_is_made_anew_of_no_rows_has_none(server: StandIn, tmp_path: Path) -> None:
+    world = made(server, tmp_path / "lake", KEYED)
+    handle(world).delete()
+    world.mirror(anew=True)
+    assert content(world.lake) == ([], [])
+
+
 def join_versions(tables: MirrorTables, path: str) -> None:
     settings = LakeSettings("", compact_after_files=1)
     assert SmallFiles(tables.tables, settings, LocalRunner(1), nobody_else, upkeep.join_versions).join([path])
