@@ -42,7 +42,7 @@ from cdc_assets.errors import (
     LakeError,
     LakeFullError,
 )
-from cdc_assets.lake.commits import read_commit
+from cdc_assets.lake.commits import has_commit, read_commit
 from cdc_assets.lake.earlier import modernize
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
@@ -191,9 +191,9 @@ class FencedLog:
             LakeError: the table cannot be read.
         """
         sequence = self.next_sequence - 1
-        version = self._tables.kept(self.directory).version()
-        if read_commit(self._tables.location, self.directory, version + 1) is None:
-            return  # nobody has written anything since
+        location, version = self._tables.location, self._tables.kept(self.directory).version()
+        if not has_commit(location, self.directory, version + 1) and has_commit(location, self.directory, version):
+            return  # nobody has written anything since, nor shortened the log behind it
         newest = self._tables.separate().open(self.directory)
         if newest is None or (newest.transaction_version(self._tables.capture) or 0) != sequence:
             raise self._fenced(sequence + 1)

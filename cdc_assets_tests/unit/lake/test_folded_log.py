@@ -105,6 +105,21 @@ def test_a_writer_that_has_read_before_reads_only_what_came_since(
     assert afresh.claim()._since_fold == later._since_fold
 
 
+def test_a_sleeper_is_told_though_the_log_behind_its_last_row_is_gone(tmp_path: Path) -> None:
+    sleeper = Sum(tmp_path).claim()
+    sleeper.add(1)
+    sleeper.require_writer()
+    other = Sum(tmp_path).claim()
+    for _ in range(2):
+        other.add(1)
+    handle = DeltaTable(str(tmp_path / "sum"))
+    handle.create_checkpoint()
+    for version in range(handle.version()):
+        (tmp_path / "sum" / "_delta_log" / f"{version:020d}.json").unlink()
+    with pytest.raises(FencedError):
+        sleeper.require_writer()
+
+
 @pytest.mark.parametrize("step", CHECKPOINT)
 def test_a_writer_may_die_when_it_folds(tmp_path: Path, step: str) -> None:
     total = 0
