@@ -55,7 +55,7 @@ class FaultyStore:
         part_file.write_text(text)
         part_file.replace(self._path)
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         """Spoil nothing from now on."""
         self._path.unlink(missing_ok=True)
 

@@ -37,7 +37,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyStore]:
 @pytest.fixture
 def store(opened: FaultyStore) -> Iterator[FaultyStore]:
     yield opened
-    opened.mend()
+    opened.heal()
 
 
 def settings(store: FaultyStore, path: Path) -> LakeSettings:
@@ -61,7 +61,7 @@ def test_row_of_the_manifest_whose_answer_is_lost(store: FaultyStore, tmp_path: 
     for number in range(3):
         store.spoil(fault, "PUT", "_delta_log", times=1)
         manifest.mark(NOW, "SalesDb", [state(number)])
-    store.mend()
+    store.heal()
     assert len(manifest.state.tables) == 3
     assert Manifest(tables_of(store, tmp_path), "shop").read() == manifest.state
 
@@ -76,7 +76,7 @@ def test_row_of_which_it_is_not_known_whether_it_was_written(store: FaultyStore,
         manifest.mark(NOW, "SalesDb", [state(1)])
     with pytest.raises(LakeAwayError):
         manifest.end_doubt(NOW)
-    store.mend()
+    store.heal()
     manifest.end_doubt(NOW)
     assert (state(1).table in manifest.state.tables) is written
     manifest.mark(NOW, "SalesDb", [state(2)])
@@ -99,7 +99,7 @@ def test_commit_of_a_topic_whose_answer_is_lost_leaves_its_mark(store: FaultySto
     store.spoil("lost answer", "PUT", "_delta_log")
     with pytest.raises(LakeAwayError):
         tables.commit("topic", None, files, 4, {})
-    store.mend()
+    store.heal()
     assert tables.committed("topic", 4)
     assert tables.fresh_marks() == {"topic": Mark(4, 2, 3)}
 
