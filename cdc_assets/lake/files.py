@@ -53,8 +53,8 @@ class DataFile:
         path: relative to the topic table's directory.
         size: bytes.
         rows: number of rows, tombstones included.
-        least: smallest `position`.
-        greatest: greatest `position`.
+        least: smallest `position`; empty if a row has none.
+        greatest: greatest `position`; empty if a row has none.
         window_id: the window or snapshot round that wrote it.
         operations: rows by envelope `op`; tombstones as `tombstone`.
         written_ms: milliseconds since the epoch.
@@ -246,6 +246,8 @@ class _OpenFile:
         self._writer = ParquetFile(_Parts(self._stream), schema)
         self._least: list[str] = []
         self._greatest: list[str] = []
+        self._is_bounded = True
+        """Whether each row has a position; those that users append may lack it."""
         self._rows = 0
         self._operations: Counter[str] = Counter()
 
@@ -256,9 +258,11 @@ class _OpenFile:
     def write(self, table: pa.Table) -> None:
         columns = self._writer.write(table)
         if (STATISTICS,) in columns:  # its writer has made them anyway
-            least, greatest = least_and_greatest(columns[(STATISTICS,)])
-            self._least.append(least)
-            self._greatest.append(greatest)
+            bounds = least_and_greatest(columns[(STATISTICS,)])
+            self._is_bounded &= bounds is not None
+            if bounds is not None:
+                self._least.append(bounds[0])
+                self._greatest.append(bounds[1])
         self._rows += table.num_rows
         self._operations.update(operations_of(table))
 
@@ -270,8 +274,8 @@ class _OpenFile:
             self.path,
             size,
             self._rows,
-            min(self._least, default=""),
-            max(self._greatest, default=""),
+            min(self._least, default="") if self._is_bounded else "",
+            max(self._greatest, default="") if self._is_bounded else "",
             self._window_id,
             dict(self._operations),
             int(time.time() * 1000),

@@ -6,11 +6,12 @@ is read behind the version up to which it was read before. A commit that says th
 there were. One that leaves more has put rows in again, and one that leaves fewer has lost some.
 
 *Undoing it* needs neither the server nor the rows: the files that it added go, and those that it removed and that were there
-come back. If that is not possible any more, because its files were rewritten in turn or vacuum has taken the former ones,
-files of a topic with overlapping positions are read, and each position stays once (`positions`).
+come back. If that is not possible any more, because its files were rewritten in turn or vacuum has taken the former ones, or if
+nobody can count its rows any more, files of a topic with overlapping positions are read, and each event stays once (`positions`).
 
 *No false alarms.* Whoever appends or deletes rows says so: it is told, and not undone. Our own commits name themselves
-(`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such.
+(`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such. Only what is read
+is judged: if the store does not answer, the look fails and is repeated.
 
 *A crash between any two steps*: a commit that undoes another one names its version, so it is undone once; a version counts
 as read when that is recorded.
@@ -28,13 +29,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
-from cdc_assets.errors import LAKE_ERRORS, InvariantError
+from cdc_assets.errors import LAKE_ERRORS, InvariantError, LakeAwayError
 from cdc_assets.lake.commits import Commit, has_commit, read_commit, rows_by_path
-from cdc_assets.lake.location import STORE_ERRORS, Location
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE, Fence, Replacement, replace_files
 from cdc_assets.lake.tables import DeltaTables
 
-Kind = Literal["doubled", "lost", "appended", "removed"]
+Kind = Literal["doubled", "lost", "unclear", "appended", "removed"]
 
 _OF_DAGSTER = "dagster:"
 """Beginning of application ids of the IO managers."""
@@ -49,7 +50,8 @@ class ForeignCommit:
     """A commit of another program, and what it did.
 
     Args:
-        kind: `doubled` or `lost` rows, by a commit that says it changes none; or rows that it `appended` or `removed`.
+        kind: `doubled` or `lost` rows, by a commit that says it changes none, or `unclear` if nobody can count them any more; or
+            rows that it `appended` or `removed`.
         rows: how many.
         operation: what its writer calls it.
     """
@@ -67,6 +69,8 @@ class ForeignCommit:
                 return f"{by}, has put {self.rows} rows in a second time"
             case "lost":
                 return f"{by}, has lost {self.rows} rows that it was to rewrite"
+            case "unclear":
+                return f"{by}, has rewritten rows that cannot be counted any more"
             case "appended":
                 return f"{by}, has appended {self.rows} rows that are not of this capture"
             case "removed":
@@ -88,7 +92,7 @@ class Look:
     Args:
         newest: version up to which it was read.
         commits: of other programs that changed which rows there are, and were not undone; oldest first.
-        is_whole: whether all commits were there.
+        is_whole: whether all commits were there, and none is unclear.
     """
 
     newest: int
@@ -118,7 +122,10 @@ def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)
         if commit is not None:
             undone |= undone_by(commit)
             commits = [] if WHOLE in commit.about else commits
-            if (one := judged(tables, directory, commit)) is not None:
+            one = judged(tables, directory, commit)
+            if one is not None and one.kind == "unclear":
+                is_whole = False
+            elif one is not None:
                 commits.append(one)
         found, version = version, version + 1
     newest = max(found, end - 1)
@@ -154,8 +161,8 @@ def net_of_others(tables: DeltaTables, directory: str, version: int) -> int:
     """
     total = 0
     while (commit := read_commit(tables.location, directory, version)) is not None:
-        if undone_by(commit):
-            total += _rows_more(tables.location, directory, commit)
+        if UNDONE in commit.about:
+            total += _rows_more(tables.location, directory, commit) or 0
         elif (found := judged(tables, directory, commit)) is not None and found.kind != "lost":
             total += -found.rows if found.kind == "removed" else found.rows
         version += 1
@@ -174,6 +181,9 @@ def judged(tables: DeltaTables, directory: str, commit: Commit) -> ForeignCommit
     if is_own(tables, commit) or not (commit.added or commit.removed):
         return None
     more = _rows_more(tables.location, directory, commit)
+    if more is None and not commit.changes:
+        return ForeignCommit(directory, commit.version, "unclear", 0, commit.operation)
+    more = -commit.deleted if more is None else more
     if not more:
         return None
     kind: Kind = "appended" if more > 0 else "removed"
@@ -182,36 +192,53 @@ def judged(tables: DeltaTables, directory: str, commit: Commit) -> ForeignCommit
     return ForeignCommit(directory, commit.version, kind, abs(more), commit.operation)
 
 
-def _rows_more(location: Location, directory: str, commit: Commit) -> int:
-    """How many rows more there are after a commit; by what it says itself, if the version before cannot be read."""
-    came = {path: _count(location, directory, path, rows) for path, rows in commit.added.items()}
+def _rows_more(location: Location, directory: str, commit: Commit) -> int | None:
+    """How many rows more there are after a commit; None if the version before, or a file without a count, is gone.
+
+    Raises:
+        LakeAwayError: the store does not answer.
+    """
+    came = _total(location, directory, commit.added)
     if not commit.removed and commit.changes:
-        return sum(came.values())
+        return came
     try:
         before = rows_by_path(_at(location, directory, commit.version - 1))
-    except STORE_ERRORS:
-        return -commit.deleted
-    again = [path for path in came if path in before]
-    went = {path for path in (*commit.removed, *again) if path in before}
-    return sum(came.values()) - sum(_count(location, directory, path, before[path]) for path in went)
+    except STORE_ERRORS as error:
+        _require_answer(location, directory, error)
+        return None
+    again = [path for path in commit.added if path in before]
+    paths = {path for path in (*commit.removed, *again) if path in before}
+    went = _total(location, directory, {path: before[path] for path in paths})
+    return None if came is None or went is None else came - went
 
 
 def _at(location: Location, directory: str, version: int) -> DeltaTable:
     return DeltaTable(location.uri(directory), version=version, storage_options=location.storage_options)
 
 
-def _count(location: Location, directory: str, path: str, known: int | None) -> int:
-    """Rows of a file; of its footer if the log does not say."""
-    return known if known is not None else _counted(location, directory, path)
+def _total(location: Location, directory: str, files: Mapping[str, int | None]) -> int | None:
+    """Rows of files, of their footers where the log does not say; None if one of these is gone."""
+    try:
+        return sum(_counted(location, directory, path) if rows is None else rows for path, rows in files.items())
+    except STORE_ERRORS as error:
+        _require_answer(location, directory, error)
+        return None
 
 
 @lru_cache(maxsize=1024)
 def _counted(location: Location, directory: str, path: str) -> int:
-    try:
-        with location.existing(directory).open_input_file(path) as stream:
-            return int(pq.read_metadata(stream).num_rows)
-    except STORE_ERRORS:
-        return 0
+    with location.existing(directory).open_input_file(path) as stream:
+        return int(pq.read_metadata(stream).num_rows)
+
+
+def _require_answer(location: Location, directory: str, error: Exception) -> None:
+    """Check that an error is an answer of the store.
+
+    Raises:
+        LakeAwayError: it does not answer.
+    """
+    if isinstance(away := trouble(f"{location.uri(directory)} cannot be read", error, ""), LakeAwayError):
+        raise away from error
 
 
 # ---- undoing -----------------------------------------------------------------------------------------------------------
@@ -244,8 +271,10 @@ def undo(tables: DeltaTables, commit: ForeignCommit, fence: Fence) -> bool:
             return False
         before = pa.table(_at(location, directory, commit.version - 1).get_add_actions()).to_pylist()
         back = [_former(row) for row in before if row["path"] in made.removed]
-        dropped = sum(_count(location, directory, path, rows) for path, rows in made.added.items())
-        dropped -= sum(file.rows for file in back)
+        came = _total(location, directory, made.added)
+        if came is None:
+            return False
+        dropped = came - sum(file.rows for file in back)
         wanted = Replacement(list(made.added), back, dropped, metadata={UNDONE: str(commit.version)})
         return replace_files(tables, directory, wanted, fence)
     except (*LAKE_ERRORS, InvariantError, DeltaError):

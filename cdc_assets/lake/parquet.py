@@ -117,9 +117,11 @@ def _chunk(path: Path, leaf: Leaf, content: Repetition | Counts) -> Chunk:
     return count_chunk(path, leaf, content) if isinstance(content, Counts) else chunk_of(path, leaf, content)
 
 
-def least_and_greatest(metadata: thrift.Struct) -> tuple[str, str]:
-    """The least and the greatest text of a column chunk that has statistics."""
+def least_and_greatest(metadata: thrift.Struct) -> tuple[str, str] | None:
+    """The least and the greatest text of a column chunk that has statistics; None if a row has none."""
     statistics = metadata[12][1]
+    if 6 not in statistics or statistics.get(3, (0, 0))[1]:
+        return None
     return statistics[6][1].decode(), statistics[5][1].decode()
 
 

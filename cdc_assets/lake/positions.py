@@ -1,8 +1,9 @@
-"""Reads files of a topic that may hold a position twice, and keeps each position once.
+"""Reads files of a topic that may hold an event twice, and keeps each once.
 
 The last means against rows that are there twice, where the log no longer tells which commit put them in (`foreign`). Files of
 windows do not overlap; what overlaps besides are files of one snapshot, of which only the positions are read, as of files that
-were joined. An event and its tombstone share a position. The work of files that overlap is one task, which holds their positions.
+were joined. An event is what its window and position say, and its tombstone shares both: so what schema changes of two windows say
+behind one LSN stays, and so do rows that users append, which have no window or no position. The work of files that overlap is one task, which holds their positions.
 """
 
 import re
@@ -110,17 +111,19 @@ def _overlapping(tables: DeltaTables, directory: str) -> list[tuple[str, ...]]:
 
 
 def once(task: OnceTask) -> list[Once]:
-    """Find, and leave out, rows whose position an earlier file has.
+    """Find, and leave out, rows of events that an earlier file has.
 
     Raises:
         LakeError, LakeFullError: the lake cannot be read or written.
     """
     parts = [_positions(task, path) for path in task.paths]
     whole = pa.concat_tables(parts).combine_chunks()
-    codes = whole["position"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    marks = codes.astype(np.int64) * 2 + whole["is_tombstone"].to_numpy()
-    _, first = np.unique(marks, return_index=True)
-    stays = whole["window_id"].to_numpy() == _USERS
+    position, window = whole["position"].combine_chunks(), whole["window_id"].fill_null(_USERS).to_numpy()
+    codes = position.fill_null("").dictionary_encode().indices.to_numpy().astype(np.int64)
+    _, windows = np.unique(window, return_inverse=True)
+    events = (codes * len(codes) + windows) * 2 + whole["is_tombstone"].to_numpy()
+    _, first = np.unique(events, return_index=True)
+    stays = (window == _USERS) | position.is_null().to_numpy(zero_copy_only=False)
     stays[first] = True
     found, start = list[Once](), 0
     for path, part in zip(task.paths, parts, strict=True):
@@ -138,8 +141,11 @@ def _positions(task: OnceTask, path: str) -> pa.Table:
         is_event = pa.types.is_struct(kind) and kind.get_field_index("op") >= 0
         table = parquet.read([STATISTICS, "window_id", *(["value.op"] if is_event else [])], use_threads=False)
     is_tombstone = pc.is_null(table["value"]) if is_event else pa.repeat(pa.scalar(False), table.num_rows)
-    columns = {"position": table[STATISTICS], "window_id": table["window_id"], "is_tombstone": is_tombstone}
-    return pa.table(columns)
+    columns = [
+        table[name].cast(kind) if name in table.column_names else pa.nulls(table.num_rows, kind)
+        for name, kind in ((STATISTICS, pa.string()), ("window_id", pa.int64()))
+    ]
+    return pa.table([*columns, is_tombstone], names=["position", "window_id", "is_tombstone"])
 
 
 def _written(task: OnceTask, path: str, stays: np.ndarray) -> tuple[DataFile, ...]:

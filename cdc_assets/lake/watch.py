@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.errors import LAKE_ERRORS, InvariantError
+from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, RetryableError
 from cdc_assets.lake.files import STATISTICS
 from cdc_assets.lake.foreign import ForeignCommit, Look, look, undo
 from cdc_assets.lake.positions import keep_once
@@ -75,8 +75,11 @@ class ForeignWatch:
         """Version up to which a log is known now, with the commits by which something was undone."""
         if not seen.commits:
             return seen.newest
-        since = look(self._tables, directory, first_unread(seen.newest))
-        return seen.newest if since.commits else since.newest
+        try:
+            since = look(self._tables, directory, first_unread(seen.newest))
+        except LAKE_ERRORS:
+            return seen.newest
+        return seen.newest if since.commits or not since.is_whole else since.newest
 
     def _undone(self, directory: str, seen: Look) -> bool:
         """Undo what put rows in twice, newest first; False if that is to be tried again."""
@@ -94,7 +97,7 @@ class ForeignWatch:
                 self._tables, directory, self._runner, self._fence, [commit.version for commit in left]
             ):
                 log.warning("%d rows of %s were there twice; each is there once again.", gone, directory)
-        except (*LAKE_ERRORS, InvariantError) as error:
+        except (*LAKE_ERRORS, InvariantError, RetryableError, EngineError) as error:
             log.warning("Rows of %s may be there twice; it is tried again: %s", directory, error)
             return False
         return True

@@ -33,7 +33,9 @@ def written(columns: list[pa.Array]) -> tuple[bytes, tuple[str, str]]:
     batches = [pa.RecordBatch.from_arrays([each, pa.array(range(len(each)))], schema=SCHEMA) for each in columns]
     columns_written = file.write(pa.Table.from_batches(batches))
     file.close()
-    return stream.getvalue(), least_and_greatest(columns_written["position",])
+    bounds = least_and_greatest(columns_written["position",])
+    assert bounds is not None
+    return stream.getvalue(), bounds
 
 
 NUMBERS = st.integers(0, 2**32 - 1) | st.builds(

@@ -1,5 +1,6 @@
 """Rewrites of other programs that put rows in twice are found and undone; whoever appends or deletes is told of."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from cdc_assets.core.one_by_one import OneByOne
+from cdc_assets.lake import foreign
 from cdc_assets.lake.audit import audit
+from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.foreign import look
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.marks import Mark
@@ -52,6 +55,14 @@ def stale(tables: TopicTables) -> None:
     late.optimize.compact()
 
 
+def cleaned(tables: TopicTables) -> None:
+    """A checkpoint is written, and the log before it is gone."""
+    handle_of(tables).create_checkpoint()
+    for version in range(handle_of(tables).version()):
+        (Path(tables.location.root) / "topic" / "_delta_log" / f"{version:020d}.json").unlink()
+    tables.forget("topic")
+
+
 def watch(tables: TopicTables) -> ForeignWatch:
     return ForeignWatch(tables, OneByOne(), nobody_else)
 
@@ -85,10 +96,7 @@ def test_what_is_rewritten_in_turn_stays_once_by_its_positions(tables: TopicTabl
 
 def test_where_the_log_is_gone_positions_tell(tables: TopicTables) -> None:
     stale(tables)
-    handle_of(tables).create_checkpoint()
-    for version in range(handle_of(tables).version()):
-        (Path(tables.location.root) / "topic" / "_delta_log" / f"{version:020d}.json").unlink()
-    tables.forget("topic")
+    cleaned(tables)
     assert doubled_rows(tables, "topic", OneByOne()) == 8
     looking = watch(tables)
     looking.checked["topic"] = 2
@@ -128,6 +136,65 @@ def test_what_others_append_or_delete_is_told_and_stays(tables: TopicTables) -> 
     assert len(positions(tables)) == 7
 
 
+@pytest.mark.parametrize("window", [None, 7])
+def test_rows_of_users_that_have_no_position_stay(tables: TopicTables, window: int | None) -> None:
+    """Where the log is gone, and positions are compared."""
+    row = {"position": None, "value": None, "window_id": window}
+    stale(tables)
+    write_deltalake(handle_of(tables), pa.Table.from_pylist([row, row, row], SCHEMA), mode="append")
+    cleaned(tables)
+    looking = watch(tables)
+    looking.checked["topic"] = 2
+    looking.look(["topic"])
+    assert handle_of(tables).to_pyarrow_table().num_rows == 8 + 3
+    assert join_all(tables, "topic")
+    assert handle_of(tables).to_pyarrow_table().num_rows == 8 + 3
+
+
+def test_rows_of_two_windows_with_one_position_stay(tables: TopicTables) -> None:
+    """Such as structures that the topic of schema changes tells of behind one LSN."""
+    for window in (5, 6):
+        rows = pa.RecordBatch.from_pylist([{"position": "0009/0000", "value": None, "window_id": window}], SCHEMA)
+        with TopicWriter(tables.location, "topic", SCHEMA, window) as writer:
+            writer.write([rows])
+        assert tables.commit("topic", SCHEMA, writer.files, window, {})
+    assert join_all(tables, "topic")
+    assert keep_once(tables, "topic", OneByOne(), nobody_else) == 0
+
+
+def test_a_look_that_the_store_does_not_answer_is_repeated(
+    tables: TopicTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale(tables)
+    looking = watch(tables)
+    with monkeypatch.context() as away:
+
+        def refused(*_: object) -> DeltaTable:
+            raise OSError("Generic S3 error: HTTP error: connection refused")
+
+        away.setattr(foreign, "_at", refused)
+        assert looking.look(["topic"]) == {}
+    assert set(looking.look(["topic"])) == {"topic"}
+    assert positions(tables) == expected(4)
+
+
+def test_a_sound_rewrite_of_files_without_counts_is_no_doubling(tables: TopicTables) -> None:
+    """Whose former files are gone, so that nobody can count their rows any more."""
+    handle = handle_of(tables)
+    log = Path(tables.location.root) / "topic" / "_delta_log"
+    for commit in log.glob("*.json"):
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        for line in lines:
+            line.get("add", {}).pop("stats", None)
+        commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tables.forget("topic")
+    before = handle.file_uris()
+    handle_of(tables).optimize.compact()
+    for path in before:
+        Path(path.removeprefix("file://")).unlink()
+    assert not look(tables, "topic", 0).commits
+
+
 # ---- what is missing besides --------------------------------------------------------------------------------------------
 
 
@@ -165,6 +232,18 @@ def test_no_alarm_after_rows_that_were_twice_are_once_again(tables: TopicTables)
     found = audit(tables, marks, ["topic"])["topic"]
     assert (found.loss, found.mark and found.mark.rows) == (None, 10)
     shutil.rmtree(tables.location.root)
+
+
+def test_no_alarm_after_positions_have_told_what_was_there_twice(tables: TopicTables) -> None:
+    stale(tables)
+    append(tables, 5)
+    marks = mark_of(tables)
+    cleaned(tables)
+    looking = watch(tables)
+    looking.checked["topic"] = 2
+    looking.look(["topic"])
+    assert positions(tables) == expected(5)
+    assert audit(tables, marks, ["topic"])["topic"].loss is None
 
 
 def test_own_commits_behind_one_another_are_not_read(tables: TopicTables) -> None:
