@@ -10,13 +10,15 @@ Then the newest captured transaction is at or behind all that was committed befo
 read as far as that one has read all of it.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Clock, Source
 
 _LATER = timedelta(seconds=1)
 """How much later a commit must be made to be surely later: commit times are rounded."""
+_STEP = timedelta(seconds=0.5)
+"""By how much the server's clock may fall behind ours before it counts as set back: each answer takes a while."""
 
 
 class Moment:
@@ -33,9 +35,12 @@ class Moment:
 
     def __init__(self, source: Source, clock: Clock, database: str, settle_s: float | None) -> None:
         self._source, self._clock, self._database, self._settle_s = source, clock, database, settle_s
-        self._scans, self._begun = source.empty_scans(database), clock.elapsed()
+        self._scans = source.empty_scans(database)
         self.captured, self.at = source.max_captured_lsn(database) or ZERO_LSN, source.server_time()
         """How far the capture job was, and the server's time."""
+        self._begun = clock.elapsed()
+        self._known = self.captured
+        """Commits up to here tell nothing: they were captured before, or have times of a clock that was set back."""
         self.target: Lsn | None = None
         """What is read by whoever has read everything that was committed before the moment; None if not known yet."""
 
@@ -57,13 +62,32 @@ class Moment:
         """
         return self._job_found_nothing() or self._job_found_something_later()
 
+    def latest(self) -> datetime:
+        """The latest time that a commit can have by now: one of a later time was made before the clock was set back.
+
+        Raises:
+            CdcError: the server cannot be asked.
+        """
+        return self._source.server_time() + _LATER
+
+    def is_comparable(self) -> bool:
+        """Whether times of commits tell which were made before the moment: not if the server's clock was set back since then,
+        nor if the offset of its time zone has changed, which they lack.
+
+        Raises:
+            CdcError: the server cannot be asked.
+        """
+        elapsed, now = self._clock.elapsed() - self._begun, self._source.server_time()
+        return now - self.at >= elapsed - _STEP and now.utcoffset() == self.at.utcoffset()
+
     def _job_found_something_later(self) -> bool:
-        """Whether the job has captured a later commit; one that is not over yet was made before the clock was set back."""
         captured = self._source.max_captured_lsn(self._database) or ZERO_LSN
-        if captured <= self.captured:
+        if captured <= self._known:
             return False
-        time = self._source.commit_times(self._database, [captured]).get(captured)
-        return time is not None and self.at + _LATER < time <= self._source.server_time() + _LATER
+        time, latest = self._source.commit_times(self._database, [captured]).get(captured), self.latest()
+        if time is not None and time > latest:
+            self._known = captured
+        return time is not None and self.at + _LATER < time <= latest
 
     def _job_found_nothing(self) -> bool:
         scans = self._source.empty_scans(self._database)

@@ -21,8 +21,10 @@ until readers have opened SNAPSHOT transactions, which go on seeing M (`barrier`
 
 *Timed.* Commit times are the server's, as are the two moments that enclose the lock. Commits near the borders are told from
 one another by half a second, which is far more than what such times are rounded by. A commit in between, which there is
-only if no lock could be taken (`snapshot.locking.mode=none`), one that is not yet over by the server's clock, as after a
-clock was set back, or times in another order than the log refuse that moment.
+only if no lock could be taken (`snapshot.locking.mode=none`), one that is not yet over by the server's clock, times in
+another order than the log, a clock that was set back since the lock was granted, which makes later commits look earlier, or
+another offset of the server's time zone, as by daylight saving time, refuse that moment. What no time tells is a clock that
+is set back just before the lock, behind a commit that is only captured when the clock has passed its time again.
 
 *Passed.* All changes from before the moment are captured, and no later one is made before the lock ends. When the job has
 passed a moment is seen, never believed (`capture.moment`). Until then, and no longer than `snapshot.keyless.wait.ms`, is
@@ -43,7 +45,7 @@ from datetime import timedelta
 from threading import Event
 from typing import Protocol
 
-from cdc_assets.capture.instances import newest
+from cdc_assets.capture.instances import before, newest
 from cdc_assets.capture.moment import Moment
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SignalSettings, SnapshotSettings
@@ -52,13 +54,11 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Clock
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.signal import signal_table
-from cdc_assets.errors import CaptureNotReadyError, PreflightError, QueryError, ServerBusyError
+from cdc_assets.errors import CaptureNotReadyError, CdcError, PreflightError, QueryError, ServerBusyError
 
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
-_LATER = timedelta(seconds=1)
-"""How much later a commit must be to be surely behind a moment: commit times are rounded."""
 _MARGIN_S = 0.5
 """How long the tables stay locked before readers fix their moment, and after that, where commit times tell it."""
 
@@ -146,9 +146,9 @@ class Moments:
         usable = instance is not None and len(instance.columns) == 3 and database not in self._unmarked
         return (table, instance) if table and instance and usable else None
 
-    def _instances(self, database: str, tables: Sequence[TableId]) -> list[str]:
-        found = self._server.instances(database, refresh=False)
-        return [last.name for table in tables if (last := newest(found.get(table, [])))]
+    def _instances(self, database: str, tables: Sequence[TableId]) -> list[CaptureInstance]:
+        found = self._server.instances(database)
+        return [instance for table in tables for instance in found.get(table, [])]
 
 
 class Waiting:
@@ -225,8 +225,15 @@ class Marked:
         source, column = self._waiting.source, self._instance.columns[0]
         found = self._waiting.until(lambda: source.signal_lsn(self._instance, column, self._id, self._after), gone)
         if self._deletes:
-            source.delete_signal(self._table, column, self._id)
+            self._delete(column)
         return found
+
+    def _delete(self, column: str) -> None:
+        """Delete the row; it asks for nothing, so nothing is wrong if it stays."""
+        try:
+            self._waiting.source.delete_signal(self._table, column, self._id)
+        except CdcError as error:
+            log.warning("A row stays in %s, which asks for nothing: %s", self._table, error)
 
 
 class Passed:
@@ -254,12 +261,13 @@ class Timed:
     """The last commit before the middle of the time for which tables were locked.
 
     Args:
-        instances: in whose change tables commits of the tables are found.
+        instances: all of the tables. In their change tables are all commits of the tables from the newest one's start on, which
+            lies before the moment, though it may not be captured yet.
     """
 
     waiting: Waiting
     clock: Clock
-    instances: Sequence[str]
+    instances: Sequence[CaptureInstance]
     _begun: Moment | None = None
     _ended: Moment | None = None
 
@@ -278,16 +286,18 @@ class Timed:
         assert self._begun is not None  # noqa: S101 - it was begun
         assert self._ended is not None  # noqa: S101 - it was fixed
         until = self.waiting.behind(self._ended, gone)
-        source, database, after = self.waiting.source, self.waiting.database, self._begun.captured
-        commits = source.rows_per_commit(database, dict.fromkeys(self.instances, after), until)
+        source, database = self.waiting.source, self.waiting.database
+        after = max([self._begun.captured, *(before(instance.start_lsn) for instance in self.instances)])
+        commits = source.rows_per_commit(database, {instance.name: after for instance in self.instances}, until)
         times = source.commit_times(database, sorted({lsn for found in commits.values() for lsn, _ in found}))
-        near = timedelta(seconds=_MARGIN_S / 2)
-        before = [lsn for lsn, time in times.items() if time <= self._begun.at + near]
-        now = source.server_time() + _LATER
-        later = [lsn for lsn, time in times.items() if self._ended.at - near <= time <= now]
-        place = max(before, default=after)
-        if len(before) + len(later) < len(times) or any(lsn < place for lsn in later):
+        near, latest = timedelta(seconds=_MARGIN_S / 2), self._begun.latest()
+        earlier = [lsn for lsn, time in times.items() if time <= self._begun.at + near]
+        later = [lsn for lsn, time in times.items() if self._ended.at - near <= time <= latest]
+        place = max(earlier, default=after)
+        is_apart = len(earlier) + len(later) == len(times) and all(lsn > place for lsn in later)
+        if not (is_apart and self._begun.is_comparable()):
             raise ServerBusyError(
-                "A table without a key was changed at the moment at which it was to be read. Next: it is read again"
+                "A table without a key, or the server's clock, was changed at the moment at which it was to be read. "
+                "Next: it is read again"
             )
         return place

@@ -232,6 +232,18 @@ def test_rows_of_the_signal_table_are_left_as_the_settings_say(server: StandIn, 
     shop.check()
 
 
+def test_a_row_of_the_signal_table_that_cannot_be_deleted_stays(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PreflightError("The DELETE permission was denied.")
+
+    shop = Shop(server, tmp_path, "signal table", incremental__snapshot__watermarking__strategy="insert_delete")
+    monkeypatch.setattr(SqlServerSource, "delete_signal", refused)
+    assert shop.world.snapshot().failed == ()
+    shop.check()
+
+
 @pytest.mark.parametrize("way", ["SNAPSHOT", "locks"])
 def test_without_locks(server: StandIn, tmp_path: Path, way: str) -> None:
     shop = Shop(server, tmp_path, way, snapshot__locking__mode="none")

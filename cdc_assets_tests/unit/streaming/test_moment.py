@@ -90,3 +90,14 @@ def test_a_job_whose_looks_cannot_be_seen_is_given_a_while_if_it_is_well() -> No
     assert not moment.is_passed(EARLIER)
     source.trouble = ""
     assert moment.is_passed(EARLIER)
+
+
+def test_a_commit_that_was_of_the_future_stays_an_earlier_one_when_the_clock_has_passed_its_time() -> None:
+    source = Source()
+    moment, _ = begun(source)
+    source.captured[LATER] = START + timedelta(minutes=1)
+    assert not moment.is_behind(), "the clock was set back behind it"
+    source.now += timedelta(minutes=2)
+    assert not moment.is_behind()
+    source.captured[Lsn.from_int(99)] = START + timedelta(minutes=1)
+    assert moment.is_behind()
