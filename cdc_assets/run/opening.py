@@ -109,16 +109,19 @@ class Opening:
         return selected, unavailable
 
     def _warn_of_unmatched(self) -> None:
-        """Log what matches nothing in lists of the settings."""
+        """Log what matches nothing in lists of the settings. Whoever cannot be asked is told by what needs the answer."""
         source = self._server.source
-        tables = [table for database in source.databases() for table in source.user_tables(database)]
-        instances = [
-            instance.name for database in source.databases() for instance in source.capture_instances(database)
-        ]
-        captured = TableFilter(self._config.filters).select(tables)
-        structures = Structures(lambda: (), source, captured)
-        for found in find_unmatched(self._config, Existing(tables, instances, structures)):
-            log.warning("%s", found)
+        try:
+            tables = [table for database in source.databases() for table in source.user_tables(database)]
+            instances = [
+                instance.name for database in source.databases() for instance in source.capture_instances(database)
+            ]
+            captured = TableFilter(self._config.filters).select(tables)
+            structures = Structures(lambda: (), source, captured)
+            for found in find_unmatched(self._config, Existing(tables, instances, structures)):
+                log.warning("%s", found)
+        except CdcError as error:
+            log.info("Lists of the settings were not compared with what there is: %s", error)
 
     def begin_history(
         self, database: str, selected: dict[str, list[TableId]], unavailable: dict[str, CdcError]

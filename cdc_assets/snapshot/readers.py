@@ -11,7 +11,7 @@ moment, fails alone: those that were read with it are then read one by one.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
@@ -156,7 +156,7 @@ class Readers:
         except MarkerRefusedError as error:
             self._moments.refuse_marker(database, error)
             return self._together(job, slices)
-        return Found(results, {} if low is None else dict.fromkeys(keyless, low))
+        return Found(results, {} if low is None else job.at(low).lows(keyless))
 
     def _under_locks(self, job: "_Job", slices: Sequence[SnapshotSlice]) -> Found:
         """Slices of tables without a key, while the tables are locked."""
@@ -169,12 +169,13 @@ class Readers:
                 way.fix()
                 step("moment-fixed")
                 low = way.place()
-                found = self._freely(job.at(low), slices)
+                placed = job.at(low)
+                found = self._freely(placed, slices)
                 locks.check()
         except MarkerRefusedError as error:
             self._moments.refuse_marker(database, error)
             return self._under_locks(job, slices)
-        return Found(found.results, dict.fromkeys(tables, low))
+        return Found(found.results, placed.lows(tables))
 
     def _task(self, job: "_Job", slices: Sequence[SnapshotSlice]) -> RoundTask:
         own = {entry.table: job.readings[entry.table] for entry in slices}
@@ -198,5 +199,9 @@ class _Job:
     readings: Readings
 
     def at(self, low: Lsn) -> "_Job":
-        """The same, with READs at an LSN."""
-        return replace(self, readings={table: replace(one, low=low) for table, one in self.readings.items()})
+        """The same, with READs at the place of a moment."""
+        return replace(self, readings={table: one.at(low) for table, one in self.readings.items()})
+
+    def lows(self, tables: Iterable[TableId]) -> dict[TableId, Lsn]:
+        """LSNs that READs of some tables carry."""
+        return {table: self.readings[table].low for table in tables}

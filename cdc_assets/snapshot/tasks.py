@@ -84,6 +84,11 @@ class TableReading:
     ranges: tuple[KeyRange, ...] = ()
     is_keyless: bool = False
 
+    def at(self, low: Lsn) -> "TableReading":
+        """The same with the place of a moment, but not below the watermark of the plan: until then nothing of the table was
+        changed after the moment, and its capture instance may begin there."""
+        return replace(self, low=max(self.low, low))
+
 
 @dataclass(frozen=True, slots=True)
 class RoundTask:
@@ -160,7 +165,7 @@ def run_bundle(task: RoundTask) -> RoundResult:
             task.barrier.fix_moment(task.number, lambda: transaction.pin(task.slices[0].table))
             if task.placed:
                 low = task.barrier.place()
-                tables = tables | {table: replace(tables[table], low=low) for table in task.placed & tables.keys()}
+                tables = tables | {table: tables[table].at(low) for table in task.placed & tables.keys()}
             return _read_all(task, tables, transaction.read, attempts=1)
     except CdcError as error:
         task.barrier.leave(error)

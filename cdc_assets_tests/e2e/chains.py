@@ -26,6 +26,9 @@ SNAPSHOT = [
 ]
 """A table appears."""
 
+MOMENT = ["moment-fixed"]
+"""A table without a key is read; cut off by `unit/snapshot/test_moment.py`."""
+
 INCREMENTAL = [
     "signals-recorded",
     "marker-written",

@@ -36,7 +36,10 @@ def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
 
 
 def inserted(database: str, instance: str, column: str) -> str:
-    """Commit LSN, greater than (?), of an inserted row in which a captured column has a value (?); NULL if there is none."""
+    """Commit LSN, greater than (?), of an inserted row in which a captured column has a value (?); NULL if there is none.
+
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
+    """
     return (
         f"{TAG.format(name='inserted')}SELECT MIN([__$start_lsn]) FROM {change_table(database, instance)} "
         f"WHERE [__$start_lsn] > ? AND [__$operation] = 2 AND {quote(column)} = ?"

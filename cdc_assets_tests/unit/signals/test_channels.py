@@ -69,7 +69,8 @@ def test_a_writer_that_keeps_the_file_open_loses_no_line(tmp_path: Path) -> None
         file.write_text(line("log", id="somebody else") + "\n")
         writer.write(line("log", id="the last") + "\n")
     look()
-    assert found == ["kept open 0", "kept open 1", "kept open 2", "somebody else", "the last"]
+    assert found[:3] == ["kept open 0", "kept open 1", "kept open 2"]
+    assert sorted(found[3:]) == ["somebody else", "the last"], "files of their own, in any order"
     assert not list(tmp_path.iterdir())
 
 
