@@ -75,6 +75,7 @@ ALLOWED: dict[str, set[str]] = {
         "incremental",
         "lake",
         "ledger",
+        "mirror",
         "notifications",
         "publish",
         "retention",

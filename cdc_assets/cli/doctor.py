@@ -31,9 +31,7 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import LAKE_ERRORS, ConfigurationError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
-from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.key_checks import check_keys
-from cdc_assets.mirror.upkeep import doubled_versions
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.run.overview.tables import RECORD_IT
 
@@ -137,9 +135,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
 
 def _foreign(overview: CaptureOverview) -> Iterator[CheckResult]:
     """What other programs have committed to topics and to the former rows of mirrors."""
-    topics = [table.topic for table in overview.tables if table.topic]
-    mirrors = MirrorTables.of(overview.config)
-    for commit in (*overview.doubled, *doubled_versions(mirrors, topics)):
+    for commit in overview.doubled:
         fact, _, remedy = commit.trouble.partition(". Next: ")
         yield CheckResult("rewriting", commit.directory, False, fact, "each row once", remedy)
     for text in overview.foreign:

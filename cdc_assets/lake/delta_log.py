@@ -38,7 +38,7 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from cdc_assets.lake.location import STORE_ERRORS, Location
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +106,19 @@ def trim(location: Location, directory: str, commits: int) -> int:
         log.debug("The log of %s could not be shortened; it is retried later: %s", location.uri(directory), error)
         return 0
     return len(expired)
+
+
+def newest_version(location: Location, directory: str) -> int:
+    """Version of a table's newest commit, by a listing; -1 if it has none.
+
+    Raises:
+        LakeError: it cannot be listed.
+    """
+    try:
+        return max((entry.version for entry in _entries(location, directory)), default=-1)
+    except STORE_ERRORS as error:
+        what = f"The log of {location.uri(directory)} cannot be listed"
+        raise trouble(what, error, "check the path and its rights") from error
 
 
 def _entries(location: Location, directory: str) -> list[_Entry]:

@@ -26,12 +26,13 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from cdc_assets.errors import LAKE_ERRORS, InvariantError, LakeAwayError
 from cdc_assets.lake.commits import Commit, has_commit, read_commit, rows_by_path
+from cdc_assets.lake.delta_log import newest_version
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.presence import missing_files
 from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE, Fence, Replacement, replace_files
 from cdc_assets.lake.tables import DeltaTables
 
@@ -54,6 +55,7 @@ class ForeignCommit:
             rows that it `appended` or `removed`.
         rows: how many.
         operation: what its writer calls it.
+        remedy: the next step if it cannot be undone; empty if a run undoes it.
     """
 
     directory: str
@@ -61,6 +63,7 @@ class ForeignCommit:
     kind: Kind
     rows: int
     operation: str = ""
+    remedy: str = ""
 
     def __str__(self) -> str:
         by = f"version {self.version} of {self.directory}, {self.operation or 'a commit'} of another program"
@@ -79,10 +82,8 @@ class ForeignCommit:
     @property
     def trouble(self) -> str:
         """What is to be done about rows that are there twice."""
-        return (
-            f"{self}. Next: let a run of the capture, or of what else writes this table, undo it, which takes it a minute; and "
-            "see that other programs do not rewrite files while one runs"
-        )
+        undo = "let a run of the capture, or of what else writes this table, undo it, which takes it a minute"
+        return f"{self}. Next: {self.remedy or undo}; and see that other programs do not rewrite files while one runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,18 @@ def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)
         found, version = version, version + 1
     newest = max(found, end - 1)
     return Look(newest, tuple(one for one in commits if one.version not in undone), is_whole)
+
+
+def look_back(tables: DeltaTables, directory: str) -> Look:
+    """Read the newest commits of a table, back to one of this capture: what came since somebody has looked.
+
+    Raises:
+        LakeError: the table cannot be read.
+    """
+    version = newest_version(tables.location, directory)
+    while (commit := read_commit(tables.location, directory, version)) is not None and not is_own(tables, commit):
+        version -= 1
+    return look(tables, directory, version + 1)
 
 
 def _bounds(tables: DeltaTables, directory: str, since: int) -> tuple[int, int, bool]:
@@ -264,21 +277,46 @@ def undo(tables: DeltaTables, commit: ForeignCommit, fence: Fence) -> bool:
     Raises:
         FencedError: another writer has taken over.
     """
-    directory, location = commit.directory, tables.location
     try:
-        made = read_commit(location, directory, commit.version)
-        if made is None:
-            return False
-        before = pa.table(_at(location, directory, commit.version - 1).get_add_actions()).to_pylist()
-        back = [_former(row) for row in before if row["path"] in made.removed]
-        came = _total(location, directory, made.added)
-        if came is None:
-            return False
-        dropped = came - sum(file.rows for file in back)
-        wanted = Replacement(list(made.added), back, dropped, metadata={UNDONE: str(commit.version)})
-        return replace_files(tables, directory, wanted, fence)
-    except (*LAKE_ERRORS, InvariantError, DeltaError):
+        wanted = _undoing(tables, commit)
+        return wanted is not None and replace_files(tables, commit.directory, wanted, fence)
+    except (*LAKE_ERRORS, InvariantError):
         return False
+
+
+def can_be_undone(tables: DeltaTables, commit: ForeignCommit) -> bool:
+    """Whether the files of a commit that put rows in a second time, and those before it, are all there.
+
+    Raises:
+        LakeError: the table cannot be read.
+    """
+    tables.forget(commit.directory)
+    handle, wanted = tables.open(commit.directory), _undoing(tables, commit)
+    if handle is None or wanted is None or not set(wanted.remove or ()) <= rows_by_path(handle).keys():
+        return False
+    return not missing_files(tables.location, {commit.directory: wanted.add})
+
+
+def _undoing(tables: DeltaTables, commit: ForeignCommit) -> Replacement | None:
+    """What undoes a commit; None if the log does not tell any more.
+
+    Raises:
+        LakeAwayError: the store does not answer.
+        LakeError: the commit cannot be read.
+    """
+    directory, location = commit.directory, tables.location
+    made = read_commit(location, directory, commit.version)
+    came = None if made is None else _total(location, directory, made.added)
+    if made is None or came is None:
+        return None
+    try:
+        before = pa.table(_at(location, directory, commit.version - 1).get_add_actions()).to_pylist()
+    except STORE_ERRORS as error:
+        _require_answer(location, directory, error)
+        return None
+    back = [_former(row) for row in before if row["path"] in made.removed]
+    dropped = came - sum(file.rows for file in back)
+    return Replacement(list(made.added), back, dropped, metadata={UNDONE: str(commit.version)})
 
 
 def _former(row: Mapping[str, Any]) -> _Former:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, RetryableError
 from cdc_assets.lake.files import STATISTICS
-from cdc_assets.lake.foreign import ForeignCommit, Look, look, undo
+from cdc_assets.lake.foreign import ForeignCommit, Look, can_be_undone, look, undo
 from cdc_assets.lake.positions import keep_once
 from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.tables import DeltaTables, arrow_schema
@@ -33,6 +33,8 @@ class ForeignWatch:
         self._tables, self._runner, self._fence = tables, runner, fence
         self.checked: dict[str, int] = {}
         """Version up to which each table's log was read."""
+        self.left: list[ForeignCommit] = []
+        """What could not be undone by the newest call of `look`, as files are gone and there are no positions."""
 
     def look(
         self, directories: Iterable[str], own: Mapping[str, range] | None = None
@@ -48,6 +50,7 @@ class ForeignWatch:
             FencedError: another writer has taken over.
         """
         names, known = list(directories), own or {}
+        self.left.clear()
 
         def read(directory: str) -> Look | None:
             try:
@@ -84,15 +87,17 @@ class ForeignWatch:
     def _undone(self, directory: str, seen: Look) -> bool:
         """Undo what put rows in twice, newest first; False if that is to be tried again."""
         doubled = [commit for commit in reversed(seen.commits) if commit.kind == "doubled"]
-        for commit in seen.commits:
-            log.warning("%s%s.", commit, "; it is undone" if commit in doubled else "")
         left = [commit for commit in doubled if not undo(self._tables, commit, self._fence)]
+        for commit in seen.commits:
+            log.warning("%s%s.", commit, "; it is undone" if commit in doubled and commit not in left else "")
         if not left and seen.is_whole:
             return True
         try:
             handle = self._tables.open(directory)
             if handle is None or STATISTICS not in arrow_schema(handle).names:
-                return not left
+                stuck = [commit for commit in left if not can_be_undone(self._tables, commit)]
+                self.left += stuck
+                return stuck == left
             if gone := keep_once(
                 self._tables, directory, self._runner, self._fence, [commit.version for commit in left]
             ):

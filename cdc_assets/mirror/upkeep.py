@@ -11,7 +11,11 @@ Delta commit that changes no row and keeps the application transactions, and vac
 retention names. What was not done is done after a later step.
 """
 
-from collections.abc import Iterable
+import logging
+import time
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,13 +24,18 @@ from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS
 from cdc_assets.lake import upkeep
-from cdc_assets.lake.foreign import ForeignCommit, look
+from cdc_assets.lake.foreign import ForeignCommit, can_be_undone, look, look_back
 from cdc_assets.lake.joining import Joined, JoinTask
 from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.watch import ForeignWatch
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.files import FileWriter, portions_of
 from cdc_assets.mirror.shape import TO_LSN
+
+log = logging.getLogger(__name__)
+
+_THREADS = 8
+"""Number of parallel requests to a store."""
 
 
 def tidy(
@@ -45,6 +54,8 @@ def tidy(
     """
     topics = list(topics)
     watch.look(map(history_directory, topics))
+    for commit in watch.left:
+        log.warning("%s.", _with_remedy(tables, commit).trouble)
     upkeep.tidy(tables.tables, settings, runner, fence, map(history_directory, topics), join_versions)
     vacuum = upkeep.Upkeep(tables.tables, settings)
     for topic in topics:
@@ -64,11 +75,35 @@ def join_versions(task: JoinTask) -> Joined:
         return Joined(trouble=str(error))
 
 
-def doubled_versions(tables: MirrorTables, topics: Iterable[str]) -> list[ForeignCommit]:
+def doubled_versions(tables: MirrorTables, topics: Collection[str], *, seconds: float | None) -> list[ForeignCommit]:
     """Commits of other programs that put versions into `history` a second time, and that nobody has undone.
+
+    Args:
+        topics: those that may have a mirror.
+        seconds: time limit for reading what came behind the newest step of each mirror; None reads all that the logs have.
 
     Raises:
         LakeError: a table cannot be read.
     """
-    seen = [look(tables.tables, history_directory(topic), -1) for topic in topics]
-    return [commit for one in seen for commit in one.commits if commit.kind == "doubled"]
+    began = time.monotonic()
+
+    def of(directory: str) -> list[ForeignCommit]:
+        if seconds is not None and time.monotonic() - began > seconds:
+            return []
+        seen = look(tables.tables, directory, -1) if seconds is None else look_back(tables.tables, directory)
+        return [_with_remedy(tables, commit) for commit in seen.commits if commit.kind == "doubled"]
+
+    names = sorted({history_directory(topic) for topic in topics} & set(tables.location.directories()))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return [commit for found in pool.map(of, names) for commit in found]
+
+
+def _with_remedy(tables: MirrorTables, commit: ForeignCommit) -> ForeignCommit:
+    """A commit with what is to be done if it cannot be undone, because its files were rewritten in turn or are gone."""
+    if can_be_undone(tables.tables, commit):
+        return commit
+    topic = commit.directory.removesuffix(history_directory(""))
+    return replace(
+        commit,
+        remedy=f"make the mirror anew, for its files were rewritten in turn: cdc-assets mirror --rebuild {topic}",
+    )

@@ -30,6 +30,8 @@ from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.fold import FOLDING
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.mirror.delta import MirrorTables
+from cdc_assets.mirror.upkeep import doubled_versions
 from cdc_assets.run.overview.drift import OverviewSource, drifts
 from cdc_assets.run.overview.foreign import doubled
 from cdc_assets.run.overview.server import DatabaseFacts, ask_database
@@ -134,14 +136,16 @@ class CaptureOverview:
 
     @cached_property
     def doubled(self) -> Sequence[ForeignCommit]:
-        """Commits of other programs that put rows into topics a second time; a run undoes them.
+        """Commits of other programs that put rows into topics, or former rows into mirrors, a second time.
 
         Raises:
             LakeError: the lake cannot be read.
         """
         lost = {loss.directory for loss in self.losses}
         marks = {name: mark for name, mark in self.state.marks.items() if name not in lost}
-        return doubled(self.lake, marks, whole=self._audit_s is None)
+        topics = {topic_of(name) for name in self.state.marks}
+        versions = doubled_versions(MirrorTables.of(self.config), topics, seconds=self._audit_s)
+        return [*doubled(self.lake, marks, whole=self._audit_s is None), *versions]
 
     @property
     def foreign(self) -> Sequence[str]:

@@ -19,7 +19,7 @@ from cdc_assets.mirror import upkeep
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.shape import TO_LSN
-from cdc_assets.mirror.upkeep import doubled_versions
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.lake.writing import join_all, nobody_else
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content, ordered
@@ -78,12 +78,34 @@ def test_versions_that_a_late_rewrite_brings_back_are_undone(server: StandIn, tm
     join_versions(tables, path)
     history.optimize.compact()
     assert len(content(world.lake)[1]) == 2 * len(before[1])
-    assert [found.kind for found in doubled_versions(tables, [TOPIC])] == ["doubled"]
+    [told] = CaptureOverview(world.config).doubled
+    assert (told.kind, told.remedy) == ("doubled", "")
     change(world, 3)
     world.mirror()
     versions = content(world.lake)[1]
     assert len(versions) == len(set(versions)) > len(before[1])
-    assert not doubled_versions(tables, [TOPIC])
+    assert not CaptureOverview(world.config, audit_s=None).doubled
+
+
+def test_versions_that_are_rewritten_in_turn_need_a_mirror_made_anew(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = made(server, tmp_path / "lake", KEYED)
+    for turn in range(3):
+        change(world, turn)
+        world.mirror()
+    history, tables = handle(world, ".__history"), MirrorTables.of(world.config)
+    join_versions(tables, f"{TOPIC}.__history")
+    history.optimize.compact()
+    handle(world, ".__history").optimize.compact()
+    change(world, 3)
+    world.mirror()
+    remedy = f"cdc-assets mirror --rebuild {TOPIC}"
+    assert remedy in caplog.text
+    [told] = CaptureOverview(world.config, audit_s=None).doubled
+    assert remedy in told.trouble
+    world.mirror(anew=True)
+    assert not CaptureOverview(world.config, audit_s=None).doubled
 
 
 def test_a_mirror_that_is_made_anew_of_no_rows_has_none(server: StandIn, tmp_path: Path) -> None:
