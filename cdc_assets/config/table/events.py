@@ -48,7 +48,11 @@ EVENTS = (
         required=True,
     ),
     Property(
-        "topic.delimiter", kinds.TOPIC_PART, ".", "Separator of the parts of a topic name.", "events.topic_delimiter"
+        "topic.delimiter",
+        kinds.TOPIC_PART,
+        ".",
+        "Separator of the parts of a topic name. It cannot change once tables are captured.",
+        "events.topic_delimiter",
     ),
     Property(
         "topic.transaction",
