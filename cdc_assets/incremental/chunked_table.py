@@ -13,7 +13,6 @@ is. Then the round is read again, in smaller ones, until none has changed meanwh
 given up. And the key order has only columns of the identity, so that rows that are alike are read in one span.
 """
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -27,11 +26,18 @@ from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_
 from cdc_assets.ledger.signal_state import Key, QueuedTable
 from cdc_assets.ledger.state import CaptureState, TableState
 
-log = logging.getLogger(__name__)
-
 
 class UnreadableError(Exception):
-    """A table cannot be read in chunks; holds the status for its notification (spec debezium-sqlserver §10.1)."""
+    """A table cannot be read in chunks.
+
+    Args:
+        status: for its notification (spec debezium-sqlserver §10.1).
+        reason: with the next step, for people; empty if the status says all.
+    """
+
+    def __init__(self, status: str, reason: str = "") -> None:
+        super().__init__(status)
+        self.status, self.reason = status, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,7 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
     if state is None or schema is None or schema.object_id != state.object_id or state.identity is None:
         raise UnreadableError("UNKNOWN_SCHEMA")
     if not state.streams:
-        log.warning("%s is not streamed, so no incremental snapshot can read it: %s", entry.table, state.reason)
-        raise UnreadableError("SKIPPED")
+        raise UnreadableError("SKIPPED", f"It is not streamed, so no incremental snapshot can read it: {state.reason}")
     plan, directory = destination_of(lake, state)
     present = {column.name for column in schema.columns}
     lacking = frozenset(column.name for column in plan.columns if column.name not in present)
@@ -124,19 +129,18 @@ def _order(
     names = (entry.surrogate,) if entry.surrogate else schema.key or plan.key
     names = tuple(name for name in names if held is None or name in held)
     if not names:
-        log.warning(
-            "%s has no captured key, so it cannot be read in chunks. Next: name a captured column that is not large as "
+        raise UnreadableError(
+            "NO_PRIMARY_KEY",
+            "It has no captured key, so it cannot be read in chunks. Next: name a captured column that is not large as "
             "surrogate-key in the signal, or ask for a blocking snapshot.",
-            entry.table,
         )
-        raise UnreadableError("NO_PRIMARY_KEY")
     columns = tuple(column for name in names if (column := schema.column(name)) is not None)
     if len(columns) < len(names) or not all(can_bound(column) for column in columns):
-        log.warning(
-            "%s cannot be read in chunks by %s: not all of these are columns of it with an ordered type.",
-            entry.table, ", ".join(names),
-        )  # fmt: skip
-        raise UnreadableError("SKIPPED")
+        raise UnreadableError(
+            "SKIPPED",
+            f"It cannot be read in chunks by {', '.join(names)}: not all of these are columns of it with an ordered type. "
+            "Next: name another column as surrogate-key in the signal, or ask for a blocking snapshot.",
+        )
     return columns
 
 

@@ -212,7 +212,7 @@ class IncrementalSnapshot:
         try:
             return action()
         except UnreadableError as problem:
-            self._end_table(database, str(problem))
+            self._end_table(database, problem.status, problem.reason)
         except CdcError as error:
             if isinstance(error, _NOT_OF_THE_TABLE):
                 raise
@@ -235,11 +235,12 @@ class IncrementalSnapshot:
             return "nothing"
         markers = self._markers(database)
         if markers is None:
-            log.warning(
-                "The incremental snapshot is given up: database %s has no captured signal table. "
-                "Next: set signal.data.collection and enable change data capture for that table.", database,
-            )  # fmt: skip
-            self._end_table(database, "SKIPPED")
+            self._end_table(
+                database,
+                "SKIPPED",
+                f"Database {database} has no captured signal table. "
+                "Next: set signal.data.collection and enable change data capture for that table.",
+            )
             return "worked"
         done = [
             not state.paused and self._begin(database, rounds, markers),
@@ -325,11 +326,11 @@ class IncrementalSnapshot:
         self.discard_rounds(database)
         self._repeats[database] += 1
         if self._repeats[database] > _MOST_REPEATS:
-            log.warning(
-                "%s has no key, and rows of it change faster than they can be read. Next: ask for a blocking snapshot.",
-                table,
+            raise UnreadableError(
+                "SKIPPED",
+                f"It has no key, and each of {self._repeats[database]} times when rows were read, rows like them were changed "
+                "meanwhile. Next: ask for a blocking snapshot, or for this one when less is written.",
             )
-            raise UnreadableError("SKIPPED")
         log.info("Rows of %s are read again: it has no key, and rows like them have changed meanwhile.", table)
 
     def _commit(self, database: str, state: SignalState, reads: RoundReads) -> None:
@@ -356,7 +357,7 @@ class IncrementalSnapshot:
 
     def _abandon(self, database: str, error: CdcError, tried: Sequence[ChunkedTable]) -> None:
         """Give up a table that cannot be read, and may be gone; or read it again if its structure has changed."""
-        entry, status = self._watch.state(database).queue[0], "SQL_EXCEPTION"
+        entry, status, reason = self._watch.state(database).queue[0], "SQL_EXCEPTION", str(error)
         try:
             chunked = self._chunked_table(entry)
             if any(chunked != before for before in tried):
@@ -364,12 +365,11 @@ class IncrementalSnapshot:
                             entry.table)  # fmt: skip
                 return
         except UnreadableError as problem:
-            status = str(problem)
+            status, reason = problem.status, problem.reason or reason
         except CdcError as again:  # its present structure cannot be read either
             if again.retryable or isinstance(again, _NOT_OF_THE_TABLE):
                 raise
-        log.warning("The incremental snapshot of %s is given up (%s): %s", entry.table, status, error)
-        self._end_table(database, status, str(error))
+        self._end_table(database, status, reason)
 
     def _end_table(self, database: str, status: str, reason: str = "") -> None:
         """Record the end of a table, and continue with the next one."""
@@ -379,7 +379,7 @@ class IncrementalSnapshot:
         state = self._watch.state(database)
         entry, *others = state.queue
         tables = [queued.table for queued in state.queue]
-        notices = [scanned(entry.table, entry.signal, status, entry.rows, tables)]
+        notices = [scanned(entry.table, entry.signal, status, entry.rows, tables, reason)]
         failed = () if status in _READ else ((entry.signal, str(entry.table)),)
         state = dataclasses.replace(
             state, queue=tuple(others), paused=state.paused and bool(others), failed=(*state.failed, *failed)
@@ -388,6 +388,7 @@ class IncrementalSnapshot:
         self._watch.record(database, state, [*notices, *end])
         log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
         if failed:
+            log.warning("The incremental snapshot of %s is given up (%s). %s", entry.table, status, reason)
             why = f"The snapshot requested by signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()
             self._listener.note_unread(TroubledTable(entry.table, "failed", why))
 

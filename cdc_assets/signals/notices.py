@@ -44,15 +44,21 @@ def in_progress(queue: Sequence[QueuedTable]) -> SnapshotNotice:
     return SnapshotNotice("IN_PROGRESS", entry.signal, data)
 
 
-def scanned(table: object, signal: str, status: str, rows: int, queue: Iterable[object]) -> SnapshotNotice:
-    """Notification that a table is finished, with its status; the queue still includes the table."""
+def scanned(
+    table: object, signal: str, status: str, rows: int, queue: Iterable[object], reason: str = ""
+) -> SnapshotNotice:
+    """Notification that a table is finished, with its status; the queue still includes the table.
+
+    Args:
+        reason: why it could not be read, with the next step; unlike the connector's.
+    """
     data = {
         "data_collections": _names(queue),
         "scanned_collection": str(table),
         "total_rows_scanned": str(rows),
         "status": status,
     }
-    return SnapshotNotice("TABLE_SCAN_COMPLETED", signal, data)
+    return SnapshotNotice("TABLE_SCAN_COMPLETED", signal, data | ({"reason": reason} if reason else {}))
 
 
 def ends(signal: str, state: SignalState) -> tuple[list[SnapshotNotice], SignalState]:

@@ -15,6 +15,7 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.incremental import CAPTURE, Once, X, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 
 
 def test_surrogate_key_with_the_same_value_often_and_null(server: StandIn, tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_an_unchanged_twin_of_a_changed_row_is_read(server: StandIn, tmp_path: P
 
 
 def test_a_table_without_a_key_that_changes_faster_than_it_is_read_is_given_up(
-    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("cdc_assets.incremental.snapshot._MOST_REPEATS", 2)
     world = World(server, str(tmp_path))
@@ -246,6 +247,9 @@ def test_a_table_without_a_key_that_changes_faster_than_it_is_read_is_given_up(
         world.run()
     assert scans(world) == ["SKIPPED"]
     assert world.reads(table) == []
+    [told] = [text for text in map(str, rows_of_topic(world.config, "notes")) if "SKIPPED" in text]
+    for text in (told, caplog.text):
+        assert "rows like them were changed meanwhile. Next: ask for a blocking snapshot" in text
 
 
 def test_rows_that_are_alike_must_be_in_one_chunk(server: StandIn, tmp_path: Path) -> None:
