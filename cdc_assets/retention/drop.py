@@ -143,7 +143,7 @@ class Retention:
         changed = {name: mark for drop in drops for name, mark in drop.marks(marks).items()}
         self._manifest.record_retained(now, {drop.topic: drop.found for drop in drops}, changed)
         for drop in drops:
-            if self._is_told(drop.table, drop.topic, drop.former, drop.found):
+            if self._is_told(drop.table, drop.topic, drop.former, drop.found, marks):
                 self._restore(now, self._carry_out(drop), marks)
 
     def _compact(self, topics: Mapping[TableId, str], readers: Readers, now: datetime) -> None:
@@ -154,7 +154,7 @@ class Retention:
             if made is not None:
                 marks = self._marks()
                 self._manifest.record_retained(now, {topic: made.found}, made.marks(marks))
-                if self._is_told(table, topic, made.former, made.found):
+                if self._is_told(table, topic, made.former, made.found, marks):
                     self._restore(now, self._compaction.commit(made), marks)
 
     def _restore(self, now: datetime, left: Sequence[str], marks: Mapping[str, Mark]) -> None:
@@ -205,15 +205,18 @@ class Retention:
             return None
         return _Drop(table, topic, former, found, files, frozenset((file.directory, file.path) for file in gone))
 
-    def _is_told(self, table: TableId, topic: str, former: Retained, found: Retained) -> bool:
-        """Tell readers what a topic holds from now on; whether that may come true."""
+    def _is_told(
+        self, table: TableId, topic: str, former: Retained, found: Retained, marks: Mapping[str, Mark]
+    ) -> bool:
+        """Tell readers what a topic holds from now on; whether that may come true. If not, its former content is recorded again."""
         announce(self._tables, topic, former.number, found)
         step("retention-announced")
         limit = self._readers().limit(self._manifest.state, table, topic)
         if limit.allows(found.after):
             return True
         announce(self._tables, topic, former.number + 1, former)  # the mirror is being made anew since a moment ago
-        self._manifest.record_retained(self._clock.now(), {topic: former}, {})
+        before = {name: marks[name] for name in self._tables.generations(topic) if name in marks}
+        self._manifest.record_retained(self._clock.now(), {topic: former}, before)
         return False
 
     def _carry_out(self, drop: _Drop) -> list[str]:

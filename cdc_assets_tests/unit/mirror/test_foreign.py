@@ -60,12 +60,17 @@ def test_a_mirror_of_a_topic_that_holds_events_twice_is_right(server: StandIn, t
     for turn in range(3):
         change(world, turn)
     late = handle(world)
+    version = late.version()
     assert join_all(TopicTables.of(world.config), TOPIC)
     late.optimize.compact()
     rows = handle(world).to_pyarrow_table(columns=["position"])["position"]
     assert len(rows) > len(set(rows.to_pylist()))
     world.mirror()
     assert ordered(world.rows()) == ordered(world.on_server("id, note"))
+    found = content(world.lake)
+    handle(world).restore(version)
+    world.mirror(anew=True)
+    assert content(world.lake) == found
 
 
 def test_versions_that_a_late_rewrite_brings_back_are_undone(server: StandIn, tmp_path: Path) -> None:

@@ -154,10 +154,15 @@ def test_a_mirror_that_is_made_anew_meanwhile_keeps_its_events(world: World) -> 
             with cut_at("mirror-planned"), pytest.raises(PowerCutError):
                 world.mirrors().catch_up(anew=True)
 
+    rows = {name: mark.rows for name, mark in state_of(world.config).marks.items()}
     with listening(rebuild):
         world.stream()
     assert planned
     assert not any(dropped(world))
+    marks = state_of(world.config).marks
+    assert {topic: marks[topic].rows for topic in map(world.topic, world.tables)} == {
+        topic: rows[topic] for topic in map(world.topic, world.tables)
+    }
     assert not any(world.holds(table).after for table in world.tables)
     assert not world.mirror()
     world.check()
