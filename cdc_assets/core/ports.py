@@ -90,7 +90,11 @@ class Source(Protocol):
         """All user tables of a database, without `cdc` and `sys`, sorted."""
 
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        """All capture instances with their columns, sorted by table and age (`CaptureInstance.age`)."""
+        """All capture instances with their columns, sorted by table and age (`CaptureInstance.age`); without those that have no
+        start LSN yet (`beginning_tables`)."""
+
+    def beginning_tables(self, database: str) -> frozenset[TableId]:
+        """Tables with a capture instance that has no start LSN yet, so that nobody knows which changes it will hold."""
 
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
         """Which of these captured columns hold a NULL in a change row after an LSN; one query."""

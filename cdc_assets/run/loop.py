@@ -34,6 +34,7 @@ from cdc_assets.core.counts import note_retry
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import (
     LAKE_WAITS,
+    CaptureNotReadyError,
     CdcDisabledError,
     CdcError,
     DatabaseAwayError,
@@ -350,7 +351,7 @@ class StreamLoop:
         for database in databases:
             if self._ledger.state.log(database).restored:
                 continue
-            with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
+            with contextlib.suppress(CdcDisabledError, DatabaseAwayError, CaptureNotReadyError):
                 self._planner.end_missing_tables(database)
 
     def _handle_signals(self, database: str) -> bool:

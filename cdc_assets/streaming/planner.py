@@ -31,6 +31,9 @@ older one, which may then be dropped. This should happen early: once the older o
 without that, its changes are unknown (`gaps`). So the instances of an idle database are
 queried often, and the whole database is checked if they have changed or one waits
 for the log to pass its start.
+
+*A table without a capture instance* is gone, unless an instance was made again that has no start LSN yet: then the database
+waits for the capture job, which also has nothing new until it comes there.
 """
 
 import dataclasses
@@ -53,6 +56,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import CaptureNotReadyError
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
 from cdc_assets.streaming.places import planned_places
@@ -296,7 +300,21 @@ class Planner:
             if state.table.database == database and known:
                 problem = identity_problem(state, instances.get(state.table, []), instances)
                 gone += [state.stopped(problem)] if problem else []
+        self._require_starts(database, [state.table for state in gone if state.table not in instances])
         retire(self._ledger, self._lake, database, gone)
+
+    def _require_starts(self, database: str, tables: Sequence[TableId]) -> None:
+        """Check that none of the tables without a capture instance has one that begins only now: it is not gone.
+
+        Raises:
+            CaptureNotReadyError: one has. The capture job knows its start with its next look, and until then finds nothing new.
+        """
+        beginning = self._server.source.beginning_tables(database) if tables else frozenset()
+        if found := next((table for table in tables if table in beginning), None):
+            raise CaptureNotReadyError(
+                f"{found} was enabled again, and the capture job of {database} has not come to the start of its capture instance. "
+                "Next: nothing; if it does not come there, see that the job runs"
+            )
 
     def _without_gap(
         self, state: TableState, instances: Sequence[CaptureInstance], until: Lsn

@@ -180,6 +180,17 @@ class SqlServerSource:
             return []
         return instances_of(database, tables, columns)
 
+    def beginning_tables(self, database: str) -> frozenset[TableId]:
+        """Tables with a capture instance that has no start LSN yet: the capture job has not come to its creation."""
+        with cdc_objects(database):
+            rows = self._rows(queries.CHANGE_TABLES, database, database, database)
+        named = [(row[2], row[3], lsn_of(row[5])) for row in rows]
+        return frozenset(
+            TableId(database, str(schema), str(table))
+            for schema, table, start in named
+            if schema is not None and table is not None and start is None
+        )
+
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
         """Which of these captured columns hold a NULL in a change row after an LSN; one query per 200 of them."""
         return change_tables.columns_with_nulls(self.session, instance, columns, after)

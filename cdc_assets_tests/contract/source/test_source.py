@@ -209,6 +209,13 @@ def test_capture_instances(shop: Server, source: SqlServerSource) -> None:
     assert source.low_water_marks(DATABASE) == {"dbo_a": a.start_lsn, "dbo_b": b.start_lsn}
 
 
+def test_an_instance_without_a_start_is_none_yet(shop: Server, source: SqlServerSource) -> None:
+    assert source.beginning_tables(DATABASE) == frozenset()
+    shop.execute("UPDATE cdc.change_tables SET start_lsn = NULL WHERE capture_instance = N'dbo_a'", database=DATABASE)
+    assert source.beginning_tables(DATABASE) == {table("a")}
+    assert [instance.name for instance in source.capture_instances(DATABASE)] == ["dbo_b"]
+
+
 def test_second_instance_sorts_behind_the_first(shop: Server, source: SqlServerSource) -> None:
     shop.execute("ALTER TABLE dbo.a ADD w int NULL", database=DATABASE)
     enable(shop, "a", "dbo_a_2")

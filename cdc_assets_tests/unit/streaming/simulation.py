@@ -67,6 +67,8 @@ class SimulatedServer:
     """`core.ports.Source` over a log in memory; `bulk` is its `BulkSource`."""
 
     schemas: dict[TableId, TableSchema] = field(default_factory=dict)
+    beginning: set[TableId] = field(default_factory=set)
+    """Tables with an instance that has no start yet."""
     rows: dict[TableId, dict[int, Row]] = field(default_factory=dict)
     history: list[Change] = field(default_factory=list)
     transactions: list[Lsn] = field(default_factory=list)
@@ -216,6 +218,9 @@ class SimulatedServer:
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
         found = (instance for instance in self.instances if instance.table.database == database)
         return sorted(found, key=lambda instance: (instance.table, *instance.age))
+
+    def beginning_tables(self, database: str) -> frozenset[TableId]:
+        return frozenset(table for table in self.beginning if table.database == database)
 
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
         changes = [change for change in self.change_tables[instance.name] if change.lsn > after]

@@ -347,3 +347,27 @@ def test_a_table_never_goes_back_to_an_instance_that_it_has_left(tmp_path: Path,
     assert state_of(config).tables[orders].gaps == ()
     [_, drift] = CaptureOverview(config, server).drifts()
     assert (drift.removable, drift.differences) == (V1, ())
+
+
+def test_a_table_whose_only_instance_has_no_start_yet_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The capture job fills in the start when it comes to the creation of the instance."""
+    server, config, lines, orders = started(tmp_path)
+    server.disable(V1)
+    server.commit((lines, "insert", 11, "b"))
+
+    def begin(database: str) -> frozenset[TableId]:
+        if server.beginning:
+            server.beginning.clear()
+            server.enable(orders)
+            return frozenset({orders})
+        return frozenset()
+
+    server.beginning.add(orders)
+    monkeypatch.setattr(server, "beginning_tables", begin)
+    make_capture(server, config).stream()
+    state = state_of(config).tables[orders]
+    assert state.status == "gap"
+    assert "was disabled and enabled again" in state.reason
+    assert state_of(config).tables[lines].position == server.captured
