@@ -9,12 +9,14 @@ there were. One that leaves more has put rows in again, and one that leaves fewe
 come back. If that is not possible any more, because its files were rewritten in turn or vacuum has taken the former ones, or if
 nobody can count its rows any more, files of a topic with overlapping positions are read, and each event stays once (`positions`).
 
-*No false alarms.* Whoever appends or deletes rows says so: it is told, and not undone. Our own commits name themselves
+*No false alarms.* Whoever appends or deletes rows says so: it is told, and not undone. (A DELETE, UPDATE or MERGE that was planned
+before ours, and would put rows in again, is refused by Delta.) Our own commits name themselves
 (`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such. Only what is read
 is judged: if the store does not answer, the look fails and is repeated.
 
 *A crash between any two steps*: a commit that undoes another one names its version, so it is undone once; a version counts
-as read when that is recorded.
+as read when that is recorded. Who records nothing of it, such as mirrors and captures of other connectors, reads the newest
+commits when it starts.
 """
 
 import json

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.errors import LAKE_ERRORS, LakeError
 from cdc_assets.lake import upkeep
 from cdc_assets.lake.foreign import ForeignCommit, can_be_undone, look, look_back
 from cdc_assets.lake.joining import Joined, JoinTask
@@ -76,22 +76,28 @@ def join_versions(task: JoinTask) -> Joined:
 
 
 def doubled_versions(tables: MirrorTables, topics: Collection[str], *, seconds: float | None) -> list[ForeignCommit]:
-    """Commits of other programs that put versions into `history` a second time, and that nobody has undone.
+    """Commits of other programs that put versions into `history` a second time, and that nobody has undone; of a mirror whose log
+    cannot be read, none.
 
     Args:
         topics: those that may have a mirror.
         seconds: time limit for reading what came behind the newest step of each mirror; None reads all that the logs have.
 
     Raises:
-        LakeError: a table cannot be read.
+        LakeAwayError: the store does not answer.
+        LakeError: the lake cannot be listed.
     """
     began = time.monotonic()
 
     def of(directory: str) -> list[ForeignCommit]:
         if seconds is not None and time.monotonic() - began > seconds:
             return []
-        seen = look(tables.tables, directory, -1) if seconds is None else look_back(tables.tables, directory)
-        return [_with_remedy(tables, commit) for commit in seen.commits if commit.kind == "doubled"]
+        try:
+            seen = look(tables.tables, directory, -1) if seconds is None else look_back(tables.tables, directory)
+            return [_with_remedy(tables, commit) for commit in seen.commits if commit.kind == "doubled"]
+        except LakeError as error:
+            log.warning("Whether %s holds rows twice is not known: %s", directory, error)
+            return []
 
     names = sorted({history_directory(topic) for topic in topics} & set(tables.location.directories()))
     with ThreadPoolExecutor(_THREADS) as pool:

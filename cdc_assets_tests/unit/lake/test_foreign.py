@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.lake import foreign
@@ -134,6 +136,49 @@ def test_what_others_append_or_delete_is_told_and_stays(tables: TopicTables) -> 
         "DELETE of another program, has removed 2 rows",
     ]
     assert len(positions(tables)) == 7
+
+
+def renumber(handle: DeltaTable) -> None:
+    handle.update(updates={"window_id": "7"}, predicate="window_id = 2")
+
+
+def merge(handle: DeltaTable) -> None:
+    rows = pa.Table.from_batches([batch_of(SCHEMA, 2, {"id": 1})])
+    merger = handle.merge(rows, "new.position = old.position", "new", "old")
+    merger.when_matched_update({"window_id": "7"}).execute()
+
+
+def order(handle: DeltaTable) -> None:
+    handle.optimize.z_order(["window_id"])
+
+
+def overwrite(handle: DeltaTable) -> None:
+    write_deltalake(handle, pa.Table.from_batches([batch_of(SCHEMA, 77, {"id": 1})]), mode="overwrite")
+
+
+def go_back(handle: DeltaTable) -> None:
+    handle.restore(2)
+
+
+@pytest.mark.parametrize(("change", "rows"), [(renumber, 8), (merge, 8), (order, 8), (overwrite, 1), (go_back, 4)])
+def test_what_others_do_on_purpose_is_not_undone(
+    tables: TopicTables, change: Callable[[DeltaTable], None], rows: int
+) -> None:
+    change(handle_of(tables))
+    version = handle_of(tables).version()
+    watch(tables).look(["topic"])
+    assert (handle_of(tables).version(), handle_of(tables).to_pyarrow_table().num_rows) == (version, rows)
+
+
+@pytest.mark.parametrize("change", [renumber, merge, go_back])
+def test_a_change_that_was_planned_before_ours_is_refused(
+    tables: TopicTables, change: Callable[[DeltaTable], None]
+) -> None:
+    late = handle_of(tables)
+    assert join_all(tables, "topic")
+    with pytest.raises(DeltaError):
+        change(late)
+    assert positions(tables) == expected(4)
 
 
 @pytest.mark.parametrize("window", [None, 7])

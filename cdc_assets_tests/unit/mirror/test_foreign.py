@@ -92,6 +92,15 @@ def test_versions_that_a_late_rewrite_brings_back_are_undone(server: StandIn, tm
     assert not CaptureOverview(world.config, audit_s=None).doubled
 
 
+def test_a_mirror_that_cannot_be_read_hides_nothing_else(server: StandIn, tmp_path: Path) -> None:
+    world = made(server, tmp_path / "lake", KEYED)
+    change(world, 0)
+    world.mirror()
+    log = world.lake / f"{TOPIC}.__history" / "_delta_log"
+    max(log.glob("*.json")).write_text("{")
+    assert not CaptureOverview(world.config).doubled
+
+
 def test_versions_that_are_rewritten_in_turn_need_a_mirror_made_anew(
     server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
