@@ -69,12 +69,16 @@ def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcErro
         end_tables(ledger, lake, database, error)
 
 
-def give_up(ledger: Ledger, lake: Lake, database: str, error: CdcError) -> None:
-    """Record that what is in flight of a database is not carried out, for it cannot be read."""
+def give_up(ledger: Ledger, lake: Lake, database: str, error: CdcError, *, repeated: bool = True) -> None:
+    """Record that what is in flight of a database is not carried out, for it cannot be read.
+
+    Args:
+        repeated: whether another writer may hold files of it.
+    """
     if isinstance(error, DatabaseRestoredError):
         _fail_tables(ledger, lake, database, str(error))
     else:
-        abandon_in_flight(ledger, lake, database)
+        abandon_in_flight(ledger, lake, database, repeated=repeated)
 
 
 def end_tables(ledger: Ledger, lake: Lake, database: str, error: CdcDisabledError) -> None:
@@ -100,18 +104,20 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
     if window is not None and window.kind == "stream":
         begun = _left_out(lake, window)[0]
         _close_history(ledger, lake, window)
-        left = None if _is_published(ledger, lake, window) else _unpublished(ledger, lake, window, begun)
+        left = None if _is_published(lake, window) else unpublished(ledger, lake, window, begun)
     reason += _missing_transactions(left)
     restored = dataclasses.replace(state.log(database), restored=reason)
     ledger.manifest.record_log(ledger.clock.now(), database, restored, notifications)
 
 
-def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
+def abandon_in_flight(ledger: Ledger, lake: Lake, database: str, *, repeated: bool = True) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others continue.
 
     Tables that the window has committed are complete to its end; its number is taken in the others, so that no writer that was
     believed dead commits them later. Transactions that it has not committed yet are left to
-    the database's next window, which reads the committed tables again to count their events (`Unpublished`). The others keep their position and are read again. A
+    the database's next window, which reads the committed tables again to count their events (`Unpublished`); so are those of
+    other databases in flight, unless no other writer can hold files of this one (`repeated`), for all are one commit. The others
+    keep their position and are read again. A
     table fails if the window committed one generation of its topic and not the next, for no position is right for both.
     A snapshot ends (`give_up_snapshot`).
     """
@@ -121,10 +127,18 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str) -> None:
         begun, lacking = _left_out(lake, window)
         reason = split_commit_reason(f"Database {database} could not be read any more")
         failed = [state.tables[table].stopped(reason) for table in begun & lacking]
-        published = _is_published(ledger, lake, window)
-        left = None if published else _unpublished(ledger, lake, window, begun)
+        published = _is_published(lake, window, repeated=repeated)
+        left = None if published else unpublished(ledger, lake, window, begun)
         _close_history(ledger, lake, window)
-        ledger.manifest.complete(now, failed, lacking, {}, database=database, unpublished=left, published=published)
+        ledger.manifest.complete(
+            now,
+            failed,
+            lacking,
+            {},
+            database=database,
+            unpublished={database: left} if left else {},
+            published=published,
+        )
     give_up_snapshot(ledger, lake, database)
 
 
@@ -189,19 +203,20 @@ def _close_history(ledger: Ledger, lake: Lake, window: Window) -> None:
         lake.history.close(window.window_id)
 
 
-def _is_published(ledger: Ledger, lake: Lake, window: Window) -> bool:
+def _is_published(lake: Lake, window: Window, *, repeated: bool = True) -> bool:
     """Whether an abandoned window has published its transactions; if it has not, it cannot any more."""
-    if not lake.events.transaction_metadata:
+    if not (lake.events.transaction_metadata and repeated):
         return False
-    topic, number = transaction_topic(lake.events), window.window_id
-    if len(ledger.state.pending) > 1:  # the windows of other databases need the number
-        return lake.tables.committed(topic, number)
-    return not lake.tables.leave_out(topic, number)
+    return not lake.tables.leave_out(transaction_topic(lake.events), window.window_id)
 
 
-def _unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId]) -> Unpublished | None:
-    """Transactions that an abandoned window leaves to the next one of its database: their events are in the topics of
-    tables that it has committed, or an earlier window, and their BEGIN and END are nowhere."""
+def unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId]) -> Unpublished | None:
+    """Transactions that a window leaves to the next one of its database: their events are in the topics of tables that it, or
+    an earlier window, has committed, and their BEGIN and END are nowhere.
+
+    Args:
+        begun: tables that it has committed.
+    """
     if not lake.events.transaction_metadata:
         return None
     left = ledger.state.unpublished.get(window.database)

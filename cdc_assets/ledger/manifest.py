@@ -106,7 +106,7 @@ class Manifest(ManifestRows):
         rows: Mapping[str, Mapping[str, int]],
         notifications: Iterable[Notification] = (),
         database: str | None = None,
-        unpublished: Unpublished | None = None,
+        unpublished: Mapping[str, Unpublished] | None = None,
         *,
         published: bool = True,
     ) -> CaptureState:
@@ -119,7 +119,7 @@ class Manifest(ManifestRows):
             rows: number of events by table and operation, for people.
             notifications: notifications about the windows.
             database: the only database whose window is completed; None completes all pending windows.
-            unpublished: transactions of this database that are still to be published.
+            unpublished: transactions that are still to be published, by database.
             published: whether the transactions of the windows are published.
 
         Raises:
@@ -136,8 +136,8 @@ class Manifest(ManifestRows):
         }
         if not published:
             detail["published"] = False
-        if unpublished is not None:
-            detail["unpublished"] = {database: encode(unpublished)}
+        if unpublished:
+            detail["unpublished"] = encode(dict(unpublished))
         self._record(
             now, "complete", detail, "window-complete", windows=windows, rows=_total(rows), notifications=notifications
         )

@@ -3,6 +3,10 @@
 The topic tables of captured tables come first, each with the files of its own window; then the
 transactions of all databases in one commit. So a transaction is published after all of its tables
 have it, and a repeat that finds it published has nothing left to commit.
+
+A repeat that has no transactions to publish, or has given up one of the databases, takes the number in their topic
+(`TopicTables.leave_out`), for a writer that was believed dead may hold those of all. Then the next window of each database
+publishes them (`Unpublished`).
 """
 
 from collections.abc import Sequence
@@ -26,18 +30,22 @@ class WindowCommits:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
 
-    def commit(self, parts: Sequence[Part], *, repeated: bool) -> None:
+    def commit(self, parts: Sequence[Part], *, repeated: bool) -> bool:
         """Commit the files of the windows, after checking that all of them are in the lake.
 
         Args:
             repeated: whether an earlier attempt may still commit transactions, if this one has none.
 
+        Returns:
+            Whether no transactions are left to the next windows.
+
         Raises:
+            FencedError: another writer has left a table out.
             LakeError: a file is missing, or the lake cannot be written.
         """
         self._require_files(parts)
         self._commit_tables(parts)
-        self._commit_transactions(parts, repeated=repeated)
+        return self._commit_transactions(parts, repeated=repeated)
 
     def _require_files(self, parts: Sequence[Part]) -> None:
         written = {directory: list(names) for part in parts for (_, directory), names in part.files.items()}
@@ -66,18 +74,21 @@ class WindowCommits:
             for _ in pool.map(commit, items):
                 step("table-committed")
 
-    def _commit_transactions(self, parts: Sequence[Part], *, repeated: bool) -> None:
+    def _commit_transactions(self, parts: Sequence[Part], *, repeated: bool) -> bool:
         """Commit the transactions of all databases at once: their topic is shared, and reaches the number once."""
+        if not self._lake.events.transaction_metadata:
+            return True
         files, windows = transaction_files(parts), [part.window for part in parts]
-        if repeated and not files and self._lake.events.transaction_metadata:
-            self._lake.tables.leave_out(transaction_topic(self._lake.events), windows[0].window_id)
+        directory, number = transaction_topic(self._lake.events), windows[0].window_id
+        if repeated and (not files or self._lake.tables.left_out(directory, number)):
+            return not self._lake.tables.leave_out(directory, number)
         if files:
-            metadata = {"window_id": str(windows[0].window_id)}
+            metadata = {"window_id": str(number)}
             if len(windows) == 1:
                 metadata |= {"from_lsn": str(windows[0].after), "to_lsn": str(windows[0].until)}
-            directory = transaction_topic(self._lake.events)
-            self._lake.tables.commit(directory, None, files, windows[0].window_id, metadata)
+            self._lake.tables.commit(directory, None, files, number, metadata)
             step("transactions-committed")
+        return True
 
     def remove_uncommitted(self, number: int, parts: Sequence[Part], attempt: str) -> None:
         """Remove what this attempt wrote where nothing of the windows is committed; it is written again."""

@@ -46,7 +46,7 @@ from operator import attrgetter
 from typing import TypeVar
 from uuid import uuid4
 
-from cdc_assets.capture.endings import give_up, is_split, split_commit_reason
+from cdc_assets.capture.endings import give_up, is_split, split_commit_reason, unpublished
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap
 from cdc_assets.capture.lake import Lake
@@ -71,7 +71,7 @@ from cdc_assets.errors import (
     DatabaseRestoredError,
     LakeFullError,
 )
-from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.ledger.state import TableState, Unpublished, Window
 from cdc_assets.streaming.gaps import with_gap
 from cdc_assets.streaming.places import Places
 from cdc_assets.streaming.row_counts import check_rows
@@ -131,7 +131,7 @@ class WindowExecutor:
         """
         troubles: dict[str, CdcError] = {}
         attempt = uuid4().hex[:8]
-        begun = self._each(windows, lambda window: self._begun_part(window, attempt, repeated), troubles)
+        begun = self._each(windows, lambda window: self._begun_part(window, attempt, repeated), troubles, repeated)
         if not begun:
             return troubles
         number = windows[0].window_id
@@ -151,7 +151,9 @@ class WindowExecutor:
             self._listener.note_commit(progress)
         return troubles
 
-    def _each(self, parts: Sequence[P], action: Callable[[P], R], troubles: dict[str, CdcError]) -> list[R]:
+    def _each(
+        self, parts: Sequence[P], action: Callable[[P], R], troubles: dict[str, CdcError], repeated: bool
+    ) -> list[R]:
         """Results of an action for each window; windows of databases in trouble are given up if there are others."""
         done: list[R] = []
         found: dict[str, CdcError] = {}
@@ -165,7 +167,7 @@ class WindowExecutor:
                 raise trouble
         for database, trouble in found.items() if done else ():
             log.warning("The window of database %s is given up: %s", database, trouble)
-            give_up(self._ledger, self._lake, database, trouble)
+            give_up(self._ledger, self._lake, database, trouble, repeated=repeated)
         troubles.update(found)
         return done
 
@@ -189,7 +191,7 @@ class WindowExecutor:
             part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
             return part
 
-        planned = self._each(begun, plan, troubles)
+        planned = self._each(begun, plan, troubles, repeated)
         if not planned:
             return []
         self._places.record(planned)
@@ -197,11 +199,13 @@ class WindowExecutor:
         for part in planned:
             part.results = list(islice(results, len(part.tasks)))
         step("files-written")
-        judged = self._each(planned, lambda part: self._judged(self._numbered(part, offset), repeated), troubles)
+        judged = self._each(
+            planned, lambda part: self._judged(self._numbered(part, offset), repeated), troubles, repeated
+        )
         if not judged:
             return []
-        self._commits.commit(judged, repeated=repeated)
-        return self._complete(judged)
+        published = self._commits.commit(judged, repeated=repeated)
+        return self._complete(judged, published=published)
 
     def _numbered(self, part: Part, offset: int) -> Part:
         """The part; if transactions are numbered, read again without the tables that stay behind, whose events counted."""
@@ -305,16 +309,23 @@ class WindowExecutor:
             found += [state] if state != known else []
         return found
 
-    def _complete(self, parts: Sequence[Part]) -> list[Progress]:
+    def _complete(self, parts: Sequence[Part], *, published: bool) -> list[Progress]:
         before = self._ledger.state.tables
+        left = {} if published else {part.database: self._unpublished(part) for part in parts}
         self._ledger.manifest.complete(
             self._ledger.clock.now(),
             [state for part in parts for state in part.changed],
             [table for part in parts for table in part.behind],
             {str(table): rows_of(files) for part in parts for table, files in part.written().items()},
             [notification for part in parts for notification in part.notifications],
+            unpublished={database: entry for database, entry in left.items() if entry},
+            published=published,
         )
         return self._report.of(parts, before)
+
+    def _unpublished(self, part: Part) -> Unpublished | None:
+        begun = {read.table for read in part.window.reads if not read.counted} - part.behind
+        return unpublished(self._ledger, self._lake, part.window, begun)
 
     def _removable(self, window: Window, changed: Sequence[TableState], behind: Set[TableId]) -> Iterator[Notification]:
         """After a hand-over the older capture instance may be dropped (spec debezium-sqlserver §1.5, §10.1)."""

@@ -17,6 +17,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, Column
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError, FencedError
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -310,3 +311,48 @@ def test_structure_that_a_repeat_could_not_record(tmp_path: Path) -> None:
     assert make_capture(server, config).stream().troubled == ()
     assert recorded(config).count("ALTER orders") == 1
     assert (created(config, orders), created(config, lines)) == ([10], [10])
+
+
+@pytest.mark.parametrize("step", ["files-written", "table-committed"])
+def test_transactions_of_a_database_that_the_successor_gave_up(tmp_path: Path, step: str) -> None:
+    """The run wakes before the successor has committed those of the other database, and would publish those of both."""
+    server, config, orders, other = two_databases(tmp_path, transaction_metadata=True)
+    server.commit((orders, "insert", 6, "six"))
+    server.commit((other, "insert", 6, "six"))
+
+    def succeed() -> None:
+        server.troubles["Other"] = DatabaseAwayError("Database Other is offline.")
+        make_capture(server, config).stream()
+
+    woken_beside(step, "window-complete", make_capture(server, config).stream, succeed)
+    server.troubles.clear()
+    make_capture(server, config).stream()
+    told = transactions(config)
+    assert len(told) == len(set(told)) == 4
+    assert (created(config, orders), created(config, other)) == ([6], [6])
+
+
+@pytest.mark.parametrize(("step", "times"), [("files-written", 1), ("table-committed", 1), ("table-committed", 2)])
+def test_run_that_dies_while_it_gives_up_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, times: int
+) -> None:
+    """The number is taken in the topic of transactions, and the manifest does not say so yet."""
+    server, config, orders, other = two_databases(tmp_path, transaction_metadata=True)
+    server.commit((orders, "insert", 6, "six"))
+    server.commit((other, "insert", 6, "six"))
+    with cut_at(step, times), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.troubles["Other"] = DatabaseAwayError("Database Other is offline.")
+
+    def die(*_: object, **__: object) -> None:
+        raise PowerCutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "complete", die)
+        with pytest.raises(PowerCutError):
+            make_capture(server, config).stream()
+    server.troubles.clear()
+    assert make_capture(server, config).stream().troubled == ()
+    told = transactions(config)
+    assert len(told) == len(set(told)) == 4
+    assert (created(config, orders), created(config, other)) == ([6], [6])
