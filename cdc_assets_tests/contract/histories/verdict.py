@@ -13,6 +13,9 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.contract.histories.chronicle import Change, Chronicle, Table
 from cdc_assets_tests.unit.streaming.law import state_of
 
+_READING = 40
+"""Characters of a READ's position that are the same in one reading of a table: LSN, command, number of the window."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -124,9 +127,11 @@ def _check_rows(
             _compare(row, rows[number], f"{about}: row {number} {row} {rows[number]}")
         return
     assert snapshot is not None
+    reading = max(event.position[:_READING] for event in events if event.op == "r")
+    assert Lsn.parse(reading[:22]) == snapshot, f"{about}: the newest reading is {reading}, not of {snapshot}"
     folded: Counter[int] = Counter()  # by `v`: what other columns held before they were captured is in no event
     for event in events:
-        if event.lsn > snapshot or (event.op == "r" and event.lsn == snapshot):
+        if event.lsn > snapshot or (event.op == "r" and event.position.startswith(reading)):
             if event.before is not None:
                 folded[event.before["v"]] -= 1
             if event.after is not None:
