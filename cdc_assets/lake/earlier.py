@@ -5,36 +5,20 @@ The properties are set last, so a crash in between repeats the upgrade; a table 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
 
 from cdc_assets.lake.files import STATISTICS
 from cdc_assets.lake.location import STORE_ERRORS
-from cdc_assets.lake.replacing import Fence, Replacement, replace_files
+from cdc_assets.lake.replacing import Fence, KnownFile, Replacement, replace_files
 from cdc_assets.lake.tables import STATISTICS_PROPERTY, DeltaTables, unreadable
 
 _FORMER = {"delta.logRetentionDuration": ("interval 7 days", "interval 1 day")}
 """Values set by earlier releases; any other value was set by a user and stays."""
 _SETTINGS = ("delta.deletedFileRetentionDuration",)
 """Properties that depend on a property of the capture."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Narrowed:
-    """A file whose statistics are those of one column from now on."""
-
-    path: str
-    size: int
-    rows: int
-    written_ms: int
-    statistics: str
-
-    def action(self, *, is_new: bool = True) -> AddAction:
-        return AddAction(self.path, self.size, {}, self.written_ms, is_new, self.statistics)
 
 
 def modernize(tables: DeltaTables, directory: str, fence: Fence) -> None:
@@ -69,7 +53,7 @@ def _missing(handle: DeltaTable, wanted: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _narrowed(handle: DeltaTable) -> list[_Narrowed]:
+def _narrowed(handle: DeltaTable) -> list[KnownFile]:
     """The files of a table whose compaction by an earlier release told of all columns, with one column's statistics."""
     files = pa.table(handle.get_add_actions(flatten=True))
     if any(name.startswith("null_count.") and name != f"null_count.{STATISTICS}" for name in files.column_names):
@@ -77,11 +61,11 @@ def _narrowed(handle: DeltaTable) -> list[_Narrowed]:
     return []
 
 
-def _of(file: Mapping[str, Any]) -> _Narrowed:
+def _of(file: Mapping[str, Any]) -> KnownFile:
     stats: dict[str, object] = {"numRecords": file["num_records"]}
     least, greatest = (file.get(f"{bound}.{STATISTICS}") for bound in ("min", "max"))
     if least is not None and greatest is not None:
         stats |= {"minValues": {STATISTICS: least}, "maxValues": {STATISTICS: greatest}, "nullCount": {STATISTICS: 0}}
-    return _Narrowed(
+    return KnownFile(
         file["path"], file["size_bytes"], file["num_records"] or 0, file["modification_time"], json.dumps(stats)
     )

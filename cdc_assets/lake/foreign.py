@@ -28,14 +28,13 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
 
 from cdc_assets.errors import LAKE_ERRORS, InvariantError, LakeAwayError
 from cdc_assets.lake.commits import Commit, has_commit, read_commit, rows_by_path
 from cdc_assets.lake.delta_log import newest_version
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.presence import missing_files
-from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE, Fence, Replacement, replace_files
+from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE, Fence, KnownFile, Replacement, replace_files
 from cdc_assets.lake.tables import DeltaTables
 
 Kind = Literal["doubled", "lost", "unclear", "appended", "removed"]
@@ -259,20 +258,6 @@ def _require_answer(location: Location, directory: str, error: Exception) -> Non
 # ---- undoing -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Former:
-    """A file that comes back."""
-
-    path: str
-    size: int
-    rows: int
-    written_ms: int
-    statistics: str
-
-    def action(self, *, is_new: bool = True) -> AddAction:
-        return AddAction(self.path, self.size, {}, self.written_ms, is_new, self.statistics)
-
-
 def undo(tables: DeltaTables, commit: ForeignCommit, fence: Fence) -> bool:
     """Undo a commit that put rows in a second time; False if its files, or those before it, are not there any more.
 
@@ -321,14 +306,14 @@ def _undoing(tables: DeltaTables, commit: ForeignCommit) -> Replacement | None:
     return Replacement(list(made.added), back, dropped, metadata={UNDONE: str(commit.version)})
 
 
-def _former(row: Mapping[str, Any]) -> _Former:
+def _former(row: Mapping[str, Any]) -> KnownFile:
     """A file of a former version, with what the log said of it."""
     stats: dict[str, object] = {"numRecords": row["num_records"]}
     for name, known in (("minValues", "min"), ("maxValues", "max"), ("nullCount", "null_count")):
         if found := dict(_plain(row.get(known) or {})):
             stats[name] = found
     written = row["modification_time"]
-    return _Former(row["path"], row["size_bytes"], row["num_records"] or 0, written, json.dumps(stats))
+    return KnownFile(row["path"], row["size_bytes"], row["num_records"] or 0, written, json.dumps(stats))
 
 
 def _plain(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

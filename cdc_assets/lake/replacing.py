@@ -61,6 +61,29 @@ class NewFile(WrittenFile, Protocol):
         """The `add` action of Delta's log; `is_new` if it holds rows that the table did not have before."""
 
 
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file of a former commit, which comes back or is described anew.
+
+    Args:
+        path: below the table's directory.
+        size: bytes.
+        rows: number of its rows.
+        written_ms: when it was written, in milliseconds since 1970.
+        statistics: as in the log, JSON.
+    """
+
+    path: str
+    size: int
+    rows: int
+    written_ms: int
+    statistics: str
+
+    def action(self, *, is_new: bool = True) -> AddAction:
+        """The `add` action of Delta's log."""
+        return AddAction(self.path, self.size, {}, self.written_ms, is_new, self.statistics)
+
+
 @dataclass(frozen=True)
 class Replacement:
     """What a commit does to the files of a table.

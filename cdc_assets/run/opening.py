@@ -27,7 +27,7 @@ from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import DATABASE_ERRORS, TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
@@ -87,10 +87,7 @@ class Opening:
         found = select(self._config, self._server, self._lake, self._ledger.manifest)
         selected, unavailable = found.tables, found.unavailable
         if not unavailable:
-            with contextlib.suppress(
-                CdcDisabledError, *DATABASE_ERRORS
-            ):  # what follows meets a database in trouble, and tells
-                self._warn_of_unmatched()
+            self._warn_of_unmatched()
         self.refused = [TroubledTable(table, "failed", str(error)) for table, error in found.refused.items()]
         self.claim()
         abandon_removed_databases(self._ledger, self._lake, self._config)
