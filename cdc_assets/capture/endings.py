@@ -99,6 +99,7 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
         return
     run, window = state.snapshots.get(database), state.in_flight(database)
     leave_out_round(ledger, lake, database)
+    _leave_out_reads(ledger, lake, database)
     notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
     left = state.unpublished.get(database)
     if window is not None and window.kind == "stream":
@@ -160,6 +161,14 @@ def leave_out_round(ledger: Ledger, lake: Lake, database: str) -> None:
         for directory, _ in written.files:
             with contextlib.suppress(LakeError):  # nobody can commit to a table that Delta cannot read
                 lake.tables.leave_out(directory, window.window_id)
+
+
+def _leave_out_reads(ledger: Ledger, lake: Lake, database: str) -> None:
+    """The same of recorded files of an incremental snapshot's round."""
+    signals = ledger.state.signals.get(database)
+    if signals is not None and signals.reads is not None and signals.reads.files:
+        with contextlib.suppress(LakeError):
+            lake.tables.leave_out(signals.reads.directory, signals.reads.window_id)
 
 
 def give_up_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:

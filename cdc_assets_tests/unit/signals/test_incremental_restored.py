@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread, current_thread
 
 import pytest
 
@@ -67,3 +68,40 @@ def test_a_round_is_read_again_or_given_up(
     else:
         assert sorted(row["id"] for row in world.reads(table)) == [1, 2, 3]
         assert state.tables[table].status == "healthy"
+
+
+def test_a_run_believed_dead_commits_no_rows_of_a_database_that_was_restored(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "IDLE_CHECK", planner.IDLE_CHECK * 0)
+    world = World(server, str(tmp_path))
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 2), (3, 3)")
+    server.agent.drain()
+    world.run("snapshot")
+    saved = server.backup()
+    world.signal("s1", "execute-snapshot", data_collections=[str(table)])
+    asleep, wake = Event(), Event()
+
+    def run() -> None:
+        with suppress(CdcError):
+            world.run()
+
+    sleeper = Thread(target=run)
+
+    def listen(step: str) -> None:
+        if current_thread() is sleeper and step == "signals-recorded" and world.state().signals[DATABASE].reads:
+            asleep.set()
+            wake.wait(60)
+
+    with listening(listen):
+        sleeper.start()
+        assert asleep.wait(60)
+        server.restore(saved)
+        server.agent.start()
+        with suppress(CdcError):
+            world.run()
+        assert world.state().tables[table].status == "failed"
+        wake.set()
+        sleeper.join(60)
+    assert world.reads(table) == []
