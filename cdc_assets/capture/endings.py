@@ -29,7 +29,6 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, LakeError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
-from cdc_assets.transactions import transaction_topic
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +215,7 @@ def _is_published(lake: Lake, window: Window, *, repeated: bool = True) -> bool:
     """Whether an abandoned window has published its transactions; if it has not, it cannot any more."""
     if not (lake.events.transaction_metadata and repeated):
         return False
-    return not lake.tables.leave_out(transaction_topic(lake.events), window.window_id)
+    return not lake.tables.leave_out(lake.transactions_of(window), window.window_id)
 
 
 def unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId]) -> Unpublished | None:

@@ -11,6 +11,8 @@ from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.state import Window
+from cdc_assets.transactions import transaction_topic
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,15 @@ class Lake:
     def topic(self, table: TableId) -> str:
         """Name of a table's topic."""
         return topic_name(table, self.events)
+
+    def planned_transactions(self) -> str:
+        """Topic of BEGIN and END of windows that are planned now; empty if they are not published."""
+        return transaction_topic(self.events) if self.events.transaction_metadata else ""
+
+    def transactions_of(self, window: Window) -> str:
+        """Topic of a window's BEGIN and END: as it was planned, whatever the settings say since; of a window whose plan does not
+        say it, by the settings."""
+        return window.transactions or transaction_topic(self.events)
 
     def plan(self, schema: TableSchema, captured: Sequence[str] | None) -> EventPlan:
         """The plan by which rows of a structure become events.

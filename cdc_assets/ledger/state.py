@@ -251,6 +251,8 @@ class Window:
         reads: change rows to read (stream); tables without rows are left out.
         slices: numbers of the slices of a round (snapshot).
         cuts: additional slice bounds inside transactions that are too large for one slice (stream).
+        transactions: topic of the BEGIN and END of all windows with its number (stream); empty if they are not published, and
+            in windows that earlier releases planned.
     """
 
     window_id: int
@@ -262,6 +264,7 @@ class Window:
     reads: tuple[TableRead, ...] = ()
     slices: tuple[int, ...] = ()
     cuts: tuple[Position, ...] = ()
+    transactions: str = ""
 
 
 @dataclass(frozen=True, slots=True)

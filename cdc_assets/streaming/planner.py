@@ -171,7 +171,10 @@ class Planner:
         number = self._state.next_window
         self._shares = {draft.database: self._rows.get(draft.database, 0) for draft in drafts}
         tables = self._state.tables
-        windows = [planned_places(dataclasses.replace(draft, window_id=number), tables) for draft in drafts]
+        topic = self._lake.planned_transactions()
+        windows = [
+            planned_places(dataclasses.replace(draft, window_id=number, transactions=topic), tables) for draft in drafts
+        ]
         self._ledger.manifest.plan(self._ledger.clock.now(), *windows)
         return windows
 

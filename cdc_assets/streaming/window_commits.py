@@ -6,7 +6,8 @@ have it, and a repeat that finds it published has nothing left to commit.
 
 A repeat that has no transactions to publish, or has given up one of the databases, takes the number in their topic
 (`TopicTables.leave_out`), for a writer that was believed dead may hold those of all. Then the next window of each database
-publishes them (`Unpublished`).
+publishes them (`Unpublished`). Their topic is the one that the plan names: another one has not reached the number, and would get
+them again.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,6 @@ from cdc_assets.core.steps import step
 from cdc_assets.lake.files import DataFile, remove_attempt
 from cdc_assets.ledger.state import Window
 from cdc_assets.streaming.window_parts import Part, transaction_files
-from cdc_assets.transactions import transaction_topic
 
 _COMMIT_THREADS = 8
 """Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
@@ -50,7 +50,7 @@ class WindowCommits:
     def _require_files(self, parts: Sequence[Part]) -> None:
         written = {directory: list(names) for part in parts for (_, directory), names in part.files.items()}
         if transactions := transaction_files(parts):
-            written[transaction_topic(self._lake.events)] = transactions
+            written[self._lake.transactions_of(parts[0].window)] = transactions
         self._lake.tables.require_files(written)
 
     def _commit_tables(self, parts: Sequence[Part]) -> None:
@@ -79,7 +79,7 @@ class WindowCommits:
         if not self._lake.events.transaction_metadata:
             return True
         files, windows = transaction_files(parts), [part.window for part in parts]
-        directory, number = transaction_topic(self._lake.events), windows[0].window_id
+        directory, number = self._lake.transactions_of(windows[0]), windows[0].window_id
         if repeated and (not files or self._lake.tables.left_out(directory, number)):
             return not self._lake.tables.leave_out(directory, number)
         if files:
@@ -94,7 +94,7 @@ class WindowCommits:
         """Remove what this attempt wrote where nothing of the windows is committed; it is written again."""
         tables, directories = self._lake.tables, {entry.directory for part in parts for entry in part.planned}
         if self._lake.events.transaction_metadata:
-            directories.add(transaction_topic(self._lake.events))
+            directories.add(self._lake.transactions_of(parts[0].window))
         for directory in directories:
             tables.forget(directory)
         lacking = [directory for directory in directories if tables.reached(directory) < number]

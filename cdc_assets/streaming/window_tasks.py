@@ -22,7 +22,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.ledger.state import Window
 from cdc_assets.streaming.slices import in_order
 from cdc_assets.streaming.tasks import PlannedRead, SliceTask, TransactionTopic, count_open
-from cdc_assets.transactions import TOPIC_SCHEMA, Carried, transaction_topic
+from cdc_assets.transactions import TOPIC_SCHEMA, Carried
 
 
 class WindowTasks:
@@ -87,7 +87,7 @@ class WindowTasks:
         """The transaction topic, and the LSN up to which transactions were published."""
         if not self._lake.events.transaction_metadata:
             return None
-        directory = transaction_topic(self._lake.events)
+        directory = self._lake.transactions_of(window)
         self._lake.tables.ensure(directory, TOPIC_SCHEMA)
         return TransactionTopic(directory, self._ledger.state.published_until(window))
 

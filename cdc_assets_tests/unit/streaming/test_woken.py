@@ -73,8 +73,8 @@ def created(config: CaptureConfig, table: TableId) -> list[int]:
     return [event.key for event in events_of(config, table) if event.op == "c"]
 
 
-def transactions(config: CaptureConfig) -> list[str]:
-    rows = rows_of_topic(config, "shop.transaction")
+def transactions(config: CaptureConfig, *topics: str) -> list[str]:
+    rows = [row for topic in topics or ("shop.transaction",) for row in rows_of_topic(config, topic)]
     return sorted(f"{row['value']['status']} {row['value']['id']}" for row in rows)  # type: ignore[index]
 
 
@@ -221,6 +221,37 @@ def test_setting_that_changes_a_type_while_a_window_is_in_flight(tmp_path: Path,
     make_capture(server, changed).stream()
     assert created(changed, orders) == [5, 6]
     assert state_of(changed).tables[orders].directory == "shop.SalesDb.dbo.orders@2"
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_transaction_topic_that_is_renamed_while_a_window_is_in_flight(tmp_path: Path, step: str) -> None:
+    server, config, lines, orders = two_tables(tmp_path, transaction_metadata=True)
+    server.commit((orders, "insert", 10, "a"), (lines, "insert", 10, "a"))
+    with cut_at(step), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    renamed = make_config(str(tmp_path), transaction_metadata=True, transaction_topic="tx")
+    make_capture(server, renamed).stream()
+    server.commit((orders, "insert", 11, "b"))
+    make_capture(server, renamed).stream()
+    assert transactions(config) == [f"{status} {server.history[0].lsn}" for status in ("BEGIN", "END")]
+    assert len(transactions(config, "shop.tx")) == 2
+
+
+def test_transaction_topic_that_is_renamed_while_a_database_is_given_up(tmp_path: Path) -> None:
+    server, config, orders, other = two_databases(tmp_path, transaction_metadata=True)
+    server.commit((orders, "insert", 6, "six"))
+    server.commit((other, "insert", 6, "six"))
+    with cut_at("transactions-committed"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    renamed = make_config(str(tmp_path), transaction_metadata=True, transaction_topic="tx")
+    renamed = replace(renamed, connection=config.connection)
+    server.troubles["Other"] = DatabaseAwayError("Database Other is offline.")
+    make_capture(server, renamed).stream()
+    server.troubles.clear()
+    server.commit((orders, "insert", 7, "seven"))
+    make_capture(server, renamed).stream()
+    told = transactions(config, "shop.transaction", "shop.tx")
+    assert len(told) == len(set(told)) == 6
 
 
 def test_round_of_a_snapshot_that_the_successor_gave_up(tmp_path: Path) -> None:
