@@ -10,7 +10,8 @@
     │   ├── CaptureNotReadyError    no LSN recorded yet; the capture job has not scanned
     │   ├── LakeConflictError       another writer committed first; read again and repeat
     │   ├── LakeFullError           the lake's storage is full
-    │   └── LakeAwayError           the lake's store does not answer now
+    │   ├── LakeAwayError           the lake's store does not answer now
+    │   └── SinkError               the code of an IO manager's `write` raised
     └── TerminalError           repeating does not help; somebody has to act
         ├── InvalidValueError       a value is not valid for its purpose
         ├── ConfigurationError      a property is unknown or has a wrong value
@@ -119,6 +120,10 @@ class LakeAwayError(RetryableError):
     """The lake's store does not answer now: it is busy, restarts, or cannot be reached."""
 
 
+class SinkError(RetryableError):
+    """The code of an IO manager's `write` raised, before or after its commit; the append is repeated."""
+
+
 class TerminalError(CdcError):
     """Repeating the call does not help; somebody has to act."""
 
@@ -212,7 +217,7 @@ class LakeError(TerminalError):
     """The lake cannot be read or written."""
 
 
-LAKE_WAITS = (LakeConflictError, LakeFullError, LakeAwayError)
+LAKE_WAITS = (LakeConflictError, LakeFullError, LakeAwayError, SinkError)
 """Retryable errors of the lake: they concern all databases."""
 
 LAKE_ERRORS = (LakeError, *LAKE_WAITS)

@@ -7,6 +7,9 @@ the other finds the window committed. Both would have written the same rows, bec
 manifest. Whoever finds a window committed instead of committing it makes the same mark: the other writer may be dead, or
 be the same one, whose commit's answer was lost.
 
+*Who commits.* Each append is handed to a sink, an IO manager in Dagster, which calls back for the commit; what it may do, and why
+that breaks nothing, is in the head of `sink`.
+
 *Leaving a table out.* A window that is repeated may go without a table: it was altered, or its database is away. A writer
 that was believed dead may still hold the files of its own attempt. So the number is taken before the table is left behind:
 by a commit without files, with a second application transaction that tells it from data. If the number is taken already, the
@@ -24,6 +27,7 @@ independently.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Self
 
 import pyarrow as pa
@@ -38,6 +42,7 @@ from cdc_assets.lake.foreign import net_of_others
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import require_files
+from cdc_assets.lake.sink import DIRECT, Append, Commit, Sink, hand_over
 from cdc_assets.lake.tables import COMMIT_ATTEMPTS, STATISTICS_PROPERTY, DeltaTables, arrow_schema, unreadable
 
 
@@ -47,10 +52,20 @@ class TopicTables(DeltaTables):
     Args:
         capture: application id of all commits.
         settings: retention of the log; the defaults of `LakeSettings` if None.
+        sink: what each append is handed to.
+        others: sinks of single directories.
     """
 
-    def __init__(self, location: Location, capture: str, settings: LakeSettings | None = None) -> None:
+    def __init__(
+        self,
+        location: Location,
+        capture: str,
+        settings: LakeSettings | None = None,
+        sink: Sink = DIRECT,
+        others: Mapping[str, Sink] = MappingProxyType({}),
+    ) -> None:
         super().__init__(location, capture, settings)
+        self._sink, self._others = sink, others
         self._held: dict[str, Mark] = {}
         """Marks of tables with commits."""
         self._marks: dict[str, Mark] = {}
@@ -61,12 +76,12 @@ class TopicTables(DeltaTables):
         """Files that were checked and are not committed yet."""
 
     @classmethod
-    def of(cls, config: CaptureConfig) -> Self:
+    def of(cls, config: CaptureConfig, sink: Sink = DIRECT, others: Mapping[str, Sink] = MappingProxyType({})) -> Self:
         """The topic tables of a capture.
 
         Their application id is the topic prefix, as in their names, so it stays when the capture is renamed.
         """
-        return cls(Location.of(config.lake), config.events.topic_prefix, config.lake)
+        return cls(Location.of(config.lake), config.events.topic_prefix, config.lake, sink, others)
 
     def properties(self, schema: pa.Schema) -> dict[str, str]:
         """Delta's properties that a table of these columns has: files tell the bounds of positions alone."""
@@ -140,7 +155,7 @@ class TopicTables(DeltaTables):
         *,
         timed: bool = False,
     ) -> bool:
-        """Commit files, once for each window.
+        """Have the sink commit files, once for each window.
 
         Args:
             directory: directory of the topic table's generation.
@@ -154,6 +169,7 @@ class TopicTables(DeltaTables):
             False if this window was committed already.
 
         Raises:
+            SinkError: the sink raised (`sink.hand_over`).
             LakeConflictError: other writers committed first `COMMIT_ATTEMPTS` times.
             FencedError: another writer has left this window out here.
             LakeError: the store refuses, or a file is missing (`presence`).
@@ -167,16 +183,24 @@ class TopicTables(DeltaTables):
                 )
             return handle
 
+        def make(more: Mapping[str, str]) -> bool:
+            if self._once(directory, window_id, opened, files, {**more, **metadata}, timed=timed):
+                return True
+            if self.left_out(directory, window_id):
+                raise FencedError(
+                    f"{directory}: another run has taken over and left the table out of window {window_id}. "
+                    "Next: nothing, if a newer run is active; it reads the table's changes in a later window."
+                )
+            return False
+
         if not files:
             return False
-        if self._once(directory, window_id, opened, files, metadata, timed=timed):
-            return True
-        if self.left_out(directory, window_id):
-            raise FencedError(
-                f"{directory}: another run has taken over and left the table out of window {window_id}. "
-                "Next: nothing, if a newer run is active; it reads the table's changes in a later window."
-            )
-        return False
+
+        def columns() -> pa.Schema:
+            return arrow_schema(opened()) if schema is None else schema
+
+        append = Append(directory, window_id, tuple(files), dict(metadata), columns, Commit(make))
+        return hand_over(self._others.get(directory, self._sink), append)
 
     def leave_out(self, directory: str, window_id: int) -> bool:
         """Take a window's number in a table without data, so that no writer that was believed dead can commit it any more.
