@@ -38,6 +38,7 @@ from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.capture.statements import Statement, change_queries, rows_query
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.jobs import Job
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.capture import Capture
 from cdc_assets.snapshot.tasks import RoundTask
@@ -197,10 +198,10 @@ class Recorder:
         self._runner, self.parallelism = runner, runner.parallelism
         self.jobs: list[list[Sequence[Statement]]] = []
 
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Run `function` on every task and remember the statements."""
         self.jobs.append([_statements(task) for task in tasks])
-        return self._runner.run(function, tasks)
+        return self._runner.run(function, tasks, job)
 
 
 def _statements(task: object) -> Sequence[Statement]:
@@ -220,7 +221,9 @@ def _statements(task: object) -> Sequence[Statement]:
 
 def raw_read(runner: SparkTaskRunner, bulk: MssqlBulkSource, jobs: Sequence[Sequence[Sequence[Statement]]]) -> int:
     """Read what some jobs read, with as many tasks; returns the number of rows."""
-    return sum(sum(runner.run(count_rows, [(bulk, statements) for statements in job])) for job in jobs)
+    return sum(
+        sum(runner.run(count_rows, [(bulk, read) for read in statements], Job("window", "raw"))) for statements in jobs
+    )
 
 
 def settings(port: int, password: str, lake: Path) -> CaptureConfig:

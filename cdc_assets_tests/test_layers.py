@@ -88,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.debezium": {"config", "engine", "errors"},
     "adapters.kafka": {"config", "core", "engine", "errors", "publish", "reader"},
     "adapters.sqlserver": {"config", "core", "errors", "history"},
-    "adapters.threads": set(),
+    "adapters.threads": {"core"},
     "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake"},
     "metrics": {"capture", "config", "core", "errors", "run"},
     "assembly": {

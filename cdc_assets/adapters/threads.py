@@ -5,6 +5,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from os import cpu_count
 from typing import TypeVar
 
+from cdc_assets.core.jobs import Job
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -21,7 +23,7 @@ class LocalRunner:
     def __init__(self, parallelism: int | None = None) -> None:
         self.parallelism = parallelism or cpu_count() or 1
 
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in the order of the tasks. After an error, waiting tasks do not start; it is raised when the running ones have ended."""
         if len(tasks) == 1:
             return [function(tasks[0])]

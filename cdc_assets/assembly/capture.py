@@ -14,6 +14,7 @@ from cdc_assets.adapters.sqlserver.log_times import LogTimes
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import InvariantError
@@ -82,5 +83,5 @@ class _NoRunner:
 
     parallelism, may_start_twice = 1, False
 
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         raise InvariantError("This capture cannot run tasks. Next: report this.")

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from cdc_assets.core.jobs import Job
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -12,6 +14,6 @@ class OneByOne:
 
     parallelism, may_start_twice = 1, False
 
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in the order of the tasks; the first error is raised."""
         return [function(task) for task in tasks]

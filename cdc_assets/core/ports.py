@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcError
@@ -241,7 +242,7 @@ class TaskRunner(Protocol):
     def may_start_twice(self) -> bool:
         """Whether a task may be started again while it runs. The query may start an engine."""
 
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in task order. The first error is raised after the others have stopped."""
 
 

@@ -20,6 +20,7 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SignalSettings
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import BulkSource, TaskRunner
 from cdc_assets.core.steps import step
@@ -205,7 +206,11 @@ class RoundReader:
             rows_query(chunked.plan, chunked.lacking, chunked.ordered, span, recompile=settings.recompile)
             for span in spans
         )
-        staged = self._runner.run(stage, [StageTask(text, staging, bulk) for text in statements])
+        staged = self._runner.run(
+            stage,
+            [StageTask(text, staging, bulk) for text in statements],
+            Job("incremental", f"read: {chunked.directory}"),
+        )
         last = spans[-1].high
         assert last is not None  # noqa: S101 - the table has a greatest key
         files = tuple(file for written in staged for file in written)
@@ -254,7 +259,7 @@ class RoundReader:
             for share in _shares(numbered, self._runner.parallelism)
         ]  # fmt: skip
         try:
-            built = self._runner.run(build, tasks)
+            built = self._runner.run(build, tasks, Job("incremental", f"written: {chunked.directory}"))
         except CdcError:
             remove_attempt(self._staging.location, [chunked.directory], window_id, attempt)
             raise

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, LakeError, RetryableError
@@ -148,7 +149,9 @@ class SmallFiles:
             return []
         made: dict[str, list[tuple[JoinTask, Joined]]] = {}
         try:
-            results = self._runner.run(self._join, tasks)
+            results = self._runner.run(
+                self._join, tasks, Job("rewriting", f"joined: {named({task.directory for task in tasks})}")
+            )
         except (RetryableError, EngineError) as error:
             log.warning("Small files are not joined; it is tried again: %s", error)
             return []

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.lake.files import STATISTICS, DataFile, TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
@@ -90,7 +91,11 @@ def keep_once(tables: DeltaTables, directory: str, runner: TaskRunner, fence: Fe
 
 def _found(tables: DeltaTables, directory: str, runner: TaskRunner, *, writes: bool) -> list[Once]:
     tasks = [OnceTask(tables.location, directory, group, writes) for group in _overlapping(tables, directory)]
-    return [one for found in runner.run(once, tasks) for one in found] if tasks else []
+    return (
+        [one for found in runner.run(once, tasks, Job("rewriting", f"doubled rows: {directory}")) for one in found]
+        if tasks
+        else []
+    )
 
 
 def _overlapping(tables: DeltaTables, directory: str) -> list[tuple[str, ...]]:

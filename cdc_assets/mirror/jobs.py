@@ -10,6 +10,7 @@ from itertools import chain
 
 import pyarrow as pa
 
+from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
@@ -50,7 +51,9 @@ class Jobs:
         """
         self._part(works)
         tasks = [(work, self._fold_tasks(work)) for work in works]
-        results = iter(self._runner.run(fold_leaf, [task for _, found in tasks for task in found]))
+        results = iter(
+            self._runner.run(fold_leaf, [task for _, found in tasks for task in found], _job("folded", works))
+        )
         made = [(work, [next(results) for _ in found]) for work, found in tasks]
         return [(work, self._loosened(work, found)) for work, found in made]
 
@@ -60,7 +63,7 @@ class Jobs:
             if not work.leaves:
                 work.leaves = self._first_leaves(work)
         tasks = [(work, self._part_tasks(work)) for work in works]
-        results = iter(self._runner.run(part, [task for _, found in tasks for task in found]))
+        results = iter(self._runner.run(part, [task for _, found in tasks for task in found], _job("staged", works)))
         for work, found in tasks:
             work.pieces = tuple(piece for _ in found for piece in next(results))
             if work.absences:
@@ -92,7 +95,12 @@ class Jobs:
         chosen = files[:: max(1, len(files) // _SAMPLED_FILES)]
         tasks = [SampleTask(self._reader(work), (file,), range_of(work.planned)) for file in chosen]
         keys = sorted(
-            {bound_bytes(key) for found in self._runner.run(sample, tasks) for key in found if key is not None}
+            {
+                bound_bytes(key)
+                for found in self._runner.run(sample, tasks, _job("sampled", [work]))
+                for key in found
+                if key is not None
+            }
         )
         bounds = sorted({keys[len(keys) * at // count] for at in range(1, count)} if keys else set())
         return [Leaf((), bound) for bound in [b"", *(bound for bound in bounds if bound)]]
@@ -127,7 +135,7 @@ class Jobs:
         if not work.loose or work.planned.whole or work.retyped or not work.leaves[0].paths:
             return results
         work.retyped = True
-        return self._runner.run(fold_leaf, self._fold_tasks(work))
+        return self._runner.run(fold_leaf, self._fold_tasks(work), _job("folded", [work]))
 
     def converted(self, work: Work) -> list[NewFile]:
         """Files of `history` written again, because columns have other types now; none if that is committed already."""
@@ -138,7 +146,7 @@ class Jobs:
             ConvertTask(self._tables.location, directory, path, work.history)
             for path, _, _ in self._tables.files(directory)
         ]
-        return self._runner.run(convert, tasks)
+        return self._runner.run(convert, tasks, _job("converted", [work]))
 
 
 def _is_one(table: MirroredTable) -> bool:
@@ -183,3 +191,8 @@ def _sizes(topics: TopicTables, description: Description) -> Mapping[tuple[int, 
             for path, size in zip(found["path"].to_pylist(), found["size_bytes"].to_pylist(), strict=True):
                 sizes[number, path] = size
     return sizes
+
+
+def _job(what: str, works: Sequence[Work]) -> Job:
+    """What a job of steps says of itself."""
+    return Job("mirror", f"{what}: {named(work.table.topic for work in works)}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.keys import bound_key
@@ -161,7 +162,9 @@ def settled(found: Candidates, since: str, tables: MirrorTables, runner: TaskRun
         since: LSN that the mirror had reached before the read.
     """
     known = defaultdict[object, list[Row]](list)
-    for data in runner.run(versions, list(_tasks(found, since, tables))):
+    for data in runner.run(
+        versions, list(_tasks(found, since, tables)), Job("reconcile", f"settled: {found.subject.topic}")
+    ):
         for row in unpack(data).to_pylist():
             known[row[CODE]].append(row)
     about = found.subject.compared

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from cdc_assets.capture.moment import Moment
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource, Clock, KeyRange, Source, TaskRunner
 from cdc_assets.core.ranges import fit
@@ -217,9 +218,11 @@ class Reconciler:
         bulk = self._bulk.reaching(table.database, low, captured=False)
         tasks = [subject.read_task(entry, low, server_time, bounds, bulk) for entry in ranges]
         try:
-            pieces = tuple(piece for made in self._runner.run(read, tasks) for piece in made)
+            pieces = tuple(
+                piece for made in self._runner.run(read, tasks, Job("reconcile", f"read: {table}")) for piece in made
+            )
             chosen = subject.compare_tasks(self._mirrors.tables, leaves, pieces, ranges)
-            results = self._runner.run(compare, chosen)
+            results = self._runner.run(compare, chosen, Job("reconcile", f"compared: {table}"))
         finally:
             with suppress(*LAKE_ERRORS):
                 Folder(subject.compared.location, subject.compared.staging).drop()

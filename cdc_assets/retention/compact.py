@@ -34,6 +34,7 @@ from dataclasses import dataclass, replace
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS, LakeConflictError
@@ -175,14 +176,15 @@ class Compaction:
             for at, file in enumerate(plan.files)
         ]
         first = MarkTask(reader, (), plan.telling, (b"",), staging)
-        bounds = self._bounds(first, numbered)
+        job = Job("retention", f"compacted: {plan.topic}")
+        bounds = self._bounds(first, numbered, job)
         marks = [replace(first, files=share, bounds=bounds) for share in _shares(numbered)]
         by_range, by_file = defaultdict(list), defaultdict(list)
-        for pieces in self._runner.run(mark, marks):
+        for pieces in self._runner.run(mark, marks, job):
             for piece in pieces:
                 by_range[piece.number].append(piece)
         chosen = [ChooseTask(reader, staging, tuple(pieces)) for _, pieces in sorted(by_range.items())]
-        for pieces in self._runner.run(choose, chosen) if chosen else ():
+        for pieces in self._runner.run(choose, chosen, job) if chosen else ():
             for piece in pieces:
                 by_file[piece.number].append(piece)
         tasks = [
@@ -198,19 +200,21 @@ class Compaction:
             for at, file in enumerate(plan.files)
         ]
         made: dict[str, list[Rewritten]] = {}
-        for task, found in zip(tasks, self._runner.run(rewrite, tasks), strict=True):
+        for task, found in zip(tasks, self._runner.run(rewrite, tasks, job), strict=True):
             if found is not None:
                 made.setdefault(task.directory, []).append(found)
         return made
 
-    def _bounds(self, first: MarkTask, numbered: Sequence[Numbered]) -> tuple[bytes, ...]:
+    def _bounds(self, first: MarkTask, numbered: Sequence[Numbered], job: Job) -> tuple[bytes, ...]:
         """Where ranges of keys begin: about as many events in each, as some files show."""
         count = sum(one.file.rows for one in numbered) // _RANGE_ROWS
         if count < 2:
             return (b"",)
         chosen = numbered[:: max(1, len(numbered) // _SAMPLED_FILES)]
         keys = sorted(
-            key for found in self._runner.run(sample, [replace(first, files=(one,)) for one in chosen]) for key in found
+            key
+            for found in self._runner.run(sample, [replace(first, files=(one,)) for one in chosen], job)
+            for key in found
         )
         bounds = {keys[len(keys) * at // count] for at in range(1, count)} if keys else set()
         return (b"", *sorted(bounds - {b""}))

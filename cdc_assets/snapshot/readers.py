@@ -19,6 +19,7 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.packed import Packed
 from cdc_assets.core.ports import TaskRunner
@@ -111,7 +112,7 @@ class Readers:
     def _freely(self, job: "_Job", slices: Sequence[SnapshotSlice]) -> Found:
         """Each statement sees its own moment."""
         tasks = [self._task(job, bundle) for bundle in bundles(slices, self.count * 2)]
-        return Found(self._runner.run(run_bundle, tasks))
+        return Found(self._runner.run(run_bundle, tasks, job.said_of(slices)))
 
     def _of_moment(self, job: "_Job", slices: Sequence[SnapshotSlice]) -> Found:
         """Slices of tables without a key; where they cannot be read together, table by table."""
@@ -152,7 +153,9 @@ class Readers:
         ]
         locked = to_lock(settings, (entry.table for entry in slices))
         try:
-            results, low = barrier.hold(self._server.source, locked, lambda: self._runner.run(run_bundle, tasks), way)
+            results, low = barrier.hold(
+                self._server.source, locked, lambda: self._runner.run(run_bundle, tasks, job.said_of(slices)), way
+            )
         except MarkerRefusedError as error:
             self._moments.refuse_marker(database, error)
             return self._together(job, slices)
@@ -205,3 +208,7 @@ class _Job:
     def lows(self, tables: Iterable[TableId]) -> dict[TableId, Lsn]:
         """LSNs that READs of some tables carry."""
         return {table: self.readings[table].low for table in tables}
+
+    def said_of(self, slices: Iterable[SnapshotSlice]) -> Job:
+        """What the job that reads some slices says of itself."""
+        return Job("snapshot", f"round {self.window.window_id}: {named({entry.table for entry in slices})}")

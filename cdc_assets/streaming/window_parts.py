@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.notification import Notification
 from cdc_assets.lake.files import DataFile
 from cdc_assets.ledger.state import TableState, Window
@@ -83,3 +84,9 @@ def files_of(results: Sequence[SliceResult], without: set[TableId]) -> Files:
 def transaction_files(parts: Sequence[Part]) -> list[DataFile]:
     """Files of the transaction topic, of all windows."""
     return [file for part in parts for result in part.results for file in result.transactions]
+
+
+def job_of(parts: Sequence[Part]) -> Job:
+    """What a job that reads windows says of itself."""
+    tables = {entry.read.table for part in parts for entry in part.planned}
+    return Job("window", f"{parts[0].window.window_id}: {named(tables)}")

@@ -17,6 +17,7 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import StreamingSettings
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.ledger.state import Window
@@ -97,7 +98,7 @@ class WindowTasks:
         opened, sums = _delivered(tasks)
         if not cut and opened is None:
             return list(tasks)
-        counts = iter(self._runner.run(count_open, cut) if cut else [])
+        counts = iter(self._runner.run(count_open, cut, _job(tasks[0])) if cut else [])
         commits = {task.ends.commit_lsn for task in cut if task.ends} | ({opened} if opened else set())
         times = self._server.source.commit_times(tasks[0].database, sorted(commits))
         found: list[SliceTask] = []
@@ -125,3 +126,7 @@ def _delivered(tasks: Sequence[SliceTask]) -> tuple[Lsn | None, Counter[str]]:
 def _within(planned: Sequence[PlannedRead], low: Lsn, high: Lsn) -> tuple[PlannedRead, ...]:
     parts = [(entry, clip(entry.read, low, high)) for entry in planned]
     return tuple(dataclasses.replace(entry, read=part) for entry, part in parts if part is not None)
+
+
+def _job(task: SliceTask) -> Job:
+    return Job("window", f"{task.window_id}: transactions that are cut")

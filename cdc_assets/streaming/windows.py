@@ -78,7 +78,7 @@ from cdc_assets.streaming.row_counts import check_rows
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, run_slice
 from cdc_assets.streaming.window_commits import WindowCommits
-from cdc_assets.streaming.window_parts import Part, files_of, reasons_of
+from cdc_assets.streaming.window_parts import Part, files_of, job_of, reasons_of
 from cdc_assets.streaming.window_report import WindowReport
 from cdc_assets.streaming.window_tasks import WindowTasks
 
@@ -195,7 +195,7 @@ class WindowExecutor:
         if not planned:
             return []
         self._places.record(planned)
-        results = iter(self._runner.run(run_slice, [task for part in planned for task in part.tasks]))
+        results = iter(self._runner.run(run_slice, [task for part in planned for task in part.tasks], job_of(planned)))
         for part in planned:
             part.results = list(islice(results, len(part.tasks)))
         step("files-written")
@@ -212,7 +212,7 @@ class WindowExecutor:
         while self._lake.events.transaction_metadata and (tables := part.left_out()):
             part.planned = [entry for entry in part.planned if entry.read.table not in tables]
             part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
-            part.results = [*map(reasons_of, part.results), *self._runner.run(run_slice, part.tasks)]
+            part.results = [*map(reasons_of, part.results), *self._runner.run(run_slice, part.tasks, job_of([part]))]
         return part
 
     def _judged(self, part: Part, repeated: bool) -> Part:

@@ -14,6 +14,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.jobs import JOB
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 
@@ -67,5 +68,7 @@ def test_forty_tables_in_one_transaction_and_in_many_tasks(server: StandIn, tmp_
 def test_more_tasks_at_once_than_tables(server: StandIn) -> None:
     server.execute("INSERT INTO dbo.t00 SELECT value FROM GENERATE_SERIES(0, 99)", database="Wide")
     bulk = MssqlBulkSource(replace(config_of(server.port, server.password, ".").connection, databases=("Wide",)), 10)
-    found = LocalRunner(24).run(lambda _: sum(len(batch) for batch in bulk.read("SELECT id FROM dbo.t00")), range(48))
+    found = LocalRunner(24).run(
+        lambda _: sum(len(batch) for batch in bulk.read("SELECT id FROM dbo.t00")), range(48), JOB
+    )
     assert found == [100] * 48

@@ -29,7 +29,7 @@ from cdc_assets.run.capture import Capture
 
 class Loop:
     parallelism = 1
-    def run(self, function, tasks):
+    def run(self, function, tasks, job):
         return [function(task) for task in tasks]
 
 def used():

@@ -19,6 +19,7 @@ from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.core.interruption import Interrupted, listening
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets_tests.jobs import JOB
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +33,7 @@ class UnpicklableError(Exception):
 
 
 def test_results_come_in_task_order(runner: SparkTaskRunner) -> None:
-    assert runner.run(lambda task: task * task, range(7)) == [0, 1, 4, 9, 16, 25, 36]
+    assert runner.run(lambda task: task * task, range(7), JOB) == [0, 1, 4, 9, 16, 25, 36]
 
 
 class WithoutContext:
@@ -45,13 +46,13 @@ class WithoutContext:
 
 def test_tasks_need_no_context(spark_resource: SparkResource) -> None:
     runner = SparkTaskRunner(lambda: cast(SparkSession, WithoutContext(spark_resource.spark_session)), lambda: 2)
-    assert runner.run(lambda task: task * task, range(7)) == [0, 1, 4, 9, 16, 25, 36]
+    assert runner.run(lambda task: task * task, range(7), JOB) == [0, 1, 4, 9, 16, 25, 36]
 
     def fail(task: int) -> None:
         raise ConfigurationError("task", task, "another one", "change it")
 
     with pytest.raises(ConfigurationError, match="task 3 "):
-        runner.run(fail, [3])
+        runner.run(fail, [3], JOB)
 
 
 def test_a_session_of_somebody_else_may_speculate(spark_resource: SparkResource) -> None:
@@ -71,20 +72,20 @@ def test_no_tasks_start_no_session() -> None:
     def session() -> None:
         raise AssertionError("a session was asked for")
 
-    assert SparkTaskRunner(session, lambda: 2).run(lambda task: task, []) == []
+    assert SparkTaskRunner(session, lambda: 2).run(lambda task: task, [], JOB) == []
 
 
 def test_tasks_run_in_parallel_in_worker_processes(runner: SparkTaskRunner) -> None:
-    pids = runner.run(lambda _: os.getpid(), range(8))
+    pids = runner.run(lambda _: os.getpid(), range(8), JOB)
     assert os.getpid() not in pids
     assert 1 <= len(set(pids)) <= 8
 
 
 def test_collector_of_a_worker_passes_over_what_tasks_import(runner: SparkTaskRunner) -> None:
     """Spark's daemon collects garbage after each task, which takes time for each object that is looked at."""
-    runner.run(lambda _: None, range(8))
-    runner.run(lambda _: len(import_module("dagster").__name__), range(8))
-    looked_at = runner.run(lambda _: len(gc.get_objects()), range(8))
+    runner.run(lambda _: None, range(8), JOB)
+    runner.run(lambda _: len(import_module("dagster").__name__), range(8), JOB)
+    looked_at = runner.run(lambda _: len(gc.get_objects()), range(8), JOB)
     assert max(looked_at) < 20_000, looked_at
 
 
@@ -94,7 +95,7 @@ def test_error_keeps_class_attributes_and_message(runner: SparkTaskRunner) -> No
             raise ConfigurationError("colour", "blu", "red or blue", "correct it")
 
     with pytest.raises(ConfigurationError, match=r"colour 'blu' is not valid: expected red or blue") as caught:
-        runner.run(fail, [0, 1, 2])
+        runner.run(fail, [0, 1, 2], JOB)
     assert caught.value.hint == "correct it"
     assert "in fail" in caught.value.__notes__[0]
 
@@ -104,7 +105,7 @@ def test_first_error_in_task_order_wins(runner: SparkTaskRunner) -> None:
         raise ConfigurationError("task", task, "another one", "change it")
 
     with pytest.raises(ConfigurationError, match="task 3 "):
-        runner.run(fail, [3, 1, 2])
+        runner.run(fail, [3, 1, 2], JOB)
 
 
 def test_error_that_cannot_be_pickled_travels_as_text(runner: SparkTaskRunner) -> None:
@@ -112,7 +113,7 @@ def test_error_that_cannot_be_pickled_travels_as_text(runner: SparkTaskRunner) -
         raise UnpicklableError
 
     with pytest.raises(RuntimeError, match="UnpicklableError: no way"):
-        runner.run(fail, [0])
+        runner.run(fail, [0], JOB)
 
 
 def test_retryable_error_is_raised_as_it_is_after_one_attempt(runner: SparkTaskRunner, tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_retryable_error_is_raised_as_it_is_after_one_attempt(runner: SparkTaskR
         raise ConnectionLostError("the server is gone")
 
     with pytest.raises(ConnectionLostError, match="the server is gone"):
-        runner.run(fail, [str(tmp_path)])
+        runner.run(fail, [str(tmp_path)], JOB)
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -130,9 +131,9 @@ def test_a_killed_worker_is_a_retryable_error_and_the_session_continues(runner: 
         os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(SparkTaskError, match="Python worker exited unexpectedly") as caught:
-        runner.run(die, [0])
+        runner.run(die, [0], JOB)
     assert caught.value.retryable
-    assert runner.run(lambda task: task + 1, [1]) == [2]
+    assert runner.run(lambda task: task + 1, [1], JOB) == [2]
 
 
 def test_jobs_of_a_run_that_is_asked_to_end_are_cancelled(runner: SparkTaskRunner, tmp_path: Path) -> None:
@@ -150,14 +151,14 @@ def test_jobs_of_a_run_that_is_asked_to_end_are_cancelled(runner: SparkTaskRunne
     started = time.monotonic()
     threading.Thread(target=end_once_it_reads).start()
     with pytest.raises(Interrupted), listening():
-        runner.run(read_on, [0, 1])
+        runner.run(read_on, [0, 1], JOB)
     assert time.monotonic() - started < 30
-    assert runner.run(lambda task: task + 1, [1]) == [2]
+    assert runner.run(lambda task: task + 1, [1], JOB) == [2]
 
 
 def test_large_tasks_and_results_pass(runner: SparkTaskRunner) -> None:
     blob = bytes(3_000_000)
-    assert [len(result) for result in runner.run(lambda task: task + b"!", [blob, blob])] == [3_000_001] * 2
+    assert [len(result) for result in runner.run(lambda task: task + b"!", [blob, blob], JOB)] == [3_000_001] * 2
 
 
 @pytest.mark.parametrize(("master", "expected"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2)])
@@ -177,6 +178,7 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
 _OPTIONS = """
 from pyspark import SparkContext
 from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.core.jobs import Job
 from cdc_assets.defs.spark import SparkResource
 
 resource = SparkResource(master="local[1]")
@@ -189,7 +191,7 @@ stop_spark()
 
 @pytest.mark.parametrize(
     ("start", "options"),
-    [("resource.runner().run(str, [1])", ["-XX:TieredStopAtLevel=1"]), ("resource.spark_session", [])],
+    [("resource.runner().run(str, [1], Job('start'))", ["-XX:TieredStopAtLevel=1"]), ("resource.spark_session", [])],
 )
 def test_only_a_session_that_is_started_for_tasks_compiles_quickly(start: str, options: list[str]) -> None:
     done = subprocess.run(
@@ -223,11 +225,12 @@ _ENDS_BETWEEN = """
 from pyspark import SparkContext
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets_tests.jobs import JOB
 
 runner = SparkResource(master="local[1]").runner()
-print(runner.run(abs, [-1]))
+print(runner.run(abs, [-1], JOB))
 SparkContext._active_spark_context._jsc.sc().stop()  # as when a cluster's master ends the application
-print(runner.run(abs, [-2]))
+print(runner.run(abs, [-2], JOB))
 stop_spark()
 """
 

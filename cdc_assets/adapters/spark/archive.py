@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cdc_assets.adapters.spark.session import LazySession, default_class_archive, stop_spark
 from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets.core.jobs import Job
 
 
 def build_class_archive(path: str) -> None:
@@ -16,7 +17,7 @@ def build_class_archive(path: str) -> None:
     draft = f"{path}.draft"
     options = {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xlog:disable -XX:ArchiveClassesAtExit={draft}"}
     session = LazySession(SparkSettings("local[2]", config=options), class_archive="")
-    session.runner().run(str, [1, 2])
+    session.runner().run(str, [1, 2], Job("start"))
     stop_spark(wait_s=120)
     if Path(draft).is_file():
         Path(draft).replace(path)

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.interruption import Interrupted
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 
 log = logging.getLogger(__name__)
@@ -72,25 +73,25 @@ class EarlyRunner:
         """Whether Spark may start a task again while it runs; a local one never does."""
         return not self._settings.local and self._spark().may_start_twice
 
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in task order. The first error is raised after the others have stopped."""
         if not self._settings.threads:
-            return self._spark().run(function, tasks)
+            return self._spark().run(function, tasks, job)
         if self._settings.local and len(tasks) > 1 and not self._ready.is_set():
-            return self._begin_in_threads(function, tasks)
+            return self._begin_in_threads(function, tasks, job)
         if len(tasks) > 1 or (self._ready.is_set() and not self._settings.local):
             self._ready.set()
-            return self._spark().run(function, tasks)
+            return self._spark().run(function, tasks, job)
         self._tell()
-        return LocalRunner(1).run(function, tasks)
+        return LocalRunner(1).run(function, tasks, job)
 
-    def _begin_in_threads(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def _begin_in_threads(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         begun = time.monotonic()
         self._tell()
         if begun - self._ended > _FORGET_S:
             self._worked_s = 0.0
         try:
-            return _Job(self, function, tasks).results(begun)
+            return _Started(self, function, tasks, job).results(begun)
         finally:
             self._ended = time.monotonic()
             self._worked_s += self._ended - begun
@@ -108,15 +109,15 @@ class EarlyRunner:
             threading.Thread(target=self._start, name="spark-start", daemon=True).start()
         return self._ready.is_set()
 
-    def take(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def take(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Let Spark run tasks."""
         log.info("Spark takes over: %d tasks go to it.", len(tasks))
-        return self._spark().run(function, tasks)
+        return self._spark().run(function, tasks, job)
 
     def _start(self) -> None:
         """Start the session, its workers and their imports by an empty job. If that fails, the next job fails too and reports it."""
         with suppress(Exception, Interrupted):
-            self._spark().run(_nothing, range(self.parallelism))
+            self._spark().run(_nothing, range(self.parallelism), Job("start"))
         self._ready.set()
 
     def _tell(self) -> None:
@@ -131,17 +132,18 @@ def _nothing(_: int) -> None:
     """What a job does that only starts Spark."""
 
 
-class _Job:
+class _Started:
     """One job that begins in threads.
 
     Args:
         runner: says when Spark takes the rest.
         function: what is run.
         tasks: its arguments.
+        job: what it is for.
     """
 
-    def __init__(self, runner: EarlyRunner, function: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
-        self._runner, self._function, self._tasks = runner, function, tasks
+    def __init__(self, runner: EarlyRunner, function: Callable[[Any], Any], tasks: Sequence[Any], job: Job) -> None:
+        self._runner, self._function, self._tasks, self._job = runner, function, tasks, job
         self._waiting = list(range(len(tasks)))
         self._parts: dict[Future[list[Any]], Sequence[int]] = {}
 
@@ -165,6 +167,6 @@ class _Job:
 
     def _submit(self, pool: ThreadPoolExecutor, run: Callable[..., list[Any]], count: int) -> Future[list[Any]]:
         numbers, self._waiting = self._waiting[:count], self._waiting[count:]
-        future = pool.submit(run, self._function, [self._tasks[number] for number in numbers])
+        future = pool.submit(run, self._function, [self._tasks[number] for number in numbers], self._job)
         self._parts[future] = numbers
         return future

@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.adapters.spark.executors import context_of
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, outcomes
+from cdc_assets.core.jobs import Job
 
 SPECULATION = "spark.speculation"
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class SparkTaskRunner:
         found = session.conf.get(SPECULATION, "false") if context is None else context.getConf().get(SPECULATION)
         return bool(found == "true")
 
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Run `function` on every task, as one Spark job.
 
         Raises:

@@ -29,6 +29,7 @@ from cdc_assets.errors import CdcError, ConnectionLostError, RetryableError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
 from cdc_assets_tests.contract.source.proxy import Proxy, proxy
+from cdc_assets_tests.jobs import JOB
 
 pytestmark = pytest.mark.contract
 ROWS = 1000
@@ -165,7 +166,7 @@ def test_many_threads_at_once_leave_nothing_behind(
     forwarder.answer_bytes = 100_000
     before, threads = sockets(), threading.active_count()
     bulk = reader(standin, forwarder)
-    fails_in_time(lambda: LocalRunner(12).run(lambda _: list(bulk.read(WIDE)), range(12)), ConnectionLostError)
+    fails_in_time(lambda: LocalRunner(12).run(lambda _: list(bulk.read(WIDE)), range(12), JOB), ConnectionLostError)
     forwarder.close()
     POOL.clear()
     patience = time.monotonic() + ENOUGH_S

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets_tests.jobs import JOB
 
 
 def test_results_in_task_order() -> None:
@@ -13,14 +14,14 @@ def test_results_in_task_order() -> None:
         time.sleep(0.02 if number == 0 else 0)
         return number * number
 
-    assert LocalRunner(3).run(slow_first, range(6)) == [0, 1, 4, 9, 16, 25]
-    assert LocalRunner(3).run(slow_first, []) == []
+    assert LocalRunner(3).run(slow_first, range(6), JOB) == [0, 1, 4, 9, 16, 25]
+    assert LocalRunner(3).run(slow_first, [], JOB) == []
     assert LocalRunner().parallelism >= 1
 
 
 def test_tasks_run_at_once() -> None:
     barrier = threading.Barrier(2, timeout=5)
-    assert LocalRunner(2).run(lambda _: barrier.wait() >= 0, [1, 2]) == [True, True]
+    assert LocalRunner(2).run(lambda _: barrier.wait() >= 0, [1, 2], JOB) == [True, True]
 
 
 def test_first_error_is_raised_after_the_others_stopped() -> None:
@@ -35,6 +36,6 @@ def test_first_error_is_raised_after_the_others_stopped() -> None:
         ended.append(number)
 
     with pytest.raises(ValueError, match="first"):
-        LocalRunner(2).run(task, range(50))
+        LocalRunner(2).run(task, range(50), JOB)
     assert sorted(started[1:]) == sorted(ended)
     assert len(started) < 50

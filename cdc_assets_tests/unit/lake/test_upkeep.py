@@ -10,6 +10,7 @@ from deltalake import DeltaTable, Schema
 
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.lake.evolution import lake_schema
@@ -154,7 +155,7 @@ def test_a_table_whose_file_is_gone_stops_no_other(tmp_path: Path) -> None:
 
 
 class Away(OneByOne):
-    def run(self, function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         raise ServerBusyError("Spark is away. Next: nothing.")
 
 

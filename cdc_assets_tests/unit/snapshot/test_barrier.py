@@ -11,6 +11,7 @@ from cdc_assets.adapters.sqlserver.locks import HeldTableLocks
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, QueryError, ServerBusyError
@@ -154,9 +155,9 @@ def test_reader_that_is_started_twice_ends_the_attempt(server: StandIn, tmp_path
     class Repeating(LocalRunner):
         """Runs the first task again, as a cluster does that has lost a worker."""
 
-        def run(self, function: Callable[..., object], tasks: Sequence[object]) -> list:  # type: ignore[type-arg]
-            super().run(function, tasks)
-            return super().run(function, tasks)
+        def run(self, function: Callable[..., object], tasks: Sequence[object], job: Job) -> list:  # type: ignore[type-arg]
+            super().run(function, tasks, job)
+            return super().run(function, tasks, job)
 
     with pytest.raises(ServerBusyError, match="started twice"):
         bank.snapshot(Repeating(2))

@@ -13,8 +13,10 @@ import pytest
 
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.settings import SparkSettings, spark_settings
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets_tests.jobs import JOB
 
 LOCAL, CLUSTER = SparkSettings("local[2]"), SparkSettings("spark://head:7077")
 
@@ -27,7 +29,7 @@ class FakeSpark:
         self.parallelism, self.jobs = 2, list[list[Any]]()
         self._start_s, self._error = start_s, error
 
-    def run(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    def run(self, function: Callable[[Any], Any], tasks: Sequence[Any], job: Job) -> list[Any]:
         if not self.jobs:
             time.sleep(self._start_s)
         self.jobs.append(list(tasks))
@@ -49,9 +51,9 @@ def slow(task: int) -> int:
 def test_little_work_needs_no_spark(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         for settings in (LOCAL, CLUSTER):
-            assert EarlyRunner(settings, no_spark).run(slow, [3]) == [9]
-        assert EarlyRunner(LOCAL, no_spark).run(slow, range(5)) == [0, 1, 4, 9, 16]
-        assert EarlyRunner(LOCAL, no_spark).run(slow, []) == []
+            assert EarlyRunner(settings, no_spark).run(slow, [3], JOB) == [9]
+        assert EarlyRunner(LOCAL, no_spark).run(slow, range(5), JOB) == [0, 1, 4, 9, 16]
+        assert EarlyRunner(LOCAL, no_spark).run(slow, [], JOB) == []
     assert "Tasks run in this process; Spark is started when they have worked for 2 s" in caplog.text
     assert "Spark is started when a job has several tasks" in caplog.text
 
@@ -65,14 +67,14 @@ def test_what_waits_goes_to_spark_when_it_is_there(caplog: pytest.LogCaptureFixt
 
     runner = EarlyRunner(LOCAL, lambda: spark, start_after_s=0.25)
     with caplog.at_level(logging.INFO):
-        assert runner.run(task, range(30)) == [number * number for number in range(30)]
+        assert runner.run(task, range(30), JOB) == [number * number for number in range(30)]
     begin, rest = spark.jobs
     assert begin == [0, 1]
     assert 4 < len(rest) < 26  # some were done before Spark was asked for and while it started
     assert rest == list(range(30))[-len(rest) :]
     assert "of work in threads: Spark is started beside them" in caplog.text
     assert f"Spark takes over: {len(rest)} tasks go to it" in caplog.text
-    runner.run(task, range(4))
+    runner.run(task, range(4), JOB)
     assert spark.jobs[2:] == [[0, 1, 2, 3]]
 
 
@@ -80,20 +82,20 @@ def test_work_of_jobs_adds_up_unless_they_rest(monkeypatch: pytest.MonkeyPatch) 
     spark = FakeSpark()
     runner = EarlyRunner(LOCAL, lambda: spark, start_after_s=0.5)
     for _ in range(8):
-        runner.run(slow, [1, 2])
+        runner.run(slow, [1, 2], JOB)
     assert spark.jobs
     rests = EarlyRunner(LOCAL, no_spark, start_after_s=0.5)
     monkeypatch.setattr("cdc_assets.adapters.spark.early._FORGET_S", 0.0)
     for _ in range(8):
-        rests.run(slow, [1, 2])
+        rests.run(slow, [1, 2], JOB)
         time.sleep(0.01)
 
 
 def test_several_tasks_are_what_a_cluster_is_there_for() -> None:
     spark = FakeSpark()
     runner = EarlyRunner(CLUSTER, lambda: spark)
-    runner.run(slow, [1, 2])
-    runner.run(slow, [3])
+    runner.run(slow, [1, 2], JOB)
+    runner.run(slow, [3], JOB)
     assert spark.jobs == [[1, 2], [3]]
 
 
@@ -101,7 +103,7 @@ def test_nothing_is_done_here_if_the_settings_say_so() -> None:
     spark = FakeSpark()
     settings = spark_settings("local[2]", config={"spark.cdc.threads": "false"}, environment={})
     assert settings.config == {}
-    EarlyRunner(settings, lambda: spark).run(slow, [1])
+    EarlyRunner(settings, lambda: spark).run(slow, [1], JOB)
     assert spark.jobs == [[1]]
     with pytest.raises(ConfigurationError, match="true or false"):
         spark_settings(config={"spark.cdc.threads": "some"}, environment={})
@@ -109,7 +111,10 @@ def test_nothing_is_done_here_if_the_settings_say_so() -> None:
 
 def test_tasks_that_wait_for_one_another_meet() -> None:
     barrier = threading.Barrier(2, timeout=20)
-    assert EarlyRunner(LOCAL, FakeSpark, start_after_s=0.0).run(lambda _: barrier.wait() >= 0, [1, 2]) == [True, True]
+    assert EarlyRunner(LOCAL, FakeSpark, start_after_s=0.0).run(lambda _: barrier.wait() >= 0, [1, 2], JOB) == [
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("start_after_s", [0.0, 60.0])
@@ -124,7 +129,7 @@ def test_first_error_is_raised_after_the_others_have_stopped(start_after_s: floa
             raise ConnectionLostError("gone")
 
     with pytest.raises(ConnectionLostError, match="gone"):
-        EarlyRunner(LOCAL, lambda: FakeSpark(start_s=0.3), start_after_s).run(task, range(50))
+        EarlyRunner(LOCAL, lambda: FakeSpark(start_s=0.3), start_after_s).run(task, range(50), JOB)
     assert sorted(begun) == sorted(ended)
     assert len(begun) < 50
 
@@ -132,7 +137,7 @@ def test_first_error_is_raised_after_the_others_have_stopped(start_after_s: floa
 def test_spark_that_cannot_be_started_is_reported() -> None:
     spark = FakeSpark(error=ConfigurationError("Spark session", "local[2]", "a reachable Spark", "check Java"))
     with pytest.raises(ConfigurationError, match="check Java"):
-        EarlyRunner(LOCAL, lambda: spark, start_after_s=0.1).run(slow, range(40))
+        EarlyRunner(LOCAL, lambda: spark, start_after_s=0.1).run(slow, range(40), JOB)
 
 
 @pytest.mark.parametrize(

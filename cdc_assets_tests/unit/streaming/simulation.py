@@ -26,6 +26,7 @@ from cdc_assets.config.settings import (
 )
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
@@ -427,7 +428,7 @@ class LoopRunner:
     def __init__(self, parallelism: int = 2) -> None:
         self.parallelism = parallelism
 
-    def run(self, function: Callable[..., object], tasks: Sequence[object]) -> list:  # type: ignore[type-arg]
+    def run(self, function: Callable[..., object], tasks: Sequence[object], job: Job) -> list:  # type: ignore[type-arg]
         return [function(task) for task in tasks]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
 from cdc_assets.lake import presence
@@ -33,9 +34,9 @@ class OtherDisk(LoopRunner):
         super().__init__()
         self._lake, self._harm, self._topic = lake, harm, topic
 
-    def run(self, function: Callable[..., object], tasks: Sequence[object]) -> list:  # type: ignore[type-arg]
+    def run(self, function: Callable[..., object], tasks: Sequence[object], job: Job) -> list:  # type: ignore[type-arg]
         before = set(self._lake.glob("*/*.parquet"))
-        results = super().run(function, tasks)
+        results = super().run(function, tasks, job)
         for path in set(self._lake.glob(f"{self._topic}/w*.parquet")) - before:
             self._harm(path)
         return results

@@ -167,9 +167,9 @@ class Counting(LoopRunner):
         super().__init__(4)
         self.tasks: dict[str, int] = {}
 
-    def run(self, function, tasks):  # type: ignore[no-untyped-def]
+    def run(self, function, tasks, job):  # type: ignore[no-untyped-def]
         self.tasks[function.__name__] = len(tasks)
-        return super().run(function, tasks)
+        return super().run(function, tasks, job)
 
 
 def version(lake: str, table: object) -> int:
