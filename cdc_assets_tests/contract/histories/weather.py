@@ -327,14 +327,15 @@ class Weather:
             self.chronicle.disable(table, next(iter(table.instances)), statement)
 
     def _printed(self, table: Table, choose: Callable[[Drift], str | None]) -> str:
-        """The T-SQL that doctor prints."""
+        """The T-SQL that doctor prints; none while it only says what the capture waits for."""
         try:
             with SqlServerSource(self.config.connection) as source:
                 drifts = CaptureOverview(self.config, source).drifts()
         except CdcError as error:
             self._say(f"  drifts: {error}")
             return ""
-        return next((choose(drift) or "" for drift in drifts if drift.table == table.table), "")
+        found = next((choose(drift) or "" for drift in drifts if drift.table == table.table), "")
+        return found if found.startswith("EXEC") else ""
 
     def again_under_the_same_name(self) -> None:
         """Capture of a table ends and begins anew at once, under the default name: changes may be lost."""
