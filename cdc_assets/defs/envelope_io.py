@@ -1,12 +1,9 @@
 """Topic tables as inputs and outputs of Spark assets.
 
 *Loading.* An asset that depends on `[prefix, database, schema, "table.snapshot"]` gets the table's READ events, on
-`"table.changes"` its changes, as a Spark data frame; the key without the role gets both. delta-rs lists the files, so no
-Delta jars are needed (there are none for Spark 4.3, spec spark §5), and files outside the requested LSN range are
-skipped by the statistics in the Delta log. Spark reads local files itself, and those in an object store by
-`lake_source`. Partitions of a snapshot get the rows of their key ranges (`key_range_filter`). The data frame has the
-structure of the Delta table, so rows written before a column was added read as null. A topic that changed in an
-incompatible way is read over all its generations (`generations`), unless the input's metadata chooses one.
+`"table.changes"` its changes, as a Spark data frame; the key without the role gets both. It is read as without Dagster
+(`lake_reader`); the input's metadata chooses LSNs and a generation. Partitions of a snapshot get the rows of their key
+ranges (`key_range_filter`).
 
 *Mirrors.* On `"table.current"` and `"table.history"` an asset gets the rows of that table in natural types.
 
@@ -19,7 +16,6 @@ commits each window through the IO manager's `sink`, and its output is `Committe
 reports it. A crash in between loses a report and no event; the next run's report begins where that one ended.
 """
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,24 +26,23 @@ import dagster as dg
 import pyarrow as pa
 from deltalake import Schema
 from pydantic import Field, PrivateAttr
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import lit
 
-from cdc_assets.adapters.spark.generations import together
-from cdc_assets.adapters.spark.lake_source import read_files, write_files
+from cdc_assets.adapters.spark.lake_reader import LakeReader
+from cdc_assets.adapters.spark.lake_source import write_files
+from cdc_assets.adapters.spark.lsn_range import LsnRange
 from cdc_assets.capture.system_topics import system_topics
 from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSettings
-from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.configuration import settings_of
 from cdc_assets.defs.key_range_filter import of_partitions
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, asset_facts, table_and_role
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.envelope.naming import key_parts, sanitized
-from cdc_assets.errors import InvalidValueError, LakeError
+from cdc_assets.errors import InvalidValueError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.retained import Retained, retained
+from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.delta import current_directory, history_directory
@@ -55,8 +50,6 @@ from cdc_assets.mirror.delta import current_directory, history_directory
 SNAPSHOT, CHANGES = "snapshot", "changes"
 FROM_LSN, TO_LSN, GENERATION = "cdc/from_lsn", "cdc/to_lsn", "cdc/generation"
 """Metadata keys of an input (`AssetIn(metadata=…)`): commit LSNs in (from, to], and the table's generation."""
-EARLIEST = "earliest"
-"""Value of `cdc/from_lsn`: from where on the topic holds every event."""
 _MIRRORS = {"current": current_directory, "history": history_directory}
 NO_WINDOW = 0
 """`window_id` of appended rows; the capture's windows count from 1."""
@@ -97,65 +90,6 @@ def account_of(tables: TopicTables, topic: str) -> dict[str, Any]:
     return facts | ({"complete_after": holds.after} if holds.after else {})
 
 
-@dataclass(frozen=True, slots=True)
-class LsnRange:
-    """Commit LSNs in (after, until]; None is an open end.
-
-    Args:
-        earliest: whether it begins where the topic does, also if older events were dropped.
-    """
-
-    after: Lsn | None = None
-    until: Lsn | None = None
-    earliest: bool = False
-
-    @classmethod
-    def of(cls, metadata: Mapping[str, Any], default: "LsnRange") -> "LsnRange":
-        """The range in an input's metadata; missing bounds are taken from `default`."""
-        after, until = metadata.get(FROM_LSN), metadata.get(TO_LSN)
-        chosen = cls.beginning(after) if after else default
-        return replace(chosen, until=Lsn.parse(until) if until else default.until)
-
-    @classmethod
-    def beginning(cls, text: str) -> "LsnRange":
-        """The range after an LSN, or from `earliest`; everything if the text is empty."""
-        if text == EARLIEST:
-            return cls(earliest=True)
-        return cls(Lsn.parse(text) if text else None)
-
-    def held_by(self, topic: str, found: Retained) -> "LsnRange":
-        """The range, as far as a topic holds it.
-
-        Raises:
-            EventsDroppedError: it begins before the topic does.
-        """
-        if self.earliest and found.rows:
-            return replace(self, after=None, earliest=False)
-        if self.earliest:
-            return replace(self, after=Lsn.parse(found.after) if found.after else None, earliest=False)
-        lsn = str(self.after) if self.after else ""
-        wanted = f"events after {lsn}" if lsn else "all events"
-        hint = f"set the input's metadata {FROM_LSN} to {EARLIEST}, or read the table's mirror, which holds what was before"
-        found.require(topic, lsn, wanted, hint)
-        return self
-
-    def may_hold(self, least: str | None, greatest: str | None) -> bool:
-        """Whether a file with these smallest and greatest positions may hold rows of the range."""
-        if least is None or greatest is None:
-            return True
-        return not (self.until and least[:22] > str(self.until)) and not (
-            self.after and greatest[:22] <= str(self.after)
-        )
-
-    def filter(self, frame: DataFrame) -> DataFrame:
-        """Rows of the range. A position begins with its commit LSN in fixed width, so text order is LSN order."""
-        if self.after:
-            frame = frame.where(col("position").substr(1, 22) > str(self.after))
-        if self.until:
-            frame = frame.where(col("position").substr(1, 22) <= str(self.until))
-        return frame
-
-
 class LakeIOManager(dg.ConfigurableIOManager):
     """Shared by the IO managers of one lake: loads a table's files and commits new ones."""
 
@@ -183,31 +117,7 @@ class LakeIOManager(dg.ConfigurableIOManager):
         Raises:
             LakeError: the table is missing or cannot be read.
         """
-        lsns = lsns or LsnRange()
-        tables = self.tables("")
-        handle = tables.open(directory)
-        if handle is None:
-            raise LakeError(
-                f"There is no table {directory} in {tables.location.root}. Next: materialize its snapshot or changes first."
-            )
-        structure = StructType.fromJson(json.loads(handle.schema().to_json()))
-        adds = pa.table(handle.get_add_actions(flatten=True))
-        least, greatest = (_column(adds, name) for name in ("min.position", "max.position"))
-        paths = [
-            path
-            for path, low, high in zip(adds["path"].to_pylist(), least, greatest, strict=True)
-            if lsns.may_hold(low, high)
-        ]
-        return lsns.filter(self._frame(tables.location, directory, paths, structure))
-
-    def _frame(self, location: Location, directory: str, paths: Sequence[str], structure: StructType) -> DataFrame:
-        """Rows of some files of a table."""
-        session: SparkSession = self.spark.spark_session
-        if not paths:
-            return session.createDataFrame([], structure)
-        if location.on_disk:
-            return session.read.schema(structure).parquet(*(location.uri(f"{directory}/{path}") for path in paths))
-        return read_files(session, location, directory, paths, structure)
+        return self._reader.table(directory, lsns)
 
     def append(self, context: dg.OutputContext, topic: str, output: "DataFrame | EnvelopeFiles") -> None:
         """Append rows in one commit, once per run and step.
@@ -245,14 +155,17 @@ class LakeIOManager(dg.ConfigurableIOManager):
 
     def range_of(self, metadata: Mapping[str, Any]) -> LsnRange:
         """The LSN range requested by an input's metadata."""
-        until = Lsn.parse(self.to_lsn) if self.to_lsn else None
-        return LsnRange.of(metadata, replace(LsnRange.beginning(self.from_lsn), until=until))
+        return LsnRange.parse(metadata.get(FROM_LSN) or self.from_lsn, metadata.get(TO_LSN) or self.to_lsn)
 
     def tables(self, application: str) -> TopicTables:
         """The lake's tables; `application` identifies the writer in commits."""
         plain = LakeSettings(self.lake, tuple(sorted(self.storage_options.items())))
         settings = self._config.lake if self._config else plain
         return TopicTables(Location.of(settings), application, settings)
+
+    @property
+    def _reader(self) -> LakeReader:
+        return LakeReader(self.tables(""), lambda: self.spark.spark_session)
 
     @cached_property
     def _config(self) -> CaptureConfig | None:
@@ -288,9 +201,7 @@ class EnvelopeIOManager(LakeIOManager):
         topic = facts.get(TOPIC) or self.topic(context.asset_key)
         if role in _MIRRORS:
             return self.load(_MIRRORS[role](topic))
-        lsns = self.range_of(metadata)
-        frame = together([self.load(part, lsns) for part in self._directories(topic, metadata.get(GENERATION))])
-        frame = lsns.held_by(topic, retained(self.tables(""), topic)).filter(frame)  # files were listed before
+        frame = self._reader.events(topic, self.range_of(metadata), metadata.get(GENERATION))
         if role == SNAPSHOT:
             return self._of_partitions(context, frame.where("value.op = 'r'"))
         return frame.where("value is null or value.op <> 'r'") if role == CHANGES else frame
@@ -332,17 +243,3 @@ class EnvelopeIOManager(LakeIOManager):
         parts, _ = table_and_role(key)
         events = self._config.events if self._config else EventSettings(parts[0], self.delimiter)
         return sanitized(events.topic_delimiter.join(parts), events)
-
-    def _directories(self, topic: str, generation: int | None) -> list[str]:
-        """The chosen generation, or all of them, oldest first."""
-        found = self.tables("").generations(topic)
-        if generation is None:
-            return found or [topic]
-        if not 1 <= generation <= len(found):
-            raise InvalidValueError(GENERATION, generation, f"1 to {len(found)}", "correct the input's metadata")
-        return [found[generation - 1]]
-
-
-def _column(adds: pa.Table, name: str) -> list[str | None]:
-    """A statistics column; all None if the table's files have no statistics."""
-    return list(adds[name].to_pylist()) if name in adds.column_names else [None] * adds.num_rows

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.config.load import config_of
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.defs.envelope_io import EARLIEST, FROM_LSN, LsnRange
 from cdc_assets.errors import ConfigurationError, EventsDroppedError
 from cdc_assets.lake import audit
 from cdc_assets.lake.topics import TopicTables
@@ -212,7 +212,7 @@ def test_readers_are_told_and_may_have_what_is_left(world: World) -> None:
     world.stream()
     table = world.tables[0]
     topic, holds = world.topic(table), world.holds(table)
-    whole, earliest = (LsnRange.of({FROM_LSN: start} if start else {}, LsnRange()) for start in ("", EARLIEST))
+    whole, earliest = (LsnRange.parse(start) for start in ("", EARLIEST))
     with pytest.raises(EventsDroppedError, match=f"holds every event after {holds.after}"):
         whole.held_by(topic, holds)
     assert earliest.held_by(topic, holds) == LsnRange()

@@ -7,11 +7,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.config.load import config_of
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.defs.continuity import continuity_result
-from cdc_assets.defs.envelope_io import EARLIEST, FROM_LSN, LsnRange
 from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError
 from cdc_assets.lake import audit
 from cdc_assets.lake.retained import Retained
@@ -205,12 +205,12 @@ def test_an_asset_that_asks_for_what_was_dropped_is_told(world: World) -> None:
     world.stream()
     table = world.tables[0]
     topic, holds = world.topic(table), world.holds(table)
-    whole, earliest = (LsnRange.of({FROM_LSN: start} if start else {}, LsnRange()) for start in ("", EARLIEST))
+    whole, earliest = (LsnRange.parse(start) for start in ("", EARLIEST))
     with pytest.raises(EventsDroppedError, match=f"holds every event after {holds.after}") as refusal:
         whole.held_by(topic, holds)
     assert refusal.value.complete_after == holds.after
     assert earliest.held_by(topic, holds) == LsnRange(Lsn.parse(holds.after))
-    assert LsnRange.of({FROM_LSN: holds.after}, LsnRange()).held_by(topic, holds).after == Lsn.parse(holds.after)
+    assert LsnRange.parse(holds.after).held_by(topic, holds).after == Lsn.parse(holds.after)
 
 
 def test_a_mirror_is_made_anew_only_after_the_table_was_read_again(world: World) -> None:
