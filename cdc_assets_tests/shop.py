@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -102,6 +104,20 @@ class Shop:
         for number in range(count):
             self.execute("INSERT INTO dbo.customers (name) VALUES (?)", f"customer {number} {secrets.token_hex(3)}")
 
+    @contextmanager
+    def statements(self) -> Iterator[Counter[str]]:
+        """Our statements during a block by the name in their comment; the driver has some of its own."""
+        found: Counter[str] = Counter()
+        take = self.server.engine.faults
+
+        def counted(session: Any, statement: str, *rest: Any) -> Any:
+            if name := re.match(r"/[*] cdc-assets: (\w+)", statement):
+                found[name.group(1)] += 1
+            return take(session, statement, *rest)
+
+        with patch.object(self.server.engine, "faults", counted):
+            yield found
+
     # ---- running ---------------------------------------------------------------------------------------------
 
     def run(
@@ -179,14 +195,21 @@ def open_shop(folder: Path, **counts: int) -> Iterator[Shop]:
 
 def tick(shop: Shop, instance: dg.DagsterInstance) -> Any:
     """Evaluate the sensor once: its request or its reason."""
-    definitions = shop.definitions()
+    return tick_with_cursor(shop, instance)[0]
+
+
+def tick_with_cursor(
+    shop: Shop, instance: dg.DagsterInstance, cursor: str | None = None, loaded: dg.Definitions | None = None
+) -> tuple[Any, str]:
+    """The same, of a code location that is loaded now or was before, from a cursor; with the cursor that it leaves."""
+    definitions = loaded or shop.definitions()
     (sensor,) = definitions.get_repository_def().sensor_defs
     resources = {
         "cdc_shop": CaptureResource(server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource())
     }
     context = dg.build_sensor_context(
-        instance=instance, resources=resources, repository_def=definitions.get_repository_def()
+        instance=instance, resources=resources, repository_def=definitions.get_repository_def(), cursor=cursor
     )
     with shop.in_environment(), context:
         data = sensor.evaluate_tick(context)
-    return data.run_requests[0] if data.run_requests else data
+    return (data.run_requests[0] if data.run_requests else data), str(data.cursor)

@@ -178,6 +178,10 @@ class Source(Protocol):
         """Commit LSN, greater than `after`, of the inserted row with that id of a signal table, by the captured column
         of its id; None if it is not captured yet."""
 
+    def has_signals(self, instance: CaptureInstance, column: str, but: Sequence[str], after: Lsn) -> bool:
+        """Whether rows were inserted into a signal table after an LSN whose type, in the given captured column, is none of
+        these."""
+
     def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
         """Delete the row with that id from a signal table, whose first column is given."""
 

@@ -2,7 +2,8 @@
 
 A tick is one small query per database, one read of the manifest, and a check of
 the signal channels; no JVM. One that finds nothing waits for a change (`waiting`). Rows of the signal table are changes like any
-others, so they start a run by themselves. A file, a Kafka topic, requests of
+others, so they start a run by themselves; if there are any among the new changes, one more question sees them, and the run
+is tagged with them. A file, a Kafka topic, requests of
 users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
 
 *What a run selects.* A streaming run reads all tables of the capture, whatever its selection is, and
@@ -65,7 +66,7 @@ from cdc_assets.errors import CdcError, describe_error
 RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""
 SIGNAL_TAG = "cdc/signals"
-"""On a run that was started for signals: the channels, or the databases with unfinished requests."""
+"""On a run that was started for signals: the channels (`source` is the signal table), or the databases with unfinished requests."""
 NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because tables were enabled: these."""
 MIRRORS_TAG = "cdc/mirrors"
@@ -82,6 +83,8 @@ _MOST_SELECTED = 20
 _START = uuid4().hex[:12]
 """Identifies this load of the code location."""
 _BEHIND_REASON = " · start "
+_LONGEST_REASON = 500
+"""Characters of a cursor that say why a run was asked for."""
 
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
@@ -167,8 +170,14 @@ def _start_of(context: dg.SensorEvaluationContext) -> str:
 
 def note_reason(context: dg.SensorEvaluationContext, answer: dg.RunRequest | dg.SkipReason) -> None:
     """Put what the tick decided before the start, where the list of ticks shows it."""
-    reason = answer.skip_message if isinstance(answer, dg.SkipReason) else f"Requested a run of {answer.job_name}."
+    reason = answer.skip_message if isinstance(answer, dg.SkipReason) else _requested(answer)
     context.update_cursor(f"{reason}{_BEHIND_REASON}{_start_of(context)}")
+
+
+def _requested(request: dg.RunRequest) -> str:
+    """Which run is asked for, and why."""
+    why = "; ".join(f"{name} {value}" for name, value in request.tags.items() if name.startswith("cdc/"))
+    return f"Requested a run of {request.job_name}{f': {why:.{_LONGEST_REASON}}' if why else ''}."
 
 
 def _request(
@@ -202,6 +211,7 @@ def _request(
                 tags=dict(all_ranges(catalog.partitions)),
             )
         fresh = work.fresh() if overview.streams else {}
+        signalled = work.signalled(fresh)
         asked = work.asked() if overview.streams and not fresh else []
         new = work.new_tables() if overview.streams and not (fresh or asked) and looks.due() else []
         new = [table for table in new if table not in snapshots]
@@ -217,7 +227,8 @@ def _request(
     if not fresh:
         return _mirroring(catalog, resource, records) or _trying(catalog, failed, records)
     newest = max(fresh.values())
-    return _streaming(catalog, run_key(capture, records, newest), {"cdc/lsn": str(newest)})
+    tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: "source"} if signalled else {})
+    return _streaming(catalog, run_key(capture, records, newest), tags)
 
 
 def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:

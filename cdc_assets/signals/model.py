@@ -25,6 +25,8 @@ _PARSING_S = 2.0
 """Maximum time in seconds to compile the expressions of one signal."""
 _SEPARATOR = re.compile(r"\\\.|\[\.\]|\.(?![*+?{])")
 _LITERAL = re.compile(r"[\w $#@-]+")
+WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
+"""Types of the rows that a capture writes itself, around a chunk."""
 
 SnapshotKind = Literal["incremental", "blocking"]
 
@@ -137,7 +139,7 @@ def parse(signal: Signal) -> ParsedSignal:
 
 
 def _request_of(signal: Signal) -> Request | Watermark | Problem:
-    if signal.type in ("snapshot-window-open", "snapshot-window-close"):
+    if signal.type in WATERMARKS:
         return Watermark()
     reader = _READERS.get(signal.type)
     if reader is None:

@@ -1,9 +1,7 @@
 """What a capture of many tables writes into Dagster's records and asks the server: it grows with what changed."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -95,21 +93,6 @@ def shown(instance: dg.DagsterInstance) -> dict[dg.AssetKey, bool]:
     return {check.asset_key: record.status.value == "SUCCEEDED" for check, record in found.items()}
 
 
-@contextmanager
-def asked(shop: Shop) -> Iterator[Counter[str]]:
-    """Our statements during a block by the name in their comment; the driver has some of its own."""
-    found: Counter[str] = Counter()
-    take = shop.server.engine.faults
-
-    def counted(session: Any, statement: str, *rest: Any) -> Any:
-        if name := re.match(r"/[*] cdc-assets: (\w+)", statement):
-            found[name.group(1)] += 1
-        return take(session, statement, *rest)
-
-    with patch.object(shop.server.engine, "faults", counted):
-        yield found
-
-
 @pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition:DeprecationWarning")  # of Dagster's own code
 def test_definition_of_a_table_is_short(shop: Shop) -> None:
     """Dagster sends all of them to each of its processes; what differs from table to table alone should be in them."""
@@ -133,7 +116,7 @@ def test_tick_of_idle_tables_asks_few_questions(shop: Shop, instance: dg.Dagster
     with shop.in_environment():
         listed = SqlServerCdcResource(config_file=str(shop.file)).tables()
     assert len(listed) == ALL
-    with patch.object(SqlServerCdcResource, "tables", lambda _: listed), asked(shop) as found:
+    with patch.object(SqlServerCdcResource, "tables", lambda _: listed), shop.statements() as found:
         assert tick(shop, instance).skip_message == "Nothing new."
     looks = found["instance_options"]
     assert looks == 1, "the page of the capture, once in eight seconds"
@@ -160,7 +143,7 @@ def test_a_look_opens_no_log_of_a_topic(shop: Shop) -> None:
 
 def test_poll_of_idle_tables_asks_one_question(shop: Shop, instance: dg.DagsterInstance) -> None:
     run_config = {"ops": {"shop_follow_log": {"config": {"idle_timeout_s": 2.0}}}}
-    with asked(shop) as found:
+    with shop.statements() as found:
         assert shop.changes(instance, run_config=run_config).success
     polls = found.pop("nth_transaction")
     assert polls > 3

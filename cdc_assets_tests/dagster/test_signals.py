@@ -6,17 +6,21 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
 import yaml
 
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import LakeError
+from cdc_assets.defs.sensors import SIGNAL_TAG
+from cdc_assets.errors import LakeError, QueryError
 from cdc_assets.lake.location import Location
+from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.standin import sample
-from cdc_assets_tests.shop import ROOT, Shop, key, open_shop, tick
+from cdc_assets_tests.shop import ROOT, Shop, key, open_shop, tick, tick_with_cursor
 from cdc_assets_tests.unit.signals.broker import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
@@ -80,6 +84,11 @@ def reads(shop: Shop, kind: str) -> int:
     return sum((snapshot == "incremental") == (kind == "incremental") for snapshot in found)
 
 
+def change_a_product(shop: Shop) -> None:
+    """A change that has nothing to do with signals."""
+    shop.execute("UPDATE dbo.products SET stock = stock + 1")
+
+
 def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, instance: dg.DagsterInstance) -> None:
     before = reads(asked, "blocking")
     assert tick(asked, instance).skip_message == "Nothing new."
@@ -87,7 +96,7 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
     done = launch(asked, instance, tables=[CUSTOMERS], snapshot="blocking", conditions={CUSTOMERS: select})
     assert done.success
     request = tick(asked, instance)
-    assert (request.job_name, request.tags["cdc/signals"]) == ("shop_follow", "in-process")
+    assert (request.job_name, request.tags[SIGNAL_TAG]) == ("shop_follow", "in-process")
     changes = asked.changes(instance)
     assert changes.success
     assert observed(changes) == ["TABLE_SCAN_COMPLETED"]
@@ -115,11 +124,51 @@ def test_incremental_and_a_row_of_the_signal_table(asked: Shop, instance: dg.Dag
     assert reads(asked, "incremental") == 3 + 40
 
 
+def test_a_run_for_rows_of_the_signal_table_says_so(asked: Shop, instance: dg.DagsterInstance) -> None:
+    """Other changes are none, and neither are deletions from that table and the markers that captures write into it."""
+    change_a_product(asked)
+    for kind in ("snapshot-window-open", "snapshot-window-close"):
+        asked.execute(f"INSERT INTO {SIGNALS} VALUES ('{kind}', '{kind}', NULL)")
+    asked.execute(f"DELETE FROM {SIGNALS} WHERE type LIKE 'snapshot-window-%'")
+    assert SIGNAL_TAG not in tick(asked, instance).tags
+    asked.execute(f"INSERT INTO {SIGNALS} VALUES ('word', 'log', '{{\"message\": \"here: {{}}\"}}')")
+    request, cursor = tick_with_cursor(asked, instance)
+    assert (request.job_name, request.tags[SIGNAL_TAG]) == ("shop_follow", "source")
+    assert cursor.startswith(f"Requested a run of shop_follow: cdc/lsn {request.tags['cdc/lsn']}; cdc/signals source.")
+    assert asked.changes(instance).success
+    assert tick(asked, instance).skip_message == "Nothing new."
+    change_a_product(asked)
+    assert SIGNAL_TAG not in tick(asked, instance).tags, "the signal was read"
+
+
+def test_a_signal_table_that_cannot_be_asked_stops_no_run(
+    asked: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked.execute(f"INSERT INTO {SIGNALS} VALUES ('other', 'log', '{{\"message\": \"here\"}}')")
+    with monkeypatch.context() as refused:
+        refused.setattr(SqlServerSource, "has_signals", Mock(side_effect=QueryError("No permission.")))
+        assert SIGNAL_TAG not in tick(asked, instance).tags
+    assert f"Whether {SIGNALS} holds signals is not known" in caplog.text
+    assert asked.changes(instance).success
+
+
+def test_one_question_tells_that_the_signal_table_is_untouched(asked: Shop, instance: dg.DagsterInstance) -> None:
+    change_a_product(asked)
+    with SqlServerSource(asked.config().connection) as source:
+        work = CaptureOverview(asked.config(), source).work
+        fresh = work.fresh()
+        assert fresh
+        with asked.statements() as found:
+            assert not work.signalled(fresh)
+    assert found == {"probes": 1, "max_lsn": 1}, "each connection is asked once how far its log is"
+    assert asked.changes(instance).success
+
+
 def test_a_line_of_the_file_starts_a_run(asked: Shop, instance: dg.DagsterInstance) -> None:
     file = Path(asked.properties["signal.file"])
     file.write_text('{"type": "log", "data": {"message": "here: {}"}}\n')
     request = tick(asked, instance)
-    assert request.tags["cdc/signals"] == "file"
+    assert request.tags[SIGNAL_TAG] == "file"
     assert asked.changes(instance).success
     assert tick(asked, instance).skip_message == "Nothing new."
     assert not file.exists()
@@ -138,7 +187,7 @@ def test_a_message_starts_a_run(asked: Shop, instance: dg.DagsterInstance, broke
     before = reads(asked, "blocking")
     data = {"type": "blocking", "data-collections": [CUSTOMERS]}
     broker.send(json.dumps({"type": "execute-snapshot", "data": data}))
-    assert tick(asked, instance).tags["cdc/signals"] == "kafka"
+    assert tick(asked, instance).tags[SIGNAL_TAG] == "kafka"
     assert asked.changes(instance).success
     assert reads(asked, "blocking") == before + 40
     assert tick(asked, instance).skip_message == "Nothing new."

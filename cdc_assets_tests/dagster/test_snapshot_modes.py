@@ -2,56 +2,35 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
 
 from cdc_assets.defs import pauses
-from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.sqlserver import SqlServerCdcResource
-from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
+from cdc_assets_tests.shop import TABLES, key, open_shop, tick_with_cursor
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
-
-
-def tick(
-    shop: Shop, instance: dg.DagsterInstance, cursor: str | None = None, loaded: dg.Definitions | None = None
-) -> Any:
-    """Evaluate the sensor once, of a code location that is loaded now or was before: its request or what it says, and its cursor."""
-    definitions = loaded or shop.definitions()
-    (sensor,) = definitions.get_repository_def().sensor_defs
-    resources = {
-        "cdc_shop": CaptureResource(server=SqlServerCdcResource(config_file=str(shop.file)), spark=SparkResource())
-    }
-    context = dg.build_sensor_context(
-        instance=instance, resources=resources, repository_def=definitions.get_repository_def(), cursor=cursor
-    )
-    with shop.in_environment(), context:
-        data = sensor.evaluate_tick(context)
-    return (data.run_requests[0] if data.run_requests else data), data.cursor
 
 
 def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
     with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
         shop.write({"snapshot.mode": "initial_only"})
-        request, cursor = tick(shop, instance)
+        request, cursor = tick_with_cursor(shop, instance)
         assert request.job_name == "shop_snapshot"
         assert shop.snapshot(instance).success
         shop.add_customers(1)
         assert str(cursor).startswith("Requested a run of shop_snapshot."), "the list of ticks shows cursors"
-        said, after = tick(shop, instance, cursor)
+        said, after = tick_with_cursor(shop, instance, cursor)
         assert str(after).startswith(f"{said.skip_message} ")
         assert said.skip_message == "Nothing new."
         assert shop.changes(instance).success
         assert not [event for event in shop.events("customers") if event["value"]["op"] != "r"]
 
         shop.write({"snapshot.mode": "always"})
-        request, cursor = tick(shop, instance, "the process before")
+        request, cursor = tick_with_cursor(shop, instance, "the process before")
         assert (request.job_name, len(request.asset_selection)) == ("shop_snapshot", len(TABLES))
-        assert tick(shop, instance, cursor)[0].job_name == "shop_follow"
+        assert tick_with_cursor(shop, instance, cursor)[0].job_name == "shop_follow"
         before = len(shop.events("products"))
         assert shop.snapshot(instance).success
         assert len(shop.events("products")) == 2 * before
@@ -69,18 +48,20 @@ def test_unreadable_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.Mon
         assert "dbo.products" in failed.event_specific_data.user_failure_data.description  # type: ignore[union-attr]
         assert "nowhere" in failed.event_specific_data.user_failure_data.description  # type: ignore[union-attr]
 
-        found, cursor = tick(shop, instance)
+        found, cursor = tick_with_cursor(shop, instance)
         assert "1 tables could not be read" in found.skip_message
         shop.add_customers(1)
-        assert tick(shop, instance, cursor)[0].job_name == "shop_follow", "the others are streamed meanwhile"
+        assert tick_with_cursor(shop, instance, cursor)[0].job_name == "shop_follow", (
+            "the others are streamed meanwhile"
+        )
         assert shop.changes(instance).success
 
         monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
-        request, _ = tick(shop, instance, cursor)
+        request, _ = tick_with_cursor(shop, instance, cursor)
         assert (request.job_name, request.asset_selection) == ("shop_snapshot", [key("products", "snapshot")])
         shop.write({})
         assert shop.snapshot(instance).success
-        assert tick(shop, instance, cursor)[0].skip_message == "Nothing new."
+        assert tick_with_cursor(shop, instance, cursor)[0].skip_message == "Nothing new."
 
 
 def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +70,7 @@ def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, m
         loaded = shop.definitions()
         shop.execute("DROP TABLE dbo.extra")
         assert shop.snapshot(instance).success
-        request, cursor = tick(shop, instance, loaded=loaded)
+        request, cursor = tick_with_cursor(shop, instance, loaded=loaded)
         assert (request.job_name, request.asset_selection) == ("shop_snapshot", [key("extra", "snapshot")])
         with shop.in_environment():
             job = loaded.resolve_job_def(request.job_name)
@@ -99,8 +80,8 @@ def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, m
         told = [entry.user_message for entry in instance.all_logs(result.run_id)]
         assert any("dbo.extra: not among the captured tables" in message for message in told)
 
-        assert "the next attempt starts after" in tick(shop, instance, cursor, loaded)[0].skip_message
+        assert "the next attempt starts after" in tick_with_cursor(shop, instance, cursor, loaded)[0].skip_message
         shop.add_customers(1)
-        assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_follow", "the others are streamed"
+        assert tick_with_cursor(shop, instance, cursor, loaded)[0].job_name == "shop_follow", "the others are streamed"
         monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
-        assert tick(shop, instance, cursor, loaded)[0].job_name == "shop_snapshot"
+        assert tick_with_cursor(shop, instance, cursor, loaded)[0].job_name == "shop_snapshot"

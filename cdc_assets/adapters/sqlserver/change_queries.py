@@ -46,6 +46,15 @@ def inserted(database: str, instance: str, column: str) -> str:
     )
 
 
+def inserted_others(database: str, instance: str, column: str, count: int) -> str:
+    """A row if one was inserted after an LSN (?) in which a captured column has none of some values (?, …)."""
+    name = quote(column)
+    return (
+        f"{TAG.format(name='inserted_others')}SELECT TOP (1) 1 FROM {change_table(database, instance)} "
+        f"WHERE [__$start_lsn] > ? AND [__$operation] = 2 AND ({name} IS NULL OR {name} NOT IN ({', '.join('?' * count)}))"
+    )
+
+
 def rows_per_commit(database: str, instances: Sequence[str], skipped: Sequence[int] = ()) -> str:
     """Change rows per commit LSN in (?, ?], in order, each with the index of its instance, from 0; two parameters each.
 

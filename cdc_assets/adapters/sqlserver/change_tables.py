@@ -45,6 +45,14 @@ def inserted_lsn(session: Session, instance: CaptureInstance, column: str, value
     return lsn_of(session.value(statement, after.raw, value))
 
 
+def inserted_others(
+    session: Session, instance: CaptureInstance, column: str, values: Sequence[str], after: Lsn
+) -> bool:
+    """Whether a row with another value than these in a captured column was inserted after an LSN."""
+    statement = change_queries.inserted_others(instance.table.database, instance.name, column, len(values))
+    return bool(session.rows(statement, after.raw, *values))
+
+
 def positions_in_commit(
     session: Session, database: str, instances: Sequence[str], commit: Lsn, step: int
 ) -> Sequence[Position]:

@@ -333,6 +333,10 @@ class SqlServerSource:
         """Commit LSN of the inserted row with that id of a signal table; None if it is not captured yet."""
         return change_tables.inserted_lsn(self.session, instance, column, own_id, after)
 
+    def has_signals(self, instance: CaptureInstance, column: str, but: Sequence[str], after: Lsn) -> bool:
+        """Whether rows of other types than these were inserted into a signal table after an LSN; one query."""
+        return change_tables.inserted_others(self.session, instance, column, but, after)
+
     def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
         """Delete the row with that id from a signal table, whose first column is given."""
         with self._waiting():

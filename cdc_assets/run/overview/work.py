@@ -14,10 +14,11 @@ from cdc_assets.config.snapshot_modes import ModeRule
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
-from cdc_assets.core.signal import SignalChannel
+from cdc_assets.core.signal import SignalChannel, signal_table
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.selection import unfit
+from cdc_assets.signals.model import WATERMARKS
 from cdc_assets.signals.watch import reached
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Work:
         channels: Sequence[SignalChannel],
     ) -> None:
         self._state, self._source, self._rule, self._streaming = state, source, rule, config.streaming
-        self._events = config.events
+        self._events, self._signals = config.events, config.signals
         self._included, self._channels = included, channels
 
     def waiting(self, tables: Sequence[TableId], *, first_tick: bool = False) -> list[TableId]:
@@ -132,6 +133,35 @@ class Work:
             if watermark and (signals.reads or (signals.queue and not signals.paused)):
                 found.setdefault(database, watermark)
         return found
+
+    def signalled(self, fresh: Mapping[str, Lsn]) -> list[TableId]:
+        """Signal tables into which signals were inserted that no window has read yet; markers of captures are none.
+
+        One query for each database, and a few more if its signal table has changed. One that cannot be asked is logged and
+        skipped.
+
+        Args:
+            fresh: result of `fresh`.
+        """
+        if "source" not in self._signals.channels:
+            return []
+        tables = {signal_table(self._signals.collections, database): until for database, until in fresh.items()}
+        return [table for table, until in tables.items() if table and self._is_signalled(table, until)]
+
+    def _is_signalled(self, table: TableId, until: Lsn) -> bool:
+        state, source = self._state.tables.get(table), self._source
+        if state is None or state.position is None or state.instance is None:
+            return False
+        after = state.position
+        try:
+            if not source.active_instances(table.database, {state.instance: after}, until):
+                return False
+            found = by_table(source.capture_instances(table.database), self._streaming).get(table, [])
+            whole = [instance for instance in found if len(instance.columns) == 3]
+            return any(source.has_signals(instance, instance.columns[1], WATERMARKS, after) for instance in whole)
+        except CdcError as error:
+            log.warning("Whether %s holds signals is not known; the next run reads them: %s", table, error)
+            return False
 
     def failed(self) -> list[TableId]:
         """Tables that failed and are tried again from their position, at the beginning of each run."""

@@ -255,6 +255,21 @@ def test_active_instances(shop: Server, source: SqlServerSource) -> None:
     assert source.active_instances(DATABASE, {}, until) == frozenset()
 
 
+def test_rows_of_other_types_than_markers_are_signals(shop: Server, source: SqlServerSource) -> None:
+    instance = next(one for one in source.capture_instances(DATABASE) if one.name == "dbo_a")
+    start = source.max_transaction_lsn(DATABASE, None, 0)
+    assert start is not None
+    shop.execute("INSERT INTO dbo.a VALUES (20, N'open'), (21, N'close')", database=DATABASE)
+    shop.execute("DELETE FROM dbo.a WHERE v = N'x'", database=DATABASE)
+    drain(shop)
+    assert not source.has_signals(instance, "v", ("open", "close"), start)
+    assert source.has_signals(instance, "v", ("open",), start)
+    assert source.has_signals(instance, "v", ("open", "close"), ZERO_LSN)
+    shop.execute("INSERT INTO dbo.a VALUES (22, NULL)", database=DATABASE)
+    drain(shop)
+    assert source.has_signals(instance, "v", ("open", "close"), start), "NULL is not the name of a marker"
+
+
 def test_an_instance_that_vanished_counts_as_active(shop: Server, source: SqlServerSource) -> None:
     until = source.max_transaction_lsn(DATABASE, None, 0)
     assert until is not None
