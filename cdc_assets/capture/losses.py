@@ -131,22 +131,20 @@ def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory:
         )
 
 
-def refuse_other_names(state: CaptureState, config: CaptureConfig) -> None:
-    """Check that the settings give each table's topic the name under which it has its events.
-
-    Raises:
-        ConfigurationError: they give another one, which would split the topic.
-    """
+def other_name(state: CaptureState, config: CaptureConfig) -> ConfigurationError | None:
+    """Why runs are refused, if the settings give a table's topic another name than the one under which it has its events:
+    that would split the topic."""
     for table, entry in sorted(state.tables.items()):
         name, former = topic_name(table, config.events), topic_of(entry.directory)
         if former and name != former:
-            raise ConfigurationError(
+            return ConfigurationError(
                 "topic name",
                 name,
                 f"{former}, which has the events of {table} so far",
                 "set topic.delimiter and topic.sanitize.pattern as they were, or choose another topic.prefix or lake.path, "
                 "where all tables are captured anew",
             )
+    return None
 
 
 def is_numbered(directory: str, config: CaptureConfig) -> bool:

@@ -120,6 +120,10 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
         fact, _, remedy = str(error).partition(" Next: ")
         yield CheckResult("manifest", settings.events.topic_prefix, False, fact, "readable", remedy)
         return
+    if refused := overview.other_name:
+        yield CheckResult(
+            "topic name", str(refused.value), False, "not its name so far", refused.expected, refused.hint
+        )
     for loss in losses:
         yield CheckResult("topic", loss.directory, False, loss.what, COMPLETE, RECORD_IT)
     yield from _foreign(overview)

@@ -20,7 +20,7 @@ from cdc_assets.capture.endings import end_tables, leave_out_database
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
-from cdc_assets.capture.losses import refuse_other_names, refuse_without_manifest
+from cdc_assets.capture.losses import other_name, refuse_without_manifest
 from cdc_assets.capture.new_history import begin_history, end_former_tables
 from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.capture.server import Server
@@ -61,6 +61,7 @@ class Opening:
 
         Raises:
             LakeError: the lake cannot be written, or data that positions depend on are missing; no event was written.
+            ConfigurationError: the settings would give a topic another name.
             FencedError: another run claimed it at the same moment.
         """
         if self._claimed:
@@ -69,7 +70,8 @@ class Opening:
         tables, manifest = self._lake.tables, self._ledger.manifest
         if tables.open(manifest.directory) is None:
             refuse_without_manifest(tables, CaptureState(), manifest.directory, self._config)
-        refuse_other_names(manifest.read(), self._config)
+        if refused := other_name(manifest.read(), self._config):
+            raise refused
         manifest.claim(self._ledger.clock.now())
         refuse_without_manifest(tables, manifest.state, manifest.directory, self._config)
         self._activities.losses.at_start()

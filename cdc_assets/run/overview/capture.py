@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 
-from cdc_assets.capture.losses import audited, is_numbered, owners, refuse_without_manifest, topic_of
+from cdc_assets.capture.losses import audited, is_numbered, other_name, owners, refuse_without_manifest, topic_of
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
@@ -16,6 +16,7 @@ from cdc_assets.errors import (
     LAKE_ERRORS,
     CdcDisabledError,
     CdcError,
+    ConfigurationError,
     DatabaseAwayError,
     DatabaseRestoredError,
     InvariantError,
@@ -112,6 +113,11 @@ class CaptureOverview:
         """
         refuse_without_manifest(self.lake, self.state, self._manifest.directory, self.config)
         return self.state.tables
+
+    @property
+    def other_name(self) -> ConfigurationError | None:
+        """Why runs are refused, if the settings give a topic another name than it has."""
+        return other_name(self.state, self.config)
 
     @cached_property
     def losses(self) -> Sequence[Loss]:

@@ -168,12 +168,14 @@ def _of_kafka(published: PublishedReport | None) -> Iterator[Trouble]:
 def _troubles(
     overview: CaptureOverview, jobs: Mapping[str, CaptureJob], tables: Sequence[TableReport]
 ) -> Iterator[Trouble]:
-    """Of databases, then the lake, then tables; a database's own problem stands for those of its tables."""
+    """Of the settings, then databases, the lake, and tables; a database's own problem stands for those of its tables."""
     problems, history = (
         overview.problems() if overview.asks else {},
         history_directory(overview.config.events.topic_prefix),
     )
     restored = {name: log.restored for name, log in overview.state.logs.items() if log.restored}
+    if refused := overview.other_name:
+        yield Trouble(refused.what, str(refused))
     yield from (Trouble(name, describe_error(problem)) for name, problem in problems.items())
     yield from (Trouble(name, text) for name, text in restored.items() if name not in problems)
     yield from (

@@ -62,6 +62,19 @@ def test_lost_topic(world: World, lose: Callable[[Path], None], what: str, statu
     assert f"up to {orders.gap_until} are lost" in str(check.description)
 
 
+def test_other_name_of_a_topic(world: World) -> None:
+    """Every run is refused by it, so it is told first, and nothing is said to be lost."""
+    world.properties["topic.delimiter"] = "-"
+    for command in ("status", "doctor"):
+        code, text = tell(world, command)
+        assert code == 1
+        assert "shop-SalesDb-dbo-lines" in text
+        assert "set topic.delimiter and topic.sanitize.pattern as they were" in text
+        assert "is gone" not in text
+    world.properties.clear()
+    assert tell(world, "status")[0] == 0
+
+
 def test_lost_manifest(world: World) -> None:
     shutil.rmtree(Path(world.lake) / "shop.__windows")
     for command in ("status", "summary", "doctor"):
