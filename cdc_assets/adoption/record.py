@@ -10,7 +10,8 @@ structures are written under it, and then the tables are recorded with their pos
 | the first row, or the structures | begins again, with the next number; writes no structure a second time | reads nothing of these tables, and says why |
 | the second row | refuses: it is done | continues at the positions |
 
-Nobody reads the tables before the second row, so no event can be written twice.
+Nobody reads the tables before the second row, so no event can be written twice. Nor can a structure: a call that was believed
+dead writes its own before the next call closes its number, which then finds them, or not at all.
 """
 
 from collections.abc import Iterator
@@ -58,10 +59,12 @@ def record(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) -> No
             "adoption", "no table", "a captured table that continues at the position", "see the plan's notes"
         )
     refuse_captured(ledger.state, lake.events.topic_prefix, lake.tables.location.root)
+    number = ledger.state.next_window
+    if number > 1:  # an adoption that was interrupted may still write structures
+        lake.history.close(number - 1)
     entries = [entry for entry in _structures(plan, server, lake, ledger) if not _is_written(lake, entry)]
     for entry in entries:
         lake.destination(entry)
-    number = ledger.state.next_window
     unready = [state.stopped(INTERRUPTED) for state in plan.states]
     ledger.manifest.adopt(ledger.clock.now(), unready, number + 1)
     lake.record(number, entries)

@@ -97,7 +97,7 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
     if state.log(database).restored:
         return
     run, window = state.snapshots.get(database), state.in_flight(database)
-    leave_out_round(ledger, lake, database)
+    leave_out_snapshot(ledger, lake, database)
     _leave_out_reads(ledger, lake, database)
     notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
     left = state.unpublished.get(database)
@@ -152,9 +152,11 @@ def is_split(ledger: Ledger, lake: Lake, database: str) -> bool:
     return bool(begun & lacking)
 
 
-def leave_out_round(ledger: Ledger, lake: Lake, database: str) -> None:
-    """Make sure that recorded files of a snapshot's round, which is given up, are not committed by a writer that was believed
-    dead."""
+def leave_out_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:
+    """Make sure that a writer that was believed dead commits no recorded files of the round in flight, and records no structures
+    under the number, of a snapshot that is given up, or begins again under another."""
+    if run := ledger.state.snapshots.get(database):
+        lake.history.close(run.snapshot_id)
     window, written = ledger.state.in_flight(database), ledger.state.written
     if window is not None and window.kind == "snapshot" and written is not None:
         for directory, _ in written.files:
@@ -175,7 +177,7 @@ def give_up_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:
     one; whoever requested it for others requests it again, and if that was by a signal, it is reported as ABORTED."""
     run = ledger.state.snapshots.get(database)
     if run is not None:
-        leave_out_round(ledger, lake, database)
+        leave_out_snapshot(ledger, lake, database)
         notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run.signal else []
         ledger.manifest.finish_snapshot(ledger.clock.now(), database, [], notifications)
 

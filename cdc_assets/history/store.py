@@ -35,6 +35,7 @@ from cdc_assets.history.events import build_events
 from cdc_assets.history.records import HistoryEntry, debezium_record, key_columns, parse_structure, structure_text
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, trouble
+from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.topics import TopicTables
 
 _NO_NULL = False
@@ -75,16 +76,23 @@ class SchemaHistory:
         events: form of events.
         settings: selection of recorded and published changes.
         connector: identity of the writer of events.
+        fence: raises FencedError if another writer has taken over; None if nothing is written.
     """
 
     def __init__(
-        self, tables: TopicTables, events: EventSettings, settings: HistorySettings, connector: ConnectorIdentity
+        self,
+        tables: TopicTables,
+        events: EventSettings,
+        settings: HistorySettings,
+        connector: ConnectorIdentity,
+        fence: Fence | None = None,
     ) -> None:
         self.directory = history_directory(events.topic_prefix)
         self._tables = tables
         self._events = events
         self._settings = settings
         self._connector = connector
+        self._fence = fence
         self._entries: dict[TableId, list[HistoryEntry]] = defaultdict(list)
         self._windows: dict[int, list[tuple[HistoryEntry | None, HistoryEntry]]] = {}
 
@@ -147,7 +155,10 @@ class SchemaHistory:
             LakeError: the lake cannot be written.
             LakeConflictError: other writers committed first too often.
         """
-        if self.written(window_id) or self._tables.leave_out(self.directory, window_id):
+        if self.written(window_id):
+            return False
+        self._tables.ensure(self.directory, SCHEMA)
+        if self._tables.leave_out(self.directory, window_id):
             return False
         self.read()
         self._publish(window_id)
@@ -196,8 +207,8 @@ class SchemaHistory:
             Whether entries were committed; False if there are none or they were committed before.
 
         Raises:
-            FencedError: another writer has closed the number.
-            InvariantError: the history has passed the number, without these entries.
+            FencedError: another writer has closed the number, or passed it without these entries.
+            InvariantError: this one has passed it without them.
             LakeError: the lake cannot be written.
             LakeConflictError: other writers committed first too often.
         """
@@ -216,6 +227,8 @@ class SchemaHistory:
                     "Next: nothing, if a newer run is active; it records the structures with a later window."
                 )
             if not self._holds(window_id, entries):
+                if self._fence is not None:
+                    self._fence()
                 raise InvariantError(
                     f"{len(entries)} structures cannot be recorded under number {window_id}, which {self.directory} has "
                     "passed. Next: run again, and report this."

@@ -125,7 +125,7 @@ class BlockingSnapshots:
         now, manifest = self._ledger.clock.now(), self._ledger.manifest
         notifications = [self._ledger.notice("Initial Snapshot", "ABORTED", signal)]
         if database in manifest.state.snapshots:
-            manifest.finish_snapshot(now, database, [], notifications)
+            self._snapshotter.give_up(database, notifications)
             return
         state = self._watch.state(database)
         manifest.record_signals(now, {database: dataclasses.replace(state, blocking=state.blocking[1:])}, notifications)

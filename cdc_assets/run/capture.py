@@ -99,10 +99,11 @@ class Capture:
         notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
         self._config, self._notifier = config, notifier
-        history = SchemaHistory(tables, config.events, config.history, connector)
+        manifest = Manifest(tables, config.events.topic_prefix, notifier)
+        history = SchemaHistory(tables, config.events, config.history, connector, manifest.require_writer)
         self._server = Server(source, bulk, config.streaming, history)
         self._lake = Lake(tables, history, config.events, connector)
-        self._ledger = Ledger(Manifest(tables, config.events.topic_prefix, notifier), clock)
+        self._ledger = Ledger(manifest, clock)
         parts = config, self._server, self._lake, self._ledger
         self._activities = Activities(*parts, runner, notifier, channels, Account(on_progress))
         self._opening = Opening(*parts, self._activities)

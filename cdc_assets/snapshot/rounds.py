@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from cdc_assets.capture.endings import leave_out_round
+from cdc_assets.capture.endings import leave_out_snapshot
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
@@ -103,8 +103,8 @@ class Rounds:
             self._finish(database, entries, check_locks)
 
     def give_up(self, database: str) -> None:
-        """Make sure that files of the round in flight, which is not carried out, are not committed any more."""
-        leave_out_round(self._ledger, self._lake, database)
+        """Make sure that nothing of a snapshot that is not carried out further is committed any more."""
+        leave_out_snapshot(self._ledger, self._lake, database)
 
     def _plan(self, database: str) -> None:
         run = self._state.snapshots[database]

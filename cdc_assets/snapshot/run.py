@@ -104,9 +104,7 @@ class Snapshotter:
         if problem:
             again = "The signal must be sent again" if run.signal else "Tables that still need one get another"
             log.warning("The unfinished snapshot of %s is given up, because %s. %s.", database, problem, again)
-            notifications = self._notices.ended(run, "ABORTED")
-            self._rounds.give_up(database)
-            self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, [], [notifications])
+            self.give_up(database, [self._notices.ended(run, "ABORTED")])
             return SnapshotSummary()
         unread = not self._all_read(run)
         with self._locks([entry.table for entry in run.tables if unread]) as locks:
@@ -116,7 +114,17 @@ class Snapshotter:
                 )
                 self._rounds.give_up(database)
                 self._ledger.manifest.start_snapshot(self._ledger.clock.now(), self._planner.again(run))
-            return self._carry_out(database, locks)
+            return self._carry_out(database, locks, repeated=True)
+
+    def give_up(self, database: str, notifications: Sequence[Notification]) -> None:
+        """End the snapshot in flight of a database, which is not carried out further.
+
+        Raises:
+            LakeError: the lake cannot be written.
+            FencedError: another writer has taken over.
+        """
+        self._rounds.give_up(database)
+        self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, [], notifications)
 
     def _locks(self, tables: Sequence[TableId]) -> SnapshotLocks:
         locked = [table for table in tables if table != signal_table(self._signals, table.database)]
@@ -170,7 +178,7 @@ class Snapshotter:
             run = dataclasses.replace(run, failed=tuple((trouble.table, trouble.reason) for trouble in unplanned))
             notifications.insert(0, self._notices.began(run))
             self._ledger.manifest.start_snapshot(self._ledger.clock.now(), run, signals, notifications)
-            return self._carry_out(database, locks) + SnapshotSummary(failed=unplanned)
+            return self._carry_out(database, locks, repeated=False) + SnapshotSummary(failed=unplanned)
 
     def _prepare(self, tables: Sequence[TableId]) -> dict[TableId, CdcError]:
         """Prepare the topics of tables that lost data; returns the tables for which that fails, with the reason."""
@@ -194,8 +202,8 @@ class Snapshotter:
             return
         self._notices.send(notifications)
 
-    def _carry_out(self, database: str, locks: SnapshotLocks) -> SnapshotSummary:
-        entries = self._structures.record(database)
+    def _carry_out(self, database: str, locks: SnapshotLocks, *, repeated: bool) -> SnapshotSummary:
+        entries = self._structures.record(database, repeated=repeated)
         locks.structures_are_recorded()
         self._rounds.carry_out(database, entries, locks.check)
         return self._end(database)

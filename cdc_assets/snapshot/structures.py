@@ -8,8 +8,13 @@ crash become events by the same structure.
 window of another database may take the next one and pass it in the history; so a snapshot whose number is not the
 newest any more is planned again under the next, and only then its structures are written.
 
+*A writer that was believed dead* may hold structures of the snapshot. It would write them beside those of its successor, so a
+number is closed in the history (`history.store`) before the snapshot gets another one, ends without having been read, or is
+repeated without anything new. What such a writer has written before that is taken.
+
 | crash after | next run |
 |---|---|
+| the former number is closed | plans it again under the next |
 | another number | writes the structures under it, or under the next if it is not the newest again |
 | the commit of the structures | finds them there |
 | tables failed | reads the others |
@@ -55,33 +60,47 @@ class Structures:
         self._server, self._lake, self._ledger, self._planner = server, lake, ledger, planner
         self._only_captured = only_captured
 
-    def record(self, database: str) -> Mapping[TableId, HistoryEntry]:
+    def record(self, database: str, *, repeated: bool) -> Mapping[TableId, HistoryEntry]:
         """Record a CREATE for each table whose structure is new, before any data of the snapshot in flight.
 
         A snapshot requested by a signal records all of its tables, as the connector does.
+
+        Args:
+            repeated: whether an earlier run may still record structures of the snapshot.
 
         Returns:
             Structures of all tables but those that failed.
 
         Raises:
             InvariantError: the history lacks the structure of a table that is there.
+            FencedError: another writer has taken over.
         """
         history, manifest = self._lake.history, self._ledger.manifest
         run = manifest.state.snapshots[database]
         begun = run.done > 0 or manifest.state.in_flight(database) is not None
         if not begun and not history.written(run.snapshot_id):
-            new = self._new(run)
-            if new and run.snapshot_id + 1 != manifest.state.next_window:
-                run = dataclasses.replace(run, snapshot_id=manifest.state.next_window)
-                manifest.start_snapshot(self._ledger.clock.now(), run)
-            self._lake.record(run.snapshot_id, new)
+            self._record_new(run, repeated=repeated)
         step("history-written")
+        run = manifest.state.snapshots[database]
         found = {table.table: history.of_instance(table.table, table.identity) for table in run.tables}
         entries = {table: entry for table, entry in found.items() if entry is not None}
         lacking = [table for table in run.tables if table.table not in {*entries, *dict(run.failed)}]
         if lacking:
             self._fail(run, lacking)
         return entries
+
+    def _record_new(self, run: SnapshotRun, *, repeated: bool) -> None:
+        """Record the structures that are new under the snapshot's number, or another one if that cannot be used any more."""
+        history, manifest = self._lake.history, self._ledger.manifest
+        new, number = self._new(run), run.snapshot_id
+        if new and number + 1 == manifest.state.next_window and not history.is_closed(number):
+            self._lake.record(number, new)
+            return
+        is_recorded = (new or repeated) and history.close(number)  # by a run that was believed dead
+        if new and not is_recorded:
+            number = manifest.state.next_window
+            manifest.start_snapshot(self._ledger.clock.now(), dataclasses.replace(run, snapshot_id=number))
+            self._lake.record(number, new)
 
     def _new(self, run: SnapshotRun) -> list[HistoryEntry]:
         """Entries that are not in the history yet."""

@@ -19,6 +19,8 @@ from cdc_assets.errors import ConnectionLostError, ServerBusyError
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from cdc_assets_tests.unit.streaming.sleepers import woken_beside
 
 
 @pytest.fixture(autouse=True)
@@ -200,3 +202,13 @@ def test_crash_under_locks_begins_again_and_each_row_is_there(server: StandIn, t
     assert shop.passed == ["between"], "the locks went with the process"
     assert shop.world.snapshot().tables == tuple(shop.tables)
     assert [set(shop.world.reads(table)) for table in shop.tables] == [{1, 2, 3}] * 3
+
+
+def test_snapshot_that_begins_again_while_its_first_run_sleeps(server: StandIn, tmp_path: Path) -> None:
+    """The run that was believed dead wakes before the structures are recorded, under the number of the former beginning."""
+    world = World(server, str(tmp_path / "lake"), snapshot__isolation__mode="snapshot")
+    server.execute(f"ALTER DATABASE {DATABASE} SET ALLOW_SNAPSHOT_ISOLATION ON")
+    table = world.make("a", 3)
+    woken_beside("snapshot-planned", "snapshot-planned", world.snapshot, world.snapshot)
+    assert [row["type"] for row in rows_of_topic(world.config, "shop.__schema_history")] == ["CREATE"]
+    assert world.reads(table) == [1, 2, 3]

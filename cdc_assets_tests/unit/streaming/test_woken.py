@@ -2,9 +2,7 @@
 while a window is in flight: each event is there once."""
 
 import dataclasses
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,57 +14,16 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, Column
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import DatabaseAwayError, FencedError
+from cdc_assets.errors import DatabaseAwayError
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config, plain_schema
+from cdc_assets_tests.unit.streaming.sleepers import asleep_at, woken_beside
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 STEPS = ["window-planned", "history-written", "files-written", "table-committed", "transactions-committed"]
-
-
-def asleep_at(step: str, meanwhile: Callable[[], None], run: Callable[[], object]) -> None:
-    """A run that sleeps when it first reaches a step, until `meanwhile` is over."""
-    slept = False
-
-    def sleep(name: str) -> None:
-        nonlocal slept
-        if name == step and not slept:
-            slept = True
-            meanwhile()
-
-    with listening(sleep), pytest.raises(FencedError):
-        run()
-    assert slept
-
-
-def woken_beside(step: str, place: str, run: Callable[[], object], successor: Callable[[], object]) -> None:
-    """A run that sleeps at a step; it wakes when its successor first reaches a place, which waits for its end there."""
-    asleep, awake = threading.Event(), threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        sleeper = pool.submit(threading.get_ident).result()
-
-        def pause(name: str) -> None:
-            if threading.get_ident() == sleeper:
-                if name == step and not asleep.is_set():
-                    asleep.set()
-                    awake.wait()
-            elif name == place and not awake.is_set():
-                awake.set()
-                ended.exception()
-
-        with listening(pause):
-            ended = pool.submit(run)
-            assert asleep.wait(60)
-            try:
-                successor()
-            finally:
-                was_woken = awake.is_set()
-                awake.set()
-            assert was_woken
-            assert isinstance(ended.exception(), FencedError)
 
 
 def created(config: CaptureConfig, table: TableId) -> list[int]:
