@@ -219,6 +219,7 @@ class StreamSummary:
         troubled: all tables that have stopped.
         waiting: captured tables that were not snapshotted yet.
         unread: tables whose snapshot was requested by a signal and given up; their streams continue.
+        left_out: databases that cannot be captured now and of which no table is captured yet, with the reason.
     """
 
     ended: Literal["idle", "deadline", "yielded", "nothing"]
@@ -227,6 +228,7 @@ class StreamSummary:
     troubled: tuple[TroubledTable, ...]
     waiting: tuple[TableId, ...]
     unread: tuple[TroubledTable, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def seconds_behind(now: datetime | None, committed: datetime | None) -> float | None:

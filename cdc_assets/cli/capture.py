@@ -290,7 +290,9 @@ def _end(summary: StreamSummary, *, failed: bool) -> None:
     events = sum(sum(rows.values()) for rows in summary.rows.values())
     out.print(f"{ENDED[summary.ended]} {_count(summary.windows, 'window')}, {_count(events, 'event')}.")
     _print_troubled([*summary.troubled, *summary.unread])
-    if summary.troubled or summary.unread or failed:
+    for database, reason in summary.left_out.items():
+        out.print(Text.assemble((f"{database} left out: ", "bold red"), reason), soft_wrap=True)
+    if summary.troubled or summary.unread or summary.left_out or failed:
         raise typer.Exit(FAILED)
 
 

@@ -92,6 +92,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                     is_added=lambda table: table not in listed,
                 )
             context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
+            for database, reason in summary.left_out.items():
+                context.log.error(f"{database} is left out: {reason}")
             for trouble in summary.unread:
                 context.log.warning(f"The requested snapshot of {trouble.table} failed: {trouble.reason}")
             yield from session.results(capture.structures())

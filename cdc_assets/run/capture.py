@@ -30,7 +30,7 @@ from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import DatabaseRestoredError
+from cdc_assets.errors import DatabaseRestoredError, describe_error
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -256,6 +256,7 @@ class Capture:
         )
         loop = StreamLoop(self._config, self._server, self._lake, self._ledger, activities, new_tables, unavailable)
         ended = loop.run([*selected, *unavailable], should_yield)
+        activities.housekeeper.tidy()
         state, included = self._ledger.state, included_by(self._config)
         entries = [entry for entry in state.tables.values() if included(entry.table)]
         troubled = [troubled_table(entry) for entry in entries if entry.status != "healthy"]
@@ -265,10 +266,11 @@ class Capture:
             (entry.table for entry in entries if entry.table not in reported), loop.unavailable
         )
         waiting = tuple(table for table in _flat(selected) if table not in state.tables and table not in reported)
+        databases = {table.database for table in state.tables}
+        left_out = {name: describe_error(why) for name, why in loop.unavailable.items() if name not in databases}
         self._ledger.manifest.record_sent(self._ledger.clock.now())
-        activities.housekeeper.tidy()
         return StreamSummary(
-            ended, account.windows, dict(account.rows), tuple(troubled), waiting, tuple(account.unread)
+            ended, account.windows, dict(account.rows), tuple(troubled), waiting, tuple(account.unread), left_out
         )
 
     def until_now(self) -> UntilNow:

@@ -26,7 +26,7 @@ from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError, describe_error
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import EXCLUDED, TableState
+from cdc_assets.ledger.state import EXCLUDED, CaptureState, TableState
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def apply_filters(ledger: Ledger, config: CaptureConfig) -> None:
         FencedError: another writer has taken over.
     """
     included, states = included_by(config), ledger.state.tables.values()
-    changed = [state for known in states if (state := _followed(known, included(known.table))) != known]
+    changed = [state for known in states if (state := followed(known, included=included(known.table))) != known]
     for state in changed:
         log.warning("%s: %s", state.table, state.reason or f"included again; continues from {state.position}.")
     for database in {state.table.database for state in changed}:
@@ -69,8 +69,8 @@ def apply_filters(ledger: Ledger, config: CaptureConfig) -> None:
         ledger.manifest.mark(ledger.clock.now(), database, members)
 
 
-def _followed(state: TableState, included: bool) -> TableState:
-    """Its new state. A table with a gap still has it when it is included again; one that failed stays failed, unless it
+def followed(state: TableState, *, included: bool) -> TableState:
+    """The state that the next run gives a table. A table with a gap still has it when it is included again; one that failed stays failed, unless it
     is tried again anyway."""
     if included and state.status == "excluded":
         reason = state.reason.removeprefix(EXCLUDED).strip()
@@ -119,8 +119,9 @@ def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest
             problem = error
         if problem is not None:
             unavailable[database] = problem
-    known = set(manifest.read().tables)
-    _refuse_unknown(known, unavailable)
+    state = manifest.read()
+    _refuse_unknown(state, unavailable)
+    known = set(state.tables)
     found = [table for members in tables.values() for table in members]
     chosen = TableFilter(config.filters).select(found) if unavailable else _required(config, server, found, known)
     refused = unfit(chosen, known, config.events) if known else {}
@@ -171,11 +172,12 @@ def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSe
     return found
 
 
-def _refuse_unknown(known: Collection[TableId], unavailable: Mapping[str, CdcError]) -> None:
-    """Raise the problem of a database that was never captured: the settings or the set-up are wrong."""
-    databases = {table.database for table in known}
+def _refuse_unknown(state: CaptureState, unavailable: Mapping[str, CdcError]) -> None:
+    """Raise the problem of a database of which nothing was ever read: the settings or the set-up are wrong. One that is only
+    offline comes back, and stops no other one that is captured."""
+    begun = {table.database for table in [*state.tables, *state.early]} | state.snapshots.keys()
     for database, problem in unavailable.items():
-        if database not in databases:
+        if database not in begun and not (begun and isinstance(problem, DatabaseAwayError)):
             raise problem
 
 

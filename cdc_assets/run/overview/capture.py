@@ -48,7 +48,7 @@ from cdc_assets.run.overview.tables import (
     verdict,
 )
 from cdc_assets.run.overview.work import Work
-from cdc_assets.run.selection import included_by, unfit
+from cdc_assets.run.selection import followed, included_by, unfit
 from cdc_assets.run.unmatched import Existing, Structures, Unmatched, find_unmatched
 from cdc_assets.signals.watch import channels_of
 
@@ -184,7 +184,11 @@ class CaptureOverview:
         table, facts = state.table, self._facts_of(state.table.database)
         topic = self._topic(table)
         losses = [loss for loss in self.losses if topic_of(loss.directory) == topic]
+        is_back = state.status == "excluded" and self._included(table)
+        state = followed(state, included=True) if is_back else state
         status, reason = verdict(state, losses, facts, streams=self.streams)
+        if is_back and status == "healthy":
+            status, reason = "waiting", f"the settings include it again; {NEXT_RUN}"
         return TableOverview(
             table=table,
             topic=topic,
@@ -293,13 +297,16 @@ class CaptureOverview:
         return sorted({state.table.database for state in self.known.values() if state.streams})
 
     def problems(self) -> Mapping[str, CdcError]:
-        """Databases that have streaming tables in the manifest but cannot be captured now, or were restored.
+        """Databases that are to be read but cannot be captured now, or were restored: those with streaming tables in the
+        manifest, those of which a snapshot is in flight, and configured ones of which it knows no table yet.
 
         Raises:
             RetryableError: the server is away or busy.
         """
+        known = {table.database for table in self.known}
+        unread = [name for name in self._source.databases() if name not in known or name in self.state.snapshots]
         found: dict[str, CdcError] = {}
-        for name in self._streaming():
+        for name in sorted({*self._streaming(), *unread}):
             facts = self.facts(name)
             if facts.problem is not None:
                 found[name] = facts.problem

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,21 +14,24 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cdc_assets.config.settings import ColumnRule
+from cdc_assets.config.settings import CaptureConfig, ColumnRule
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange, RecoveryFork
 from cdc_assets.defs.continuity import continuity_result
 from cdc_assets.defs.page import page_of
-from cdc_assets.errors import ConnectionLostError, DatabaseAwayError, LakeError
+from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, DatabaseAwayError, LakeError
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, look, look_at, report_of
 from cdc_assets.run.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
 from cdc_assets.run.overview.server import DatabaseFacts
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, START, SimulatedServer, make_capture
 from cdc_assets_tests.unit.streaming.tables import two_tables
+from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
 ORDERS = TableId(DATABASE, "dbo", "orders")
 LINES = TableId(DATABASE, "dbo", "lines")
@@ -386,3 +389,62 @@ def test_schema_history_that_is_gone_is_told_before_and_after_a_run_has_met_it(t
             make_capture(server, config).stream()  # type: ignore[arg-type]
         assert "shop.__schema_history: is gone" in trouble()
         assert "snapshot.mode=recovery" in trouble()
+
+
+def test_table_that_the_settings_include_again_is_not_complete_before_a_run(tmp_path: Path) -> None:
+    plain, config, lines, orders = two_tables(tmp_path)
+    less = replace(config, filters=replace(config.filters, table_exclude=("dbo.orders",)))
+    make_capture(plain, less).stream()
+    plain.commit((orders, "insert", 50, "a"), (lines, "insert", 50, "a"))
+    make_capture(plain, less).stream()
+    assert report_of(CaptureOverview(less, plain), plain.now).healthy
+    report = report_of(CaptureOverview(config, plain), plain.now)
+    assert (report.health, "orders is waiting: the settings include it again" in report.headline) == ("working", True)
+    make_capture(plain, config).stream()
+    assert report_of(CaptureOverview(config, plain), plain.now).healthy
+
+    make_capture(plain, less).stream()
+    clean_up(plain, tmp_path)  # type: ignore[arg-type]
+    assert report_of(CaptureOverview(config, plain), plain.now).health == "in trouble", "its next change is gone"
+
+
+@pytest.mark.parametrize("problem", [DatabaseAwayError("it is offline"), CdcDisabledError("capture is off")])
+def test_database_of_which_nothing_is_captured_yet_is_in_trouble(tmp_path: Path, problem: CdcError) -> None:
+    config, _, _, server = other_database(tmp_path)
+    server.troubles[OTHER] = problem
+    report = report_of(CaptureOverview(config, server), server.now)
+    assert (report.health, str(report.troubles[0])) == ("in trouble", f"{OTHER}: {type(problem).__name__}: {problem}")
+
+
+@pytest.mark.parametrize("step", ["snapshot-planned", "round-written", "round-complete"])
+def test_database_that_is_away_in_its_first_snapshot_is_in_trouble_and_stops_no_other(
+    tmp_path: Path, step: str
+) -> None:
+    config, lines, new, server = other_database(tmp_path)
+    with cut_at(step), suppress(PowerCutError):
+        make_capture(server, config).snapshot([new])
+    server.troubles[OTHER] = DatabaseAwayError("it is offline")
+    for _ in range(2):
+        lsn = server.commit((lines, "insert", server._tick, "a"))
+        summary = make_capture(server, config).stream()
+        assert CaptureOverview(config, server).state.tables[lines].position == lsn
+        assert list(summary.left_out) == [OTHER]
+        report = report_of(CaptureOverview(config, server), server.now)
+        assert (report.health, report.troubles[0].where) == ("in trouble", OTHER)
+    server.troubles.clear()
+    make_capture(server, config).snapshot()
+    make_capture(server, config).stream()
+    assert report_of(CaptureOverview(config, server), server.now).healthy
+    assert {row["value"]["after"]["id"] for row in rows_of_topic(config, f"shop.{new}")} == {1, 2, 3}  # type: ignore[index]
+
+
+def other_database(folder: Path) -> tuple[CaptureConfig, TableId, TableId, TwoDatabases]:
+    """A capture of one database to which another one is added, of which nothing is captured yet."""
+    server = TwoDatabases()
+    lines = server.create("lines", rows=3)
+    server.idle_tick()
+    config = config_of_two(folder)
+    make_capture(server, config).snapshot()
+    new = server.create_other("new", rows=3)
+    server.idle_tick()
+    return config, lines, new, server
