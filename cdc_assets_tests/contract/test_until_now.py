@@ -123,6 +123,14 @@ def test_what_a_stopped_table_lacks_is_told(world: World) -> None:
     assert world.keys() == {0, 1}, "the others are complete"
 
 
+def test_what_the_server_does_not_capture_is_told(world: World) -> None:
+    world.sql("CREATE TABLE dbo.plain (id int NOT NULL PRIMARY KEY)")
+    done = world.capture("--until-now", "--timeout", "60")
+    assert done.exit_code == 1
+    assert f"{DATABASE}.dbo.plain is not captured by the server" in done.output
+    assert world.keys() == {0}, "the others are complete"
+
+
 def test_a_server_that_breaks_off_is_waited_for_and_not_longer_than_the_time(world: World) -> None:
     world.capture("--until-now")
     world.insert(1)
