@@ -2,7 +2,7 @@
 
 A table with a position and without its data has a gap; it is never treated as new. The manifest is compared with what
 the tables hold (`lake.audit`) when a run begins, before anything in flight is finished, and again with all data of a
-table before a run commits to it for the first time.
+table before a run commits to it for the first time, and when another program's rewrite has lost rows of it.
 
 | found | action |
 |---|---|
@@ -186,9 +186,17 @@ class Losses:
         wanted = {topic_name(table, self._lake.events) for table in tables} - self._audited
         if not wanted:
             return
-        marks = {name: mark for name, mark in self._state.marks.items() if topic_of(name) in wanted}
-        self._record_losses(audit(self._lake.tables, marks, marks))
+        self.compare([name for name in self._state.marks if topic_of(name) in wanted])
         self._audited |= wanted
+
+    def compare(self, directories: Collection[str]) -> None:
+        """Compare some tables of the lake completely with their marks; losses are recorded in the states of their tables.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        marks = {name: self._state.marks[name] for name in directories}
+        self._record_losses(audit(self._lake.tables, marks, marks))
 
     def directory_of(self, table: TableId, known: str) -> str:
         """Directory of a table's topic: the one that is known, or the first of its present name."""
@@ -309,6 +317,9 @@ class Losses:
         left = at_start and len(held) < len(known)
         if changed or news or left or max(numbers, default=0) > now:
             self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]))
+        for name, mark in held.items():
+            if mark is not None:
+                self._lake.tables.expect(name, mark)
 
     def _check_history(self) -> None:
         """Check that the structures of all streaming tables are known."""

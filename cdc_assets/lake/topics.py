@@ -295,6 +295,11 @@ class TopicTables(DeltaTables):
         with self._lock:
             self._held[directory] = self._marks[directory] = mark
 
+    def expect(self, directory: str, mark: Mark) -> None:
+        """Have the next mark of a table go on from one that is recorded, so that rows which are lost meanwhile are missed."""
+        with self._lock:
+            self._held[directory], self._alone[directory] = mark, mark.version + 1
+
     def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:
         """The mark of a table after a commit; if another writer commits in between, its version is later."""
         held, version = self._held.get(directory), handle.version()

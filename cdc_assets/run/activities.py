@@ -70,7 +70,7 @@ class Activities:
         self.incremental = IncrementalSnapshot(reader, server, lake, ledger, self.watch, self.losses, account)
         self.structures = GivenStructures(ledger, lake, self.watch)
         self.blocking = BlockingSnapshots(ledger, self.watch, self.incremental, self.snapshotter, account)
-        self.housekeeper = Housekeeper(lake.tables, ledger.manifest, config, account, ledger.clock, runner)
+        self.housekeeper = Housekeeper(lake.tables, ledger.manifest, self.losses, config, account, ledger.clock, runner)
 
     def _snapshotter(self, outbox: Outbox) -> Snapshotter:
         server, lake, ledger, settings = self._server, self._lake, self._ledger, self._config.snapshot

@@ -1,9 +1,17 @@
-"""Has a run look for commits of other programs, and record what they did to the capture's topics."""
+"""Has a run look for commits of other programs, and record what they did to the capture's topics.
 
+What others appended or removed is from then on expected of a topic, but for rows that a rewrite was to keep and has lost: those
+are still expected, so the comparison of the topic with its mark finds the loss, at once and, after a crash, at the next start.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from cdc_assets.capture.losses import Losses
 from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.lake.foreign import ForeignCommit
+from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.watch import LOOK_S, ForeignWatch
 from cdc_assets.ledger.manifest import Manifest
@@ -18,10 +26,13 @@ class ForeignCommits:
     Args:
         tables: the lake's Delta tables.
         manifest: claimed.
+        losses: compares topics with their marks.
     """
 
-    def __init__(self, tables: TopicTables, manifest: Manifest, clock: Clock, runner: TaskRunner) -> None:
-        self._tables, self._manifest, self._clock = tables, manifest, clock
+    def __init__(
+        self, tables: TopicTables, manifest: Manifest, losses: Losses, clock: Clock, runner: TaskRunner
+    ) -> None:
+        self._tables, self._manifest, self._losses, self._clock = tables, manifest, losses, clock
         self._watch = ForeignWatch(tables, runner, manifest.require_writer)
         self._looked: timedelta | None = None
 
@@ -48,14 +59,22 @@ class ForeignCommits:
         changed = self._watch.look(marks, {name: self._tables.own_versions(name) for name in marks})
         for name, version in self._watch.checked.items():
             self._tables.note_checked(name, version)
-        found = {
-            name: replace(
-                marks[name],
-                rows=self._tables.rows_of(name),
-                checked=self._watch.checked[name],
-                foreign=(*marks[name].foreign, *map(str, commits))[-_KEPT:],
-            )
-            for name, commits in changed.items()
-        }
+        found = {name: self._marked(name, marks[name], commits) for name, commits in changed.items()}
         if found:
             self._manifest.record_audit(self._clock.now(), (), found, self._manifest.state.next_window)
+        if lost := [name for name, commits in changed.items() if _lost(commits)]:
+            self._losses.compare(lost)
+
+    def _marked(self, name: str, mark: Mark, commits: Sequence[ForeignCommit]) -> Mark:
+        """The mark of a topic behind commits of other programs."""
+        rows = self._tables.rows_of(name)
+        return replace(
+            mark,
+            rows=max(rows, min(mark.rows, rows + _lost(commits))),  # fewer if the loss was recorded when the run began
+            checked=self._watch.checked[name],
+            foreign=(*mark.foreign, *map(str, commits))[-_KEPT:],
+        )
+
+
+def _lost(commits: Sequence[ForeignCommit]) -> int:
+    return sum(commit.rows for commit in commits if commit.kind == "lost")

@@ -7,6 +7,7 @@ in a loop that never ends, every `lake.compact.after.files` windows, always betw
 import logging
 from collections.abc import Iterable
 
+from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -28,6 +29,7 @@ class Housekeeper:
 
     Args:
         tables: the lake's Delta tables.
+        losses: compares topics with their marks.
         account: counts what was written since the last housekeeping.
     """
 
@@ -35,6 +37,7 @@ class Housekeeper:
         self,
         tables: TopicTables,
         manifest: Manifest,
+        losses: Losses,
         config: CaptureConfig,
         account: Account,
         clock: Clock,
@@ -42,7 +45,7 @@ class Housekeeper:
     ) -> None:
         self._tables, self._manifest, self._config, self._account = tables, manifest, config, account
         self._runner = runner
-        self._foreign = ForeignCommits(tables, manifest, clock, runner)
+        self._foreign = ForeignCommits(tables, manifest, losses, clock, runner)
         self._retention = Retention(tables, manifest, config, clock, runner)
         self._often = config.lake.compact_after_files
 

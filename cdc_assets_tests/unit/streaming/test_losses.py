@@ -1,12 +1,16 @@
 """What the lake has lost is noticed when a run begins, told with its interval, and mended by a snapshot."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
 
 from cdc_assets.capture import losses
 from cdc_assets.capture.progress import StreamSummary
@@ -135,6 +139,19 @@ def empty_older_commit(table: Path) -> None:
     commits(table)[-2].write_bytes(b"")
 
 
+def lose_rows_by_rewriting(table: Path) -> None:
+    """Another program joins all files, and forgets the last row."""
+    handle, path = DeltaTable(str(table)), table / "joined.parquet"
+    former = handle.get_add_actions()["path"].to_pylist()
+    rows = pa.concat_tables([pq.read_table(table / name) for name in former])
+    pq.write_table(rows.slice(0, rows.num_rows - 1), path)
+    statistics = json.dumps({"numRecords": rows.num_rows - 1})
+    added = AddAction(path.name, path.stat().st_size, {}, 0, False, statistics)
+    handle.create_write_transaction(
+        [*(RemoveAction(name, False, 0) for name in former), added], "append", handle.schema()
+    )
+
+
 LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
     "folder removed": (remove, "all"),
     "newest commit deleted": (lose_newest_commit, "last window"),
@@ -234,6 +251,26 @@ def test_restored_manifest_continues(world: World) -> None:
     away.rename(folder)
     world.insert(60)
     assert world.stream().troubled == ()
+
+
+@pytest.mark.parametrize("when", ["before the run", "window-planned", "window-complete"])
+def test_rows_that_another_program_has_lost_are_a_gap_also_if_a_run_is_at_work(world: World, when: str) -> None:
+    lost: list[str] = []
+
+    def lose(step: str) -> None:
+        if step == when and not lost:
+            lost.append(step)
+            lose_rows_by_rewriting(world.topic(world.orders))
+
+    lose("before the run")
+    world.insert(60)
+    with listening(lose):
+        [trouble] = world.stream().troubled
+    assert (lost, trouble.table, trouble.status) == ([when], world.orders, "gap")
+    assert "a commit of its log is lost" in trouble.reason
+    assert world.stream().troubled == (trouble,), "it is told once"
+    world.check_promise()
+    assert len(world.state(world.orders).gaps) == 1
 
 
 @pytest.mark.parametrize("lost", range(1, 7))
