@@ -39,6 +39,8 @@ from cdc_assets.lake.tables import DeltaTables
 
 Kind = Literal["doubled", "lost", "unclear", "appended", "removed"]
 
+OR_EARLIER = "or one before it, a commit"
+"""Operation of a commit that is only known by what it did."""
 _OF_DAGSTER = "dagster:"
 """Beginning of application ids of the IO managers."""
 _FORMER = "complete_after"

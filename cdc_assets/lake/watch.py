@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, RetryableError
 from cdc_assets.lake.files import STATISTICS
-from cdc_assets.lake.foreign import ForeignCommit, Look, can_be_undone, look, undo
+from cdc_assets.lake.foreign import OR_EARLIER, ForeignCommit, Look, can_be_undone, look, undo
 from cdc_assets.lake.positions import keep_once
 from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.tables import DeltaTables, arrow_schema
@@ -41,7 +41,8 @@ class ForeignWatch:
     ) -> dict[str, list[ForeignCommit]]:
         """What other programs have committed since the last time, by directory; what is there twice is undone.
 
-        A table whose log cannot be read, or that cannot be written now, is looked at again the next time.
+        A table whose log cannot be read, or that cannot be written now, is looked at again the next time. One whose log was gone in
+        part is among the results also if its positions say that nobody did anything.
 
         Args:
             own: versions that are known to be the caller's.
@@ -68,10 +69,11 @@ class ForeignWatch:
             found = {name: seen for name, seen in zip(names, pool.map(read, names), strict=True) if seen is not None}
         changed: dict[str, list[ForeignCommit]] = {}
         for directory, seen in found.items():
-            if self._undone(directory, seen):
+            did = self._undone(directory, seen)
+            if did is not None:
                 self.checked[directory] = self._newest(directory, seen)
-                if seen.commits:
-                    changed[directory] = list(seen.commits)
+                if did or not seen.is_whole:
+                    changed[directory] = did
         return changed
 
     def _newest(self, directory: str, seen: Look) -> int:
@@ -84,28 +86,30 @@ class ForeignWatch:
             return seen.newest
         return seen.newest if since.commits or not since.is_whole else since.newest
 
-    def _undone(self, directory: str, seen: Look) -> bool:
-        """Undo what put rows in twice, newest first; False if that is to be tried again."""
+    def _undone(self, directory: str, seen: Look) -> list[ForeignCommit] | None:
+        """What others did, after what put rows in twice was undone, newest first; None if that is to be tried again."""
         doubled = [commit for commit in reversed(seen.commits) if commit.kind == "doubled"]
         left = [commit for commit in doubled if not undo(self._tables, commit, self._fence)]
         for commit in seen.commits:
             log.warning("%s%s.", commit, "; it is undone" if commit in doubled and commit not in left else "")
+        known = list(seen.commits)
         if not left and seen.is_whole:
-            return True
+            return known
         try:
             handle = self._tables.open(directory)
             if handle is None or STATISTICS not in arrow_schema(handle).names:
                 stuck = [commit for commit in left if not can_be_undone(self._tables, commit)]
                 self.left += stuck
-                return stuck == left
-            if gone := keep_once(
-                self._tables, directory, self._runner, self._fence, [commit.version for commit in left]
-            ):
-                log.warning("%d rows of %s were there twice; each is there once again.", gone, directory)
+                return known if stuck == left else None
+            gone = keep_once(self._tables, directory, self._runner, self._fence, [commit.version for commit in left])
         except (*LAKE_ERRORS, InvariantError, RetryableError, EngineError) as error:
             log.warning("Rows of %s may be there twice; it is tried again: %s", directory, error)
-            return False
-        return True
+            return None
+        if gone:
+            log.warning("%d rows of %s were there twice; each is there once again.", gone, directory)
+        return (
+            known if left or not gone else [*known, ForeignCommit(directory, seen.newest, "doubled", gone, OR_EARLIER)]
+        )
 
 
 def first_unread(checked: int) -> int:

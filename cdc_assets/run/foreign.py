@@ -66,7 +66,9 @@ class ForeignCommits:
             self._losses.compare(lost)
 
     def _marked(self, name: str, mark: Mark, commits: Sequence[ForeignCommit]) -> Mark:
-        """The mark of a topic behind commits of other programs."""
+        """The mark of a topic behind commits of other programs; of one with none, only its log is read further."""
+        if not commits:
+            return replace(mark, checked=self._watch.checked[name])
         rows = self._tables.rows_of(name)
         return replace(
             mark,

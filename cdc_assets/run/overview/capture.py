@@ -34,7 +34,7 @@ from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.upkeep import doubled_versions
 from cdc_assets.run.overview.drift import OverviewSource, drifts
-from cdc_assets.run.overview.foreign import doubled
+from cdc_assets.run.overview.foreign import rewritten
 from cdc_assets.run.overview.server import DatabaseFacts, ask_database
 from cdc_assets.run.overview.tables import (
     NEXT_RUN,
@@ -140,18 +140,31 @@ class CaptureOverview:
         next_window = self._manifest.read().next_window  # a run may have committed meanwhile
         return losses + [Loss(name, newer) for name, window in windows.items() if window >= next_window]
 
-    @cached_property
+    @property
     def doubled(self) -> Sequence[ForeignCommit]:
         """Commits of other programs that put rows into topics, or former rows into mirrors, a second time.
 
         Raises:
             LakeError: the lake cannot be read.
         """
+        return [commit for commit in self._rewritten if commit.kind != "unclear"]
+
+    @property
+    def unclear(self) -> Sequence[ForeignCommit]:
+        """Commits of other programs that may have put rows into topics a second time, which the log does not tell any more.
+
+        Raises:
+            LakeError: the lake cannot be read.
+        """
+        return [commit for commit in self._rewritten if commit.kind == "unclear"]
+
+    @cached_property
+    def _rewritten(self) -> Sequence[ForeignCommit]:
         lost = {loss.directory for loss in self.losses}
         marks = {name: mark for name, mark in self.state.marks.items() if name not in lost}
         topics = {topic_of(name) for name in self.state.marks}
         versions = doubled_versions(MirrorTables.of(self.config), topics, seconds=self._audit_s)
-        return [*doubled(self.lake, marks, whole=self._audit_s is None), *versions]
+        return [*rewritten(self.lake, marks, whole=self._audit_s is None), *versions]
 
     @property
     def foreign(self) -> Sequence[str]:

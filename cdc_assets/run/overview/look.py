@@ -212,6 +212,14 @@ def _unknown(
                 f"changes wait that nobody has read for {duration(idle_s)}; for how long is not known, because the server has no "
                 "time of them. Next: start a run, or see what holds it",
             )
+    for commit in (
+        overview.unclear if idle_s > LATE_S else ()
+    ):  # a busy run looks itself, and its own commits shorten the log
+        yield Trouble(
+            commit.directory,
+            "whether other programs have put rows in a second time is not known, because its log does not tell any more. Next: let a "
+            "run of the capture compare the positions, which takes it a minute; cdc-assets doctor does it, too",
+        )
     if published and published.problem:
         yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.run.overview import CaptureReport, look_at
+from cdc_assets.run.overview.report import LATE_S
 from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.streaming.histories import World
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -71,6 +73,36 @@ def test_what_is_there_twice_is_trouble_until_a_run_has_undone_it(tmp_path: Path
     assert any("rows in a second time" in text for text in report.advice), "it is told that it was so"
     [found] = [result for result in doctor._topics(world.config, None) if not result.ok]
     assert (found.check, found.blocking) == ("writers", False)
+
+
+def test_what_the_log_does_not_tell_any_more_is_not_known_until_a_run_has_compared_positions(tmp_path: Path) -> None:
+    world = World(str(tmp_path))
+    make_capture(world.server, world.config).snapshot()
+    for pick in range(6):
+        world.work([pick, pick + 1])
+        make_capture(world.server, world.config).stream()
+    table, other = world.tables[:2]
+    before = sorted(positions(world.config, table))
+    stale(world, table)
+    for topic in (f"shop.{table}", f"shop.{other}"):
+        handle = DeltaTable(str(tmp_path / topic))
+        handle.create_checkpoint()
+        handle.optimize.compact()
+        for version in range(handle.version()):
+            (tmp_path / topic / "_delta_log" / f"{version:020d}.json").unlink()
+    world.server.now += timedelta(seconds=2 * LATE_S)
+    report = report_of(world)
+    assert report.health == "not known"
+    assert {trouble.where for trouble in report.unknown} == {f"shop.{table}", f"shop.{other}"}
+    assert "whether other programs have put rows in a second time is not known" in report.headline
+
+    make_capture(world.server, world.config).stream()
+    assert sorted(positions(world.config, table)) == before
+    world.server.now += timedelta(seconds=2 * LATE_S)
+    report = report_of(world)
+    assert report.health == "healthy"
+    [advice] = report.advice
+    assert f"of shop.{table}, or one before it, a commit of another program, has put" in advice
 
 
 def test_what_another_program_appends_and_removes_is_told(tmp_path: Path) -> None:
