@@ -10,6 +10,8 @@ read in the order of their bounds; rows below the bound of the next piece cannot
 yet, so they are given away, and the rest waits. Files of windows do not overlap, so one piece waits at most, besides the one that is
 read ahead; what compaction has mixed lies in few row groups.
 
+*Rows that users append* have no window or no position, so they have no place among the events, and are passed over.
+
 *The structure of an event* is that of its file: what a connector sent before a column was added has no such column. What
 the fields mean is in the metadata of the table's schema.
 """
@@ -199,13 +201,14 @@ class TopicRows:
                 f"{self._tables.location.uri(piece.directory)}/{piece.path} holds no events: it has no column "
                 f"{', '.join(sorted(missing))}. Next: see who else writes into this table."
             )
-        window = table["window_id"]
+        window, position = table["window_id"], table["position"]
         wanted = pc.or_(
             pc.greater(window, after[0]),
-            pc.and_(pc.equal(window, after[0]), pc.greater(table["position"], after[1])),
+            pc.and_(pc.equal(window, after[0]), pc.greater(position, after[1])),
         )
         if until is not None:
             wanted = pc.and_(wanted, pc.less_equal(window, until))
+        wanted = pc.fill_null(pc.and_(wanted, pc.is_valid(position)), False)
         table = table.select(list(_COLUMNS))
         table = table if pc.all(wanted, min_count=0).as_py() else table.filter(wanted)
         target = pa.schema([_narrowed(field, schema.field(field.name)) for field in table.schema])

@@ -243,7 +243,8 @@ def _stays(task: RewriteTask) -> tuple[Numbers, int]:
         mask[kept[low:high] - start] = True
         masks.append(mask)
         greatest = pc.max(table["position"])
-        newest = max(newest, (greatest.as_py(), start + pc.index(table["position"], greatest).as_py()))
+        if greatest.is_valid:  # rows that users append have none
+            newest = max(newest, (greatest.as_py(), start + pc.index(table["position"], greatest).as_py()))
         window = max(window, int(table["window_id"].to_numpy()[~mask].max(initial=_NO_WINDOW)))
         start += batch.num_rows
     stays = np.concatenate(masks)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.config.settings.kafka import ConverterSettings
@@ -110,6 +110,25 @@ def test_compaction_changes_neither_order_nor_bounds(tables: TopicTables) -> Non
             for until in (None, 3):
                 wanted = [place for place in whole if place > after and (until is None or place[0] <= until)]
                 assert found(tables, after, until) == wanted
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"window_id": None}, {"window_id": 1}, {"window_id": None, "position": "b"}],
+    ids=["neither", "window", "position"],
+)
+@pytest.mark.parametrize("joined", [False, True])
+def test_rows_that_users_append_are_not_published(tables: TopicTables, own: dict[str, object], joined: bool) -> None:
+    """They have no window or no position, so nobody can tell where they belong."""
+    whole = [(window, at) for window, positions in enumerate(["ace", "bd", "a"]) for at in positions]
+    for window, positions in enumerate(["ace", "bd", "a"]):
+        commit(tables, window, positions, "a")
+    row = {"position": None, "key": "k", "value": {"a": "own"}, "headers": [], **own}
+    write_deltalake(tables.location.uri("t"), pa.Table.from_pylist([row, row], layout("a")), mode="append")
+    if joined:
+        DeltaTable(tables.location.uri("t")).optimize.compact()
+    assert found(tables) == whole
+    assert found(tables, (0, "c"), 1) == [place for place in whole if (0, "c") < place < (2, "")]
 
 
 def test_events_that_are_there_twice_come_once(tables: TopicTables) -> None:

@@ -3,17 +3,20 @@
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import FencedError
+from cdc_assets.retention import tasks
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.unit.retention.world import HOURS, World
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import make_capture
 
 OF_THE_OTHER = {"delete": ("compaction-written", "topic-compacted"), "compact": ("topic-dropped",)}
 """Steps that a policy does not reach."""
@@ -75,6 +78,26 @@ def test_what_could_not_be_removed_is_not_recorded_as_gone(world: World) -> None
     world.later(2 * HOURS)
     world.stream()
     require_once(world)
+
+
+def test_rows_that_users_appended_stay_when_a_topic_is_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no position, also if a rewrite has put them among events."""
+    world = World(str(tmp_path), policy="compact")
+    for picks in TURNS:
+        world.turn(picks)
+    table, rows = world.tables[0], pa.table({"position": pa.nulls(3, pa.string())})
+    write_deltalake(handle(world, table), rows, mode="append", schema_mode="merge")
+    handle(world, table).optimize.compact()
+    monkeypatch.setattr(tasks, "_BATCH_ROWS", 2)
+    for hours in (0, 2 * HOURS, 2 * HOURS):
+        world.later(hours)
+        world.work([0, 1, 2, 3])
+        make_capture(world.server, world.config).stream()
+        assert not world.mirror()
+    assert world.holds(table).compacted
+    assert handle(world, table).to_pyarrow_table(columns=["position"])["position"].null_count == 3
 
 
 @pytest.mark.parametrize(
