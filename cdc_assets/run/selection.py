@@ -107,7 +107,8 @@ def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest
         ConfigurationError: no table matches although some are enabled, or two tables would share a topic before
             anything is captured.
     """
-    source = server.source
+    source, state = server.source, manifest.read()
+    begun = {name.lower(): name for name in _begun(state)}
     tables: dict[str, Sequence[TableId]] = {}
     unavailable: dict[str, CdcError] = {}
     for database in source.databases():
@@ -117,9 +118,8 @@ def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest
                 tables[database] = source.user_tables(database)
         except DatabaseAwayError as error:
             problem = error
-        if problem is not None:
-            unavailable[database] = problem
-    state = manifest.read()
+        if problem is not None:  # one that is gone has the letter case of the settings
+            unavailable[begun.get(database.lower(), database)] = problem
     _refuse_unknown(state, unavailable)
     known = set(state.tables)
     found = [table for members in tables.values() for table in members]
@@ -172,10 +172,15 @@ def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSe
     return found
 
 
+def _begun(state: CaptureState) -> set[str]:
+    """Databases of which something was read."""
+    return {table.database for table in [*state.tables, *state.early]} | state.snapshots.keys()
+
+
 def _refuse_unknown(state: CaptureState, unavailable: Mapping[str, CdcError]) -> None:
     """Raise the problem of a database of which nothing was ever read: the settings or the set-up are wrong. One that is only
     offline comes back, and stops no other one that is captured."""
-    begun = {table.database for table in [*state.tables, *state.early]} | state.snapshots.keys()
+    begun = _begun(state)
     for database, problem in unavailable.items():
         if database not in begun and not (begun and isinstance(problem, DatabaseAwayError)):
             raise problem

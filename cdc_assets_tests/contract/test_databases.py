@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError, LoginError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run import loop
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.run.overview import CaptureOverview, report_of
 from cdc_assets_tests.contract.two import HERE, THERE, Two, reasons, snapshot
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -187,12 +187,19 @@ def test_server_that_breaks_off_when_asked_whether_a_database_is_back(
     assert (two.keys(HERE), two.keys(THERE)) == ([1, 3], [2, 4])
 
 
-def test_database_that_is_gone_leaves_the_other_alone(two: Two) -> None:
+@pytest.mark.parametrize("name", ["There", "there"])
+def test_database_that_is_gone_leaves_the_other_alone(two: Two, name: str) -> None:
+    """Also if the settings write it otherwise than the server did."""
+    two.config = replace(two.config, connection=replace(two.config.connection, databases=(HERE.database, name)))
     two.server.execute("DROP DATABASE [There]")
     two.insert(HERE)
     told = reasons(two.run())
     assert "not on" in told[THERE]
     assert two.keys(HERE) == [1, 3]
+    with SqlServerSource(two.config.connection) as source:
+        report = report_of(CaptureOverview(two.config, source), datetime.now(UTC))
+    assert report.health == "in trouble"
+    assert {table.table: table.condition for table in report.tables} == {HERE: "streaming", THERE: "failed"}
 
 
 def test_doctor_tells_which_database_is_missing(two: Two) -> None:

@@ -298,8 +298,8 @@ class CaptureOverview:
         return self._facts[database]
 
     def knows(self, database: str) -> bool:
-        """Whether there is a server to ask, and the database is configured."""
-        return self._asked is not None and database in self._asked.databases()
+        """Whether there is a server to ask, and the database is configured; one that is gone in the settings' letter case."""
+        return self._asked is not None and database.lower() in map(str.lower, self._asked.databases())
 
     def _facts_of(self, database: str) -> DatabaseFacts | None:
         """None if there is no server, or the database is no longer configured."""
@@ -316,8 +316,10 @@ class CaptureOverview:
         Raises:
             RetryableError: the server is away or busy.
         """
-        known = {table.database for table in self.known}
-        unread = [name for name in self._source.databases() if name not in known or name in self.state.snapshots]
+        known = {table.database.lower() for table in self.known}
+        unread = [
+            name for name in self._source.databases() if name.lower() not in known or name in self.state.snapshots
+        ]
         found: dict[str, CdcError] = {}
         for name in sorted({*self._streaming(), *unread}):
             facts = self.facts(name)
