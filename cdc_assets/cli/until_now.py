@@ -13,8 +13,7 @@ from cdc_assets.core.interruption import Interrupted, limited, sleep
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import ConfigurationError, FencedError
-from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.errors import CdcError, ConfigurationError, FencedError
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.work import StepReport
 from cdc_assets.run.until_now import UntilNow
@@ -84,25 +83,29 @@ class Goal:
         mirrors, events = open_mirrors(self._settings, self._runner, _ignore), self._settings.events
         targets = {topic_name(table, events): target for table, target in self.until.targets().items()}
         while True:
-            troubles: list[str] = []
+            troubles: Mapping[str, CdcError] = {}
             try:
-                troubles = [f"the mirror {topic}: {error}" for topic, error in mirrors.catch_up().items()]
-                kept = False
+                troubles, kept = mirrors.catch_up(), False
             except FencedError:
                 kept = True
-            self._behind = [*troubles, *_behind(mirrors, targets)]
-            if not self._behind or not kept:
+            known, (found, refused) = mirrors.states(), mirrors.found()
+            states = {table.topic: known.get(table.topic, MirrorState()) for table in found}
+            stopped = [f"the mirror {topic}: {error}" for topic, error in {**refused, **troubles}.items()]
+            stopped += [
+                f"the mirror {name} lacks changes up to {it.gaps[-1][1]}" for name, it in states.items() if it.gaps
+            ]
+            late = list(_late(states, targets))
+            self._behind = [*stopped, *late]
+            if not late or not kept:
                 return
             sleep(_POLL_S)
 
 
-def _behind(mirrors: CaptureMirrors, targets: dict[str, Lsn]) -> Iterator[str]:
-    states = mirrors.states()
-    for topic in (table.topic for table in mirrors.found()[0]):
-        state, target = states.get(topic, MirrorState()), targets.get(topic, ZERO_LSN)
-        if state.gaps:
-            yield f"the mirror {topic} lacks changes up to {state.gaps[-1][1]}"
-        elif not state.lsn or Lsn.parse(state.lsn) < target:
+def _late(states: Mapping[str, MirrorState], targets: Mapping[str, Lsn]) -> Iterator[str]:
+    """Mirrors that a step may still bring there, for people."""
+    for topic, state in states.items():
+        target = targets.get(topic, ZERO_LSN)
+        if not state.gaps and (not state.lsn or Lsn.parse(state.lsn) < target):
             yield f"the mirror {topic} is right up to {state.lsn or 'nothing'}, not {target}"
 
 

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
 from cdc_assets.config.load import load_config
+from cdc_assets.errors import FencedError
+from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.standin.control import StandIn
@@ -129,6 +131,24 @@ def test_what_the_server_does_not_capture_is_told(world: World) -> None:
     assert done.exit_code == 1
     assert f"{DATABASE}.dbo.plain is not captured by the server" in done.output
     assert world.keys() == {0}, "the others are complete"
+
+
+def test_a_mirror_that_cannot_be_made_is_told_also_if_another_process_keeps_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fenced(*_: object, **__: object) -> None:
+        raise FencedError("Another process keeps the mirrors.")
+
+    world.sql("CREATE TABLE dbo.coarse (at datetime2(7) NOT NULL PRIMARY KEY)")
+    world.sql("EXEC sys.sp_cdc_enable_table @source_schema=N'dbo', @source_name=N'coarse', @role_name=NULL")
+    world.sql("INSERT INTO dbo.coarse VALUES ('2026-01-02 03:04:05.1234567')")
+    world.server.agent.drain()
+    options = {"mirror__enabled": "true", "time__precision__mode": "connect"}
+    assert world.capture("--until-now", "--timeout", "60", **options).exit_code == 1
+    monkeypatch.setattr(CaptureMirrors, "catch_up", fenced)
+    done = world.capture("--until-now", "--timeout", "60", **options)
+    assert done.exit_code == 1, done.output
+    assert f"the mirror shop.{DATABASE}.dbo.coarse" in done.output.replace("\n", " ")
 
 
 def test_a_server_that_breaks_off_is_waited_for_and_not_longer_than_the_time(world: World) -> None:
