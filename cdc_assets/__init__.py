@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from cdc_assets.defs.spark import SparkResource
     from cdc_assets.defs.sqlserver import SqlServerCdcResource
     from cdc_assets.defs.translator import CdcTranslator, RoleLastTranslator
+    from cdc_assets.lake.sink import Append
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Alert",
+    "Append",
     "CdcTranslator",
     "EnvelopeIOManager",
     "RoleLastTranslator",
@@ -45,6 +47,7 @@ __all__ = [
 
 _HOMES = {
     "Alert": "defs.alerts",
+    "Append": "lake.sink",
     "CdcTranslator": "defs.translator",
     "EnvelopeIOManager": "defs.envelope_io",
     "RoleLastTranslator": "defs.translator",

@@ -120,7 +120,7 @@ NO_PROPERTIES = re.compile(
     r"|(max\.message\.bytes|sasl\.[a-z.]+|topics\.regex|isolation\.level|bootstrap\.servers|(key|value)\.converter|consumer\.override\..*|files\.[a-z.<>]+|schemas\.file|errors\.tolerance)"
     r"|(route|add|delete|drop|replace|key\.enforce|key\.field|table\.(fields?|op|expand|json))\.[a-z.]+"  # of transforms
     r"|topic\.(regex|replacement)|converted\.timezone|(include|exclude)\.list"
-    r"|(spark|concurrency|storage)\..*|[\w-]+\.(json|yaml|conf|toml|py)"  # of Spark and Dagster, and files
+    r"|acme\..*|(spark|concurrency|storage)\..*|[\w-]+\.(json|yaml|conf|toml|py)"  # of Spark and Dagster, and files
 )
 """Names with dots in the documents that are none of ours."""
 

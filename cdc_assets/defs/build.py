@@ -1,7 +1,7 @@
 """Builds one `Definitions` from configuration files."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.headroom import headroom_schedule
+from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.kafka import kafka_asset
 from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
@@ -39,6 +40,8 @@ def build_definitions(
     spark: SparkResource | None = None,
     translator: CdcTranslator | None = None,
     state_dir: str | Path | None = None,
+    envelope_io: Callable[..., EnvelopeIOManager] = EnvelopeIOManager,
+    schema_history_io: Callable[..., SchemaHistoryIOManager] = SchemaHistoryIOManager,
 ) -> dg.Definitions:
     """Assets, jobs, checks, sensors, schedules and resources of captures, for your own code location.
 
@@ -50,6 +53,9 @@ def build_definitions(
         translator: keys, groups and tags of the tables in Dagster.
         state_dir: folder for cached data, such as the last discovered tables; if None, the folder in `CDC_STATE_DIR`,
             or else `var`.
+        envelope_io: IO manager of the topics: your own subclass, or a function with the same arguments, such as
+            `functools.partial` of one with more fields. Each capture gets one.
+        schema_history_io: IO manager of the schema history, likewise.
 
     Raises:
         ConfigurationError: there is no capture, or a configuration is invalid.
@@ -69,19 +75,19 @@ def build_definitions(
         raise ConfigurationError("captures", "none", "at least one", "name a configuration file, or give properties")
     folder = Path(state_dir or os.environ.get(STATE_VARIABLE) or "var")
     load = DefinitionsLoadContext.get()
+    given = captures, IOManagers(spark or SparkResource(), envelope_io, schema_history_io), translator, folder
     if load.load_type is DefinitionsLoadType.RECONSTRUCTION:
-        return _of_run.get((captures, spark, translator, folder, dict(load.reconstruction_metadata)))
-    return _definitions(captures, spark, translator, folder)
+        return _of_run.get((*given, dict(load.reconstruction_metadata)))
+    return _definitions(*given)
 
 
 def _definitions(
-    captures: Sequence[CaptureSource], spark: SparkResource | None, translator: CdcTranslator | None, folder: Path
+    captures: Sequence[CaptureSource], io_managers: IOManagers, translator: CdcTranslator | None, folder: Path
 ) -> dg.Definitions:
-    runs = spark or SparkResource()
     chosen = translator or CdcTranslator()
-    common = dg.Definitions(resources={"spark": runs}, executor=dg.in_process_executor)
+    common = dg.Definitions(resources={"spark": io_managers.spark}, executor=dg.in_process_executor)
     with without_collections():
-        made = [_capture_definitions(capture, runs, chosen, folder) for capture in captures]
+        made = [_capture_definitions(capture, io_managers, chosen, folder) for capture in captures]
     return dg.Definitions.merge(common, *made)
 
 
@@ -108,13 +114,13 @@ _of_run = _OfRun()
 
 
 def _capture_definitions(
-    capture: CaptureSource, spark: SparkResource, translator: CdcTranslator, state_dir: Path
+    capture: CaptureSource, io_managers: IOManagers, translator: CdcTranslator, state_dir: Path
 ) -> dg.Definitions:
     """Assets, jobs, checks, sensor and resources of one capture."""
     if is_of_connector(capture):
         from cdc_assets.defs.engines.build import connector_definitions  # many imports that other captures do not need
 
-        return connector_definitions(capture, spark, translator, state_dir)
+        return connector_definitions(capture, io_managers, translator, state_dir)
     server = SqlServerCdcResource(**source_fields(capture))
     config = server.settings()
     remembered = state_dir / "discovery" / f"{word(config.name)}.json"
@@ -153,20 +159,18 @@ def _capture_definitions(
         jobs=[*jobs, headroom_job, signal_job(catalog)],
         schedules=[headroom_schedule(catalog, headroom_job, whole)],
         sensors=[lsn_sensor(catalog, jobs)],
-        resources=capture_resources(names, capture, spark),
+        resources=capture_resources(names, capture, io_managers),
     )
 
 
-def capture_resources(names: Names, capture: CaptureSource, spark: SparkResource) -> dict[str, Any]:
+def capture_resources(names: Names, capture: CaptureSource, io_managers: IOManagers) -> dict[str, Any]:
     """The server, the capture, and the IO managers of its lake, by resource key."""
     fields = source_fields(capture)
     server = SqlServerCdcResource(**fields)
     return {
         names.server: server,
-        names.resource: CaptureResource(server=server, spark=spark),
-        names.envelope_io: EnvelopeIOManager(**fields, spark=spark),
-        names.history_io: SchemaHistoryIOManager(**fields, spark=spark),
-    }
+        names.resource: CaptureResource(server=server, spark=io_managers.spark),
+    } | io_managers.of(names, fields)
 
 
 _CHANGES_JOB = "Stream the changes of all captured tables until there are no new ones."

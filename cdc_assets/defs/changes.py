@@ -14,12 +14,13 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.session import Session, sink_of
+from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.run.log_levels import enable_info_logs
 
@@ -58,10 +59,10 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        sink = sink_of(catalog, context)
-        system = SystemReport(catalog, context, sink)
-        session = Session(catalog, "changes", context, sink, config.report_every_s)
-        page = LivePage(subject_of(catalog, resource), context, sink)
+        writers = Writers(names, context)
+        system = SystemReport(catalog, context, writers)
+        session = Session(catalog, "changes", context, writers, config.report_every_s)
+        page = LivePage(subject_of(catalog, resource), context, writers.topics)
         continuity = ContinuityReport(catalog, context, page.board)
         mirrors = MirrorFollower(catalog, context, resource)
         listed = {schema.table for schema in catalog.tables}
@@ -80,7 +81,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             context.run.run_id,
             on_progress,
             notices.send,
-            sink,
+            writers.topics,
             idle_timeout_s=config.idle_timeout_s,
             max_duration_s=config.max_duration_s,
         )

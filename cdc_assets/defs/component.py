@@ -1,7 +1,7 @@
 """A capture as a Dagster component: `defs.yaml` instead of Python."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,9 @@ from pydantic import BaseModel, Field
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.build import STATE_VARIABLE, build_definitions
+from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.keys import Role
+from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator
 
@@ -149,11 +151,21 @@ class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
             spark=self.spark_resource(self._file(context, self.spark.conf_file) if self.spark.conf_file else ""),
             translator=self.translator(),
             state_dir=state_dir,
+            envelope_io=self.envelope_io(),
+            schema_history_io=self.schema_history_io(),
         )
 
     def translator(self) -> CdcTranslator:
         """The translator of the assets; override it to use your own."""
         return TranslatedByComponent(self.translation) if self.translation else CdcTranslator()
+
+    def envelope_io(self) -> Callable[..., EnvelopeIOManager]:
+        """The class of the topics' IO manager; override it to use your own."""
+        return EnvelopeIOManager
+
+    def schema_history_io(self) -> Callable[..., SchemaHistoryIOManager]:
+        """The class of the schema history's IO manager; override it to use your own."""
+        return SchemaHistoryIOManager
 
     def spark_resource(self, conf_file: str | Path = "") -> SparkResource:
         """The Spark session; override it to share one among several components."""

@@ -11,9 +11,10 @@ ranges (`key_range_filter`).
 commit carries the application transaction `(run, step)`, so a step that is retried in its run appends once. A crash
 before the commit leaves files that no version refers to; vacuum removes them.
 
-*The capture's own events.* Dagster calls an IO manager once per output, but a loop commits many windows. So the loop
-commits each window through the IO manager's `sink`, and its output is `Committed`: `handle_output` only
-reports it. A crash in between loses a report and no event; the next run's report begins where that one ended.
+*The capture's own events.* Dagster calls an IO manager once per output, but a loop commits many windows. So the tables
+that the loop writes (`topics`) hand each append to `write`, and the loop's output is `Committed`: `handle_output`
+compares it with what `write` has counted, and reports it. A crash in between loses a report and no event; the next
+run's report begins where that one ended.
 """
 
 import uuid
@@ -32,17 +33,18 @@ from pyspark.sql.functions import lit
 from cdc_assets.adapters.spark.lake_reader import LakeReader
 from cdc_assets.adapters.spark.lake_source import write_files
 from cdc_assets.adapters.spark.lsn_range import LsnRange
-from cdc_assets.capture.system_topics import system_topics
-from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSettings
-from cdc_assets.defs.configuration import settings_of
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.defs.homes import BareLake, Home, home_of
 from cdc_assets.defs.key_range_filter import of_partitions
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, asset_facts, table_and_role
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.envelope.naming import key_parts, sanitized
-from cdc_assets.errors import InvalidValueError
+from cdc_assets.defs.write_counts import WriteCounts
+from cdc_assets.envelope.naming import key_parts
+from cdc_assets.errors import ConfigurationError, InvalidValueError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import retained
+from cdc_assets.lake.sink import Append, Sink, commit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.delta import current_directory, history_directory
@@ -72,14 +74,16 @@ class EnvelopeFiles:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Rows that a run has already committed, window by window, through the IO manager's sink; only the report is open.
+    """Rows that a run has already committed, window by window, through the IO manager's `write`; only the report is open.
 
     Args:
         facts: metadata of the materialization: rows by operation, LSNs, windows.
+        rows: what the run says to have brought since it began, by operation; empty if it does not count the topic.
     """
 
     topic: str
     facts: Mapping[str, Any]
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 def account_of(tables: TopicTables, topic: str) -> dict[str, Any]:
@@ -91,7 +95,7 @@ def account_of(tables: TopicTables, topic: str) -> dict[str, Any]:
 
 
 class LakeIOManager(dg.ConfigurableIOManager):
-    """Shared by the IO managers of one lake: loads a table's files and commits new ones."""
+    """Shared by the IO managers of one lake: loads a table's files and commits new ones. It is the `Sink` of their tables."""
 
     config_file: str = Field(default="", description="Configuration file of the lake's capture; or set `lake`.")
     properties: dict[str, Any] = Field(default={}, description="The same as connector properties, instead of a file.")
@@ -109,7 +113,8 @@ class LakeIOManager(dg.ConfigurableIOManager):
         default="", description="Load only changes up to this commit LSN, unless the input's metadata sets one."
     )
     spark: dg.ResourceDependency[SparkResource]
-    _sink: TopicTables | None = PrivateAttr(default=None)
+    _topics: TopicTables | None = PrivateAttr(default=None)
+    _counts: WriteCounts = PrivateAttr(default_factory=WriteCounts)
 
     def load(self, directory: str, lsns: LsnRange | None = None) -> DataFrame:
         """The rows of a Delta table.
@@ -135,42 +140,79 @@ class LakeIOManager(dg.ConfigurableIOManager):
         uri = tables.location.uri(directory)
         context.add_output_metadata({"dagster/row_count": rows, "dagster/uri": uri, "appended": landed})
 
-    def sink(self) -> TopicTables:
-        """The tables that a capture's loop commits its windows to; shared by the whole run, so that Delta logs are read once.
+    def write(self, append: Append) -> bool:
+        """Commit rows to a table of the lake. All that a capture appends comes here, and what assets return; override it to
+        look at it, or to add metadata to its commit, and call `super().write(append)`: nothing else commits.
+
+        Each window, round or batch makes one call for each table that it writes, from several threads. A call is
+        repeated, under the same number, if something failed behind it: then the table may have the rows already.
+        Whatever an override does, rows are neither lost nor doubled. If it raises, the append is repeated, as after any
+        error of the lake (`errors.max.retries`); a `TerminalError` ends the run, and the next one repeats it.
+
+        Args:
+            append: the files, their table, number and metadata.
+
+        Returns:
+            Whether this call committed them; False if the table has the number already.
+
+        Raises:
+            CdcError: the commit failed.
+        """
+        landed = commit(append)
+        self._counts.add(append, landed=landed)
+        return landed
+
+    def topics(self, others: Mapping[str, Sink] | None = None) -> TopicTables:
+        """The tables that a capture's loop commits to, by `write`; shared by the whole run, so that Delta logs are read once.
+
+        Args:
+            others: sinks of single directories, from the first caller.
 
         Raises:
             InvalidValueError: the IO manager has no configuration of a capture.
         """
-        if self._config is None:
+        if not self._home.prefix:
             raise InvalidValueError(
                 "IO manager", "no configuration", "config_file or properties", "give one of the two"
             )
-        if self._sink is None:
-            self._sink = TopicTables.of(self._config)
-        return self._sink
+        if self._topics is None:
+            self._topics = self.tables(self._home.prefix, others)
+        return self._topics
 
-    def close_account(self, context: dg.OutputContext, committed: Committed) -> None:
-        """Report what was committed through the sink: the table's total number of rows, its location, and the run's own metadata."""
-        context.add_output_metadata({**committed.facts, **account_of(self.sink(), committed.topic)})
+    def account(self, committed: Committed) -> dict[str, Any]:
+        """Metadata of what a run has committed to a topic: what the run says, what `write` has counted since the run began, the
+        table's total number of rows and its location.
+
+        Raises:
+            InvariantError: the run says more than was counted.
+        """
+        self._counts.check(committed.topic, committed.rows)
+        count = self._counts.of(committed.topic)
+        rows = sum(count.rows[operation] for operation in committed.rows or count.rows)
+        own = {"commits": count.commits, "rows_committed": rows} if count.rows else {}
+        return {**committed.facts, **own, **account_of(self.topics(), committed.topic)}
 
     def range_of(self, metadata: Mapping[str, Any]) -> LsnRange:
         """The LSN range requested by an input's metadata."""
         return LsnRange.parse(metadata.get(FROM_LSN) or self.from_lsn, metadata.get(TO_LSN) or self.to_lsn)
 
-    def tables(self, application: str) -> TopicTables:
+    def tables(self, application: str, others: Mapping[str, Sink] | None = None) -> TopicTables:
         """The lake's tables; `application` identifies the writer in commits."""
-        plain = LakeSettings(self.lake, tuple(sorted(self.storage_options.items())))
-        settings = self._config.lake if self._config else plain
-        return TopicTables(Location.of(settings), application, settings)
+        settings = self._home.lake
+        return TopicTables(Location.of(settings), application, settings, self, others or {})
 
     @property
     def _reader(self) -> LakeReader:
         return LakeReader(self.tables(""), lambda: self.spark.spark_session)
 
     @cached_property
-    def _config(self) -> CaptureConfig | None:
-        named = self.config_file or self.properties
-        return settings_of(self.config_file, self.properties) if named else None
+    def _home(self) -> Home:
+        options = tuple(sorted(self.storage_options.items()))
+        bare = BareLake(LakeSettings(self.lake, options), self.delimiter)
+        home = home_of(self.config_file, self.properties, bare)
+        if (lsn := self.from_lsn or self.to_lsn) and not home.has_lsns:
+            raise ConfigurationError("from_lsn", lsn, "nothing: these tables have no LSNs", "remove it")
+        return home
 
     @staticmethod
     def _written(tables: TopicTables, topic: str, frame: DataFrame) -> tuple[str, EnvelopeFiles]:
@@ -210,10 +252,11 @@ class EnvelopeIOManager(LakeIOManager):
         """Append a data frame of events, or files that are already written; or report what a loop has committed.
 
         Raises:
+            InvariantError: the loop reports more than `write` has committed.
             LakeError: the commit failed.
         """
         if isinstance(obj, Committed):
-            self.close_account(context, obj)
+            context.add_output_metadata(self.account(obj))
         elif obj is not None:
             self.append(context, asset_facts(context).get(TOPIC) or self.topic(context.asset_key), obj)
 
@@ -224,8 +267,7 @@ class EnvelopeIOManager(LakeIOManager):
         order = {name: number for number, name in enumerate(context.asset_partitions_def.get_partition_keys())}
         numbers = {order[name] for name in context.asset_partition_keys}
         (prefix, *names), _ = table_and_role(context.asset_key)
-        if self._config:
-            prefix = self._config.events.topic_prefix
+        prefix = self._home.prefix or prefix
         name = asset_facts(context).get(TABLE)
         states = Manifest(self.tables(""), prefix).read().tables
         state = next(
@@ -238,8 +280,4 @@ class EnvelopeIOManager(LakeIOManager):
 
     def topic(self, key: dg.AssetKey) -> str:
         """The topic of an asset key; also for the assets of the capture as a whole, if there is a configuration."""
-        if self._config and len(key.path) == 2 and (system := system_topics(self._config).get(key.path[1])):
-            return system
-        parts, _ = table_and_role(key)
-        events = self._config.events if self._config else EventSettings(parts[0], self.delimiter)
-        return sanitized(events.topic_delimiter.join(parts), events)
+        return self._home.topic(key)

@@ -138,11 +138,11 @@ class LivePage:
     """The page of a capture while a run works; see the module's head.
 
     Args:
-        sink: tables that the run commits to.
+        topics: tables that the run commits to.
     """
 
-    def __init__(self, subject: Subject, context: dg.AssetExecutionContext, sink: TopicTables) -> None:
-        self._subject, self._context, self._sink = subject, context, sink
+    def __init__(self, subject: Subject, context: dg.AssetExecutionContext, topics: TopicTables) -> None:
+        self._subject, self._context, self._topics = subject, context, topics
         self.board = CheckBoard(context.instance, context.run.run_id, context.job_name)
         self._materialized = {subject.key, *subject.others}
         self._end = threading.Event()
@@ -209,7 +209,7 @@ class LivePage:
             at, before = self._reported
             if not differs(before, report) and (monotonic() - at < _REPORT_S or _facts(before) == _facts(report)):
                 return
-        metadata = page_of(report) | account_of(self._sink, self._subject.directory)
+        metadata = page_of(report) | account_of(self._topics, self._subject.directory)
         event = dg.AssetMaterialization(self._subject.key, metadata=metadata)
         dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
         self._reported = monotonic(), report

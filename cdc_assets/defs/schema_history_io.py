@@ -3,7 +3,8 @@
 A dependency on `[prefix, "schema_history"]` loads the whole history as a data frame; on a table's asset key, that
 table's entries: every structure the table has had, with the commit LSN from which it is valid, Debezium's record as
 JSON (`record`) and the library's own (`structure`). Output appends entries of the same structure, once per run and
-step, such as those of a migrated connector.
+step, such as those of a migrated connector. What a capture records comes to `write`, each window's entries in one call.
+The history of an embedded connector is in that connector's own form.
 """
 
 import dagster as dg
@@ -14,7 +15,6 @@ from cdc_assets.defs.envelope_io import Committed, EnvelopeFiles, LakeIOManager
 from cdc_assets.defs.keys import TABLE, asset_facts, table_and_role
 from cdc_assets.envelope.naming import NOT_IN_TOPIC
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.history.store import SCHEMA, history_directory
 
 
 class SchemaHistoryIOManager(LakeIOManager):
@@ -24,9 +24,15 @@ class SchemaHistoryIOManager(LakeIOManager):
         """All entries, or those of one table.
 
         Raises:
+            InvalidValueError: those of one table are asked for, and a connector keeps the history in its own form.
             LakeError: there is no history yet, or it cannot be read.
         """
         name, parts = asset_facts(context).get(TABLE), table_and_role(context.asset_key)[0]
+        if (name or len(parts) > 2) and "table" not in self._home.history_columns.names:
+            key = context.asset_key.to_user_string()
+            raise InvalidValueError(
+                "schema history of", key, "that of the whole capture", "depend on [prefix, schema_history]"
+            )
         frame = self.load(self.directory(context.asset_key), self.range_of(context.definition_metadata or {}))
         if name:
             return frame.where(concat_ws(".", "database", "schema", "table") == name)
@@ -44,16 +50,15 @@ class SchemaHistoryIOManager(LakeIOManager):
             LakeError: the commit failed.
         """
         if isinstance(obj, Committed):
-            self.close_account(context, obj)
+            context.add_output_metadata(self.account(obj))
             return
         if obj is None:
             return
         names = set(obj.schema.names if isinstance(obj, EnvelopeFiles) else obj.columns)
-        if names != set(SCHEMA.names):
-            raise InvalidValueError("schema history columns", sorted(names), str(SCHEMA.names), "select these columns")
+        if names != set(wanted := self._home.history_columns.names):
+            raise InvalidValueError("schema history columns", sorted(names), str(wanted), "select these columns")
         self.append(context, self.directory(context.asset_key), obj)
 
-    def directory(self, key: dg.AssetKey) -> str:
+    def directory(self, key: dg.AssetKey | None = None) -> str:
         """Directory of the capture's history; without a configuration it is derived from any of the capture's asset keys."""
-        prefix = self._config.events.topic_prefix if self._config else key.path[0]
-        return history_directory(prefix)
+        return self._home.history(key)

@@ -1,5 +1,6 @@
 """Shared by the bodies of the `snapshot` and `changes` assets: turns progress into Dagster events."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -13,7 +14,8 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.batches import record_in_portions
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.columns import stored_columns
-from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager, account_of
+from cdc_assets.defs.envelope_io import Committed
+from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.process import PROCESS_TAG
@@ -21,7 +23,6 @@ from cdc_assets.defs.range_facts import partition_facts
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.samples import sample_of_events
 from cdc_assets.errors import CdcError
-from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.state import TableState
 
 Results = Iterator[dg.MaterializeResult[Committed]]
@@ -32,31 +33,32 @@ _OF_TABLE = frozenset({"rows", "rows_reads", "bytes", "windows"})
 _UNASKED: Mapping[TableId, TableSchema] = {}
 
 
-def sink_of(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> TopicTables:
-    """The tables that a run commits its windows to: the sink of the capture's envelope IO manager."""
-    manager: EnvelopeIOManager = getattr(context.resources, catalog.names.envelope_io)
-    return manager.sink()
-
-
 class Session:
     """Records the run's process and reports its progress.
 
     Args:
         role: role of the assets that are written.
-        sink: tables that the run commits to.
+        writers: the IO managers by which the run writes.
         every_s: minimum number of seconds between two materializations of a table.
     """
 
     def __init__(
-        self, catalog: CaptureCatalog, role: Role, context: dg.AssetExecutionContext, sink: TopicTables, every_s: float
+        self,
+        catalog: CaptureCatalog,
+        role: Role,
+        context: dg.AssetExecutionContext,
+        writers: Writers,
+        every_s: float,
     ) -> None:
         self._catalog, self._role, self._context = catalog, role, context
         self._tallies: dict[Role, Tally] = {"changes": Tally(every_s), "snapshot": Tally(every_s)}
-        self._topics = sink
+        self._writers, self._topics = writers, writers.topics
         self._partitioned = catalog.keys("snapshot")
         self._structures = {schema.table: schema for schema in catalog.tables}
         context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
         self.windows = 0
+        self._brought: dict[tuple[Role, TableId], Counter[str]] = defaultdict(Counter)
+        """Rows by operation since the run began."""
         self._slices: dict[TableId, list[SliceProgress]] = {}
         """What a snapshot has read, by table."""
 
@@ -71,7 +73,10 @@ class Session:
         Rows that a streaming run reads again, for a signal or a gap, are materializations of the
         `snapshot` assets; and a window that a snapshot run finishes is one of the `changes` assets.
         """
-        self._tallies["changes" if progress.kind == "stream" else "snapshot"].add(progress, monotonic())
+        written: Role = "changes" if progress.kind == "stream" else "snapshot"
+        self._tallies[written].add(progress, monotonic())
+        for table, part in progress.tables.items():
+            self._brought[written, table].update(part.rows)
         self.windows += 1
         for read in progress.slices_read:
             self._slices.setdefault(read.table, []).append(read)
@@ -121,7 +126,7 @@ class Session:
 
     def _materializations(self, key: dg.AssetKey, committed: Committed) -> Iterator[dg.AssetMaterialization]:
         """In a run of partitions an asset that has them gets one for each, as from an output."""
-        metadata = {**committed.facts, **account_of(self._topics, committed.topic)}
+        metadata = self._writers.account(committed)
         in_ranges = self._context.has_partition_key or self._context.has_partition_key_range
         for partition in self._context.partition_keys if in_ranges and key in self._partitioned else (None,):
             yield dg.AssetMaterialization(key, metadata=metadata, partition=partition)
@@ -142,7 +147,8 @@ class Session:
                 config = self._catalog.config
                 facts |= stored_columns(schema, config.events, self._catalog.key(table, "source"))
                 facts |= sample_of_events(config, self._topics, self._catalog.topic(table), schema, role)
-            yield self._catalog.key(table, role), Committed(self._catalog.topic(table), facts)
+            brought = self._brought[role, table]
+            yield self._catalog.key(table, role), Committed(self._catalog.topic(table), facts, brought)
 
 
 def _line(progress: Progress) -> str:

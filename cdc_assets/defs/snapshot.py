@@ -10,13 +10,14 @@ from cdc_assets.capture.progress import Progress, SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.session import Session, sink_of
+from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.ledger.state import CaptureState
 
@@ -44,16 +45,16 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        sink = sink_of(catalog, context)
-        system = SystemReport(catalog, context, sink)
-        session = Session(catalog, "snapshot", context, sink, every_s=float("inf"))
-        page = LivePage(subject_of(catalog, resource), context, sink)
+        writers = Writers(names, context)
+        system = SystemReport(catalog, context, writers)
+        session = Session(catalog, "snapshot", context, writers, every_s=float("inf"))
+        page = LivePage(subject_of(catalog, resource), context, writers.topics)
 
         def on_progress(progress: Progress) -> None:
             session.on_progress(progress)
             count(progress)
 
-        opened = resource.open(context.run.run_id, on_progress, Notices(catalog, context).send, sink)
+        opened = resource.open(context.run.run_id, on_progress, Notices(catalog, context).send, writers.topics)
         kafka = KafkaFollower(catalog, context, resource)
         with (
             as_step(context),

@@ -9,24 +9,25 @@ import dagster as dg
 from cdc_assets.capture.progress import Progress
 from cdc_assets.capture.system_topics import HISTORY, WINDOWS
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.envelope_io import Committed, account_of
+from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.history_facts import history_facts
+from cdc_assets.defs.io_managers import Writers
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
-from cdc_assets.lake.topics import TopicTables
 
 
 class SystemReport:
     """Compares the tables at the beginning of a run with those at its end.
 
     Args:
-        sink: tables that the run commits to.
+        writers: the IO managers by which the run writes.
     """
 
-    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, sink: TopicTables) -> None:
-        self._catalog, self._context, self._topics = catalog, context, sink
+    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, writers: Writers) -> None:
+        self._catalog, self._context = catalog, context
+        self._writers, self._topics = writers, writers.topics
         self._before = self._reached()
 
     def _reached(self) -> dict[str, int]:
@@ -66,5 +67,5 @@ class SystemReport:
                 self._log(name, facts)
 
     def _log(self, name: str, facts: Mapping[str, Any]) -> None:
-        metadata = {**facts, **account_of(self._topics, self._catalog.system[name])}
+        metadata = self._writers.account(Committed(self._catalog.system[name], facts))
         self._context.log_event(dg.AssetMaterialization(self._catalog.system_key(name), metadata=metadata))

@@ -9,8 +9,8 @@ from cdc_assets.engine.ledger import batches_directory
 from cdc_assets.engine.staging import history_directory
 from cdc_assets.envelope.naming import sanitized
 
-BATCHES = "batches"
-"""Short name of the ledger."""
+BATCHES, HISTORY = "batches", "schema_history"
+"""Short names of the ledger, and of the connector's schema history."""
 _WITH_DDL = ("mysql", "mariadb", "oracle")
 """Connectors that have a schema history, and a topic of schema changes unless it is turned off."""
 _WITHOUT_SCHEMAS = ("mysql", "mariadb")
@@ -21,7 +21,7 @@ def system_topics(config: EngineConfig) -> Mapping[str, str]:
     given, prefix = config.properties, config.topic_prefix
     found = {BATCHES: batches_directory(prefix)}
     if config.kind in _WITH_DDL:
-        found["schema_history"] = history_directory(prefix)
+        found[HISTORY] = history_directory(prefix)
         if given.get("include.schema.changes", "true").lower() != "false":
             found["schema_changes"] = prefix
     if given.get("provide.transaction.metadata", "false").lower() == "true":

@@ -64,12 +64,14 @@ class Append:
     """Rows that are about to enter a table: files that are written, and what their commit will say.
 
     Args:
+        application: who appends: a capture by its topic prefix, an asset of Dagster by its run and step.
         directory: directory of the table in the lake.
         number: number of the window, round or batch; of heartbeats and notifications a time. A table takes each once.
         files: data files, by their path below the directory.
         metadata: metadata of the commit.
     """
 
+    application: str
     directory: str
     number: int
     files: Sequence[DataFile]

@@ -199,7 +199,7 @@ class TopicTables(DeltaTables):
         def columns() -> pa.Schema:
             return arrow_schema(opened()) if schema is None else schema
 
-        append = Append(directory, window_id, tuple(files), dict(metadata), columns, Commit(make))
+        append = Append(self.capture, directory, window_id, tuple(files), dict(metadata), columns, Commit(make))
         return hand_over(self._others.get(directory, self._sink), append)
 
     def leave_out(self, directory: str, window_id: int) -> bool:

@@ -28,6 +28,7 @@ from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.discovery import Discovery, discover, recall, remember
+from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
 from cdc_assets.defs.snapshot import snapshot_assets
@@ -101,7 +102,7 @@ def odd_tables(*names: str) -> list[TableSchema]:
 def test_any_name_makes_definitions_that_dagster_takes(shop: Shop) -> None:
     names = ["Order Details", "x.y", "a/b [c]", "Größe", "日本"]
     catalog = CaptureCatalog(shop.config(), odd_tables(*names), CdcTranslator())
-    resources = capture_resources(catalog.names, shop.file, SparkResource())
+    resources = capture_resources(catalog.names, shop.file, IOManagers(SparkResource()))
     assets = [*catalog.specs("source", deps=None), changes_assets(catalog), snapshot_assets(catalog)]
     definitions = dg.Definitions(assets=assets, resources=resources)
     keys = definitions.resolve_asset_graph().get_all_asset_keys()

@@ -12,11 +12,11 @@ from cdc_assets.core.signal import Signal
 from cdc_assets.defs.changes import StreamConfig
 from cdc_assets.defs.engines.catalog import ConnectorCatalog, patterns
 from cdc_assets.defs.engines.checks import CONNECTOR, connector_spec, report_connector
-from cdc_assets.defs.engines.io import ConnectorIOManager
 from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.report import BatchReport
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.signals import SnapshotType
@@ -57,19 +57,19 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         check_specs=[connector_spec(catalog)],
         can_subset=True,
         pool=names.pool,
-        required_resource_keys={names.resource, names.envelope_io},
+        required_resource_keys={names.resource, names.envelope_io, names.history_io},
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        sink = _sink(catalog, context)
-        page = LivePage(engine_subject(catalog, resource), context, sink)
-        report = BatchReport(catalog, context, sink, config.report_every_s, page)
+        writers = Writers(names, context)
+        page = LivePage(engine_subject(catalog, resource), context, writers.topics)
+        report = BatchReport(catalog, context, writers, config.report_every_s, page)
         enable_info_logs()
         count = page.exported(catalog.config.metrics, catalog.prefix)
         with as_step(context), _observed(catalog, context), report.counting(count), page.fresh():
             end = _log_end(context, resource)
             summary = resource.run(
-                sink, report.add, idle_timeout_s=config.idle_timeout_s, max_duration_s=config.max_duration_s
+                writers.topics, report.add, idle_timeout_s=config.idle_timeout_s, max_duration_s=config.max_duration_s
             )
         _close(context, summary, end)
         yield from report.results()
@@ -88,13 +88,13 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         specs=catalog.specs("snapshot", deps="source"),
         can_subset=True,
         pool=names.pool,
-        required_resource_keys={names.resource, names.envelope_io},
+        required_resource_keys={names.resource, names.envelope_io, names.history_io},
     )
     def snapshot(context: dg.AssetExecutionContext, config: ReadConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        sink = _sink(catalog, context)
-        page = LivePage(engine_subject(catalog, resource), context, sink)
-        report = BatchReport(catalog, context, sink, float("inf"), page)
+        writers = Writers(names, context)
+        page = LivePage(engine_subject(catalog, resource), context, writers.topics)
+        report = BatchReport(catalog, context, writers, float("inf"), page)
         enable_info_logs()
         count = page.exported(catalog.config.metrics, catalog.prefix)
         with as_step(context), _observed(catalog, context), report.counting(count), page.fresh():
@@ -102,16 +102,11 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
             signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
             what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
             context.log.info(f"Reading by {what}")
-            summary = resource.run(sink, report.add, signal=signal)
+            summary = resource.run(writers.topics, report.add, signal=signal)
         _close(context, summary, end)
         yield from report.results()
 
     return snapshot
-
-
-def _sink(catalog: ConnectorCatalog, context: dg.AssetExecutionContext) -> Any:
-    manager: ConnectorIOManager = getattr(context.resources, catalog.names.envelope_io)
-    return manager.sink()
 
 
 def _is_needed(resource: ConnectorResource) -> bool:

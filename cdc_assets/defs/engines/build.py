@@ -8,17 +8,16 @@ from cdc_assets.defs.configuration import CaptureSource, source_fields
 from cdc_assets.defs.engines.assets import changes_assets, snapshot_assets
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.checks import complete_check, headroom_check
-from cdc_assets.defs.engines.io import ConnectorIOManager
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.sensor import log_sensor
 from cdc_assets.defs.engines.signals import signal_job
 from cdc_assets.defs.engines.tables import find_tables
-from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.translator import CdcTranslator, word
 
 
 def connector_definitions(
-    capture: CaptureSource, spark: SparkResource, translator: CdcTranslator, state_dir: Path
+    capture: CaptureSource, io_managers: IOManagers, translator: CdcTranslator, state_dir: Path
 ) -> dg.Definitions:
     """Assets, jobs, checks, sensor and resources of one capture.
 
@@ -51,7 +50,7 @@ def connector_definitions(
         jobs=[*jobs, headroom_job, signal_job(catalog)],
         schedules=[schedule],
         sensors=[log_sensor(catalog, jobs)],
-        resources={names.resource: resource, names.envelope_io: ConnectorIOManager(**fields, spark=spark)},
+        resources={names.resource: resource} | io_managers.of(names, fields),
     )
 
 

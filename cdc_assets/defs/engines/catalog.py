@@ -21,11 +21,11 @@ from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role, require_distinct_keys
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, column_schema, word
 from cdc_assets.engine.named import identifier
-from cdc_assets.engine.topics import BATCHES, system_topics, table_of
+from cdc_assets.engine.topics import BATCHES, HISTORY, system_topics, table_of
 
 _SYSTEM = {
     BATCHES: "The batches that were planned and completed, with the connector's offsets behind each.",
-    "schema_history": "The connector's schema history, in its own form: what it needs to read on in the log.",
+    HISTORY: "The connector's schema history, in its own form: what it needs to read on in the log.",
     "schema_changes": "Events of the connector that publish each structure to consumers.",
     "transactions": "BEGIN and END of each transaction, with its number of events by table.",
     "heartbeat": "Heartbeats of the connector: up to their place in the log it has read everything.",
@@ -106,7 +106,7 @@ class ConnectorCatalog:
                 tags={"cdc/capture": word(self.prefix)},
                 metadata={"dagster/uri": self.uri(directory), TOPIC: directory},
                 skippable=True,
-            ).with_io_manager_key(self.names.envelope_io)
+            ).with_io_manager_key(self.names.history_io if name == HISTORY else self.names.envelope_io)
             for name, directory in self.system.items()
         ]
 

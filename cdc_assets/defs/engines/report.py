@@ -1,6 +1,6 @@
 """Reports batches of a run as few, complete materializations: see `defs.reporting`."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,7 +12,8 @@ import dagster as dg
 
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
-from cdc_assets.defs.envelope_io import Committed, account_of
+from cdc_assets.defs.envelope_io import Committed
+from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.process import PROCESS_TAG
@@ -22,7 +23,6 @@ from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.files import DataFile
-from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import OnCommit
 
 
@@ -56,7 +56,7 @@ class BatchReport:
     """Adds up the batches of one run.
 
     Args:
-        sink: tables that the run commits to.
+        writers: the IO managers by which the run writes.
         every_s: minimum number of seconds between two reports.
         page: the capture's page, which the record of batches carries.
     """
@@ -65,13 +65,15 @@ class BatchReport:
         self,
         catalog: ConnectorCatalog,
         context: dg.AssetExecutionContext,
-        sink: TopicTables,
+        writers: Writers,
         every_s: float,
         page: LivePage,
     ) -> None:
         self._page = page
-        self._catalog, self._context, self._sink, self._every_s = catalog, context, sink, every_s
+        self._catalog, self._context, self._writers, self._every_s = catalog, context, writers, every_s
         self._sums: dict[tuple[dg.AssetKey, str], BatchSum] = {}
+        self._brought: dict[dg.AssetKey, Counter[str]] = defaultdict(Counter)
+        """Rows by operation since the run began; not of the record of batches, which no IO manager writes."""
         self._since = monotonic()
         self._reached = ""
         self._count: OnCommit = lambda _: None
@@ -101,7 +103,7 @@ class BatchReport:
     def _add(self, topic: str, file: DataFile, batch_id: int) -> None:
         if topic in self._short:
             rows = dict(file.operations) or {"event": file.rows}
-            self._sum(self._catalog.system_key(self._short[topic]), topic).add(rows, file.size, batch_id)
+            self._bring(self._catalog.system_key(self._short[topic]), topic, rows, file.size, batch_id)
             return
         if topic.startswith("__") or ".__" in topic:
             return
@@ -111,21 +113,24 @@ class BatchReport:
         parts: dict[Role, dict[str, int]] = {"snapshot": reads, "changes": others}
         for role, rows in parts.items():
             if rows and self._catalog.has(table, role):
-                self._sum(self._catalog.key(table, role), topic).add(rows, file.size, batch_id)
+                self._bring(self._catalog.key(table, role), topic, rows, file.size, batch_id)
+
+    def _bring(self, key: dg.AssetKey, topic: str, rows: Mapping[str, int], size: int, batch_id: int) -> None:
+        self._sum(key, topic).add(rows, size, batch_id)
+        self._brought[key].update(rows)
 
     def _drain(self) -> Iterator[tuple[dg.AssetKey, Committed]]:
         sums, self._sums, self._since = self._sums, {}, monotonic()
         for (key, directory), total in sums.items():
             page = self._page.facts() if key == self._catalog.batches_key else {}
-            yield key, Committed(directory, page | total.metadata(self._reached))
+            yield key, Committed(directory, page | total.metadata(self._reached), self._brought.get(key, {}))
 
     def _log_all(self) -> None:
         for key, committed in self._drain():
             self._log_one(key, committed)
 
     def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
-        metadata = {**committed.facts, **account_of(self._sink, committed.topic)}
-        self._context.log_event(dg.AssetMaterialization(key, metadata=metadata))
+        self._context.log_event(dg.AssetMaterialization(key, metadata=self._writers.account(committed)))
 
     @contextmanager
     def counting(self, exported: AbstractContextManager[OnCommit]) -> Iterator[None]:

@@ -129,6 +129,8 @@ class Deployment:
     connector: Connector
     database: Database = field(default_factory=Database)
     more: dict[str, str] = field(default_factory=dict)
+    own: dict[str, Any] = field(default_factory=dict)
+    """More arguments of `build_definitions`."""
 
     def properties(self) -> dict[str, str]:
         return {
@@ -142,7 +144,11 @@ class Deployment:
 
     def definitions(self, translator: CdcTranslator | None = None) -> dg.Definitions:
         return build_definitions(
-            self.properties(), spark=SparkResource(), state_dir=self.folder / "state", translator=translator
+            self.properties(),
+            spark=SparkResource(),
+            state_dir=self.folder / "state",
+            translator=translator,
+            **self.own,
         )
 
     def run(self, job: str, assets: list[dg.AssetKey] | None = None, **options: Any) -> dg.ExecuteInProcessResult:

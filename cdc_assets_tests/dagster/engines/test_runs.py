@@ -12,6 +12,7 @@ from cdc_assets.defs.keys import Role
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.engine.source import Retention
 from cdc_assets.errors import ConfigurationError, EngineError
+from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.engines.deployment import (
     BATCHES,
     TOPIC,
@@ -21,6 +22,7 @@ from cdc_assets_tests.dagster.engines.deployment import (
     key,
     materialized,
 )
+from cdc_assets_tests.dagster.own_io_managers import HISTORY, OWN, TOPICS
 
 
 def test_assets_of_a_table_and_of_the_capture(shop: Deployment) -> None:
@@ -68,6 +70,17 @@ def test_a_run_reports_reads_and_changes_apart_and_whatever_is_selected(shop: De
     assert found[key("changes")]["dagster/row_count"] == 10
     assert BATCHES in found
     assert shop.last_of_connector().passed
+
+
+def test_own_io_managers_write_batches_and_the_connectors_history(shop: Deployment) -> None:
+    shop.own = OWN
+    TOPICS.clear()
+    HISTORY.clear()
+    found = materialized(shop.changes())
+    assert (found[key("snapshot")]["rows_committed"], found[key("changes")]["rows_committed"]) == (3, 7)
+    assert "rows_committed" not in found[BATCHES], "the library's own record"
+    assert HISTORY.landed.keys() == {"shop.__engine_history"}
+    assert TOPICS.landed + HISTORY.landed == appends_in_logs(shop.folder / "lake")
 
 
 def test_runs_write_metrics(shop: Deployment) -> None:

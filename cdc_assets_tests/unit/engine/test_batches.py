@@ -20,8 +20,10 @@ from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.errors import EngineError, LakeError
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.appends import CountingSink, appends_in_logs
+from cdc_assets_tests.crashes import PowerCutError, cut_after, cut_at
 from cdc_assets_tests.e2e.chains import CHECKPOINT
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
 from cdc_assets_tests.unit.lake.writing import join_all
@@ -44,9 +46,9 @@ def config_for(lake: Path, rows: int = 10) -> EngineConfig:
     )
 
 
-def run(lake: Path, feed: ListFeed, rows: int = 10) -> EngineSummary:
+def run(lake: Path, feed: ListFeed, rows: int = 10, sink: Sink = DIRECT) -> EngineSummary:
     config = config_for(lake, rows)
-    tables = TopicTables(Location.of(config.lake), "shop")
+    tables = TopicTables(Location.of(config.lake), "shop", sink=sink)
     return EngineRun(config, tables, feed, warm_up_s=0.001).run()
 
 
@@ -109,6 +111,18 @@ def test_a_run_may_die_at_any_step(tmp_path: Path, step: str, times: int) -> Non
         run(tmp_path, ListFeed(EVENTS, range(4, 61, 4)))
     run(tmp_path, ListFeed(EVENTS, range(5, 61, 5)))
     assert_each_once(tmp_path)
+
+
+def test_each_append_of_a_batch_is_one_call_of_the_sink_and_a_call_that_fails_is_repeated(tmp_path: Path) -> None:
+    cut = cut_after(9)
+    sink = CountingSink(before=cut)
+    with pytest.raises(PowerCutError):
+        run(tmp_path, ListFeed(EVENTS, range(4, 61, 4)), sink=sink)
+    assert sink.landed == appends_in_logs(tmp_path)
+    run(tmp_path, ListFeed(EVENTS, range(5, 61, 5)), sink=sink)
+    assert_each_once(tmp_path)
+    assert sink.landed == appends_in_logs(tmp_path)
+    assert sink.landed.keys() == {*TOPICS, "shop.__engine_history"}
 
 
 @pytest.mark.parametrize("step", CHECKPOINT)

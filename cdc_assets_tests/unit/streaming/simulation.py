@@ -32,6 +32,8 @@ from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, IncompleteReadError, QueryError
 from cdc_assets.history.remedy import InstanceOptions
+from cdc_assets.lake.sink import DIRECT, Sink
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener
 from cdc_assets.run.capture import Capture
 
@@ -473,8 +475,11 @@ def make_capture(
     runner: LoopRunner | None = None,
     listener: Listener | None = None,
     on_progress: OnProgress = lambda _: None,
+    sink: Sink = DIRECT,
 ) -> Capture:
     """A capture as a new process would open it."""
-    clock = SimulatedClock(server)
+    clock, tables = SimulatedClock(server), TopicTables.of(config, sink)
     bulk, runner = server.bulk, runner or LoopRunner()
-    return Capture(config, server, bulk, runner, clock, run_id="run", listener=listener, on_progress=on_progress)
+    return Capture(
+        config, server, bulk, runner, clock, run_id="run", listener=listener, tables=tables, on_progress=on_progress
+    )
