@@ -13,8 +13,8 @@ as time allows, least recently examined first. So a start takes bounded time for
 is examined in time.
 
 *No false alarms.* Joining files keeps application transactions and rows, and vacuum removes files that the newest version
-does not name. Rows that another program has deleted on purpose are not missed, and exactly these: what is lost besides is
-found. A table may be right by these numbers and hold rows twice: that is found in its log (`foreign`). File contents are not
+does not name. Rows that another program has deleted on purpose are not missed, and exactly these; and those that it has appended
+stand for none of ours: what is lost besides is found, as far as the log has the commits since the mark. A table may be right by these numbers and hold rows twice: that is found in its log (`foreign`). File contents are not
 read.
 """
 
@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.errors import InvalidValueError, LakeAwayError, LakeError
 from cdc_assets.lake.commits import read_commit
-from cdc_assets.lake.foreign import net_of_others
+from cdc_assets.lake.foreign import net_since
 from cdc_assets.lake.location import STORE_ERRORS, plain, trouble
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import damaged
@@ -149,7 +149,7 @@ def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: De
     window = handle.transaction_version(tables.capture)
     counts = actions["num_records"].to_pylist()
     rows = sum(count or 0 for count in counts)
-    now = Mark(-1 if window is None else window, handle.version(), rows)
+    now = Mark(-1 if window is None else window, handle.version(), rows, counted=handle.version())
     now = now if mark is None else now.behind(mark)
     losses = []
     if broken:
@@ -157,18 +157,18 @@ def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: De
     if mark is not None and now.window < mark.window:
         what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest commits of its log are lost, or the table was replaced"
         losses.append(Loss(directory, what, _shown_until(actions, broken)))
-    elif mark is not None and None not in counts and rows < _expected(tables, directory, mark, rows):
-        losses.append(
-            Loss(directory, f"has {rows} events, but {mark.rows} were committed: a commit of its log is lost")
-        )
+    elif mark is not None and None not in counts and rows < (expected := _expected(tables, directory, mark, rows)):
+        losses.append(Loss(directory, f"has {rows} events in place of {expected}: a commit of its log is lost"))
     return Examined(now, _joined(losses))
 
 
 def _expected(tables: TopicTables, directory: str, mark: Mark, rows: int) -> int:
-    """How many rows a table must have at least: those of its mark, and those that other programs have appended or removed since."""
+    """How many rows a table must have at least: those of its mark, and those that came and went since, as far as the log tells."""
+    if mark.counted >= 0:
+        return mark.rows + net_since(tables, directory, mark.counted + 1, mark.window)
     if rows >= mark.rows:
         return mark.rows
-    return mark.rows + net_of_others(tables, directory, max(mark.version, mark.checked + 1))
+    return mark.rows + net_since(tables, directory, max(mark.version, mark.checked + 1), mark.window)
 
 
 def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> Loss:

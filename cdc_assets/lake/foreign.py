@@ -167,22 +167,35 @@ def undone_by(commit: Commit) -> set[int]:
     return {int(version) for version in str(commit.about.get(UNDONE, "")).split(",") if version}
 
 
-def net_of_others(tables: DeltaTables, directory: str, version: int) -> int:
-    """How many rows more there are by commits of other programs from a version on, and by undoing them.
+def net_since(tables: DeltaTables, directory: str, version: int, window: int) -> int:
+    """How many rows more there are by the commits from a version on that the log still has.
 
-    What a rewrite has lost is not among it: nobody meant it.
+    What a rewrite has lost is not among it: nobody meant it. Nor is what this capture has dropped, which is recorded before.
+
+    Args:
+        window: number of this capture up to which its commits are counted already.
 
     Raises:
         LakeError: the table cannot be read.
     """
     total = 0
     while (commit := read_commit(tables.location, directory, version)) is not None:
-        if UNDONE in commit.about:
-            total += _rows_more(tables.location, directory, commit) or 0
-        elif (found := judged(tables, directory, commit)) is not None and found.kind != "lost":
-            total += -found.rows if found.kind == "removed" else found.rows
+        total += _net(tables, directory, commit, window)
         version += 1
     return total
+
+
+def _net(tables: DeltaTables, directory: str, commit: Commit, window: int) -> int:
+    if UNDONE in commit.about:
+        return _rows_more(tables.location, directory, commit) or 0
+    if is_own(tables, commit):
+        is_counted = commit.transactions.get(tables.capture, window + 1) <= window
+        is_append = not (commit.removed or is_counted or OURS in commit.about or _FORMER in commit.about)
+        return (_total(tables.location, directory, commit.added) or 0) if is_append else 0
+    found = judged(tables, directory, commit)
+    if found is None or found.kind == "lost":
+        return 0
+    return -found.rows if found.kind == "removed" else found.rows
 
 
 def is_own(tables: DeltaTables, commit: Commit) -> bool:

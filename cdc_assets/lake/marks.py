@@ -15,6 +15,8 @@ class Mark:
         checked: version up to which its log was read for commits of other programs; -1 if it never was.
         foreign: what the newest of these did, for people.
         timed: whether `window` is a time, as in topics of heartbeats and notifications, and not the number of a window.
+        counted: version whose rows were counted; `rows` are those, and what was committed under `window` behind it. -1 in marks of
+            earlier releases.
     """
 
     window: int
@@ -24,6 +26,7 @@ class Mark:
     checked: int = -1
     foreign: tuple[str, ...] = ()
     timed: bool = False
+    counted: int = -1
 
     def behind(self, known: "Mark") -> "Mark":
         """This mark with what is known since an earlier one."""

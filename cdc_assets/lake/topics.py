@@ -38,7 +38,7 @@ from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.evolution import is_compatible
 from cdc_assets.lake.files import STATISTICS, DataFile
-from cdc_assets.lake.foreign import net_of_others
+from cdc_assets.lake.foreign import net_since
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import require_files
@@ -288,7 +288,7 @@ class TopicTables(DeltaTables):
         held = self._held.get(directory)
         if held is None or held.window < reached:
             self._alone[directory] = handle.version() + 1
-            self._hold(directory, Mark(reached, handle.version(), self._counted(handle, directory, held)))
+            self._hold(directory, self._present(reached, handle, directory, held))
         return True
 
     def _hold(self, directory: str, mark: Mark) -> None:
@@ -310,14 +310,19 @@ class TopicTables(DeltaTables):
         if version == 0:  # the table was created just now
             self._checked.setdefault(directory, 0)
         checked = self._checked.get(directory, -1)
-        return Mark(window_id, version + 1, rows + sum(file.rows for file in files), checked=checked)
+        return Mark(window_id, version + 1, rows + sum(file.rows for file in files), checked=checked, counted=version)
+
+    def _present(self, window_id: int, handle: DeltaTable, directory: str, held: Mark | None) -> Mark:
+        """The mark of a table that another writer has committed to."""
+        version = handle.version()
+        return Mark(window_id, version, self._counted(handle, directory, held), counted=version)
 
     def _counted(self, handle: DeltaTable, directory: str, held: Mark | None) -> int:
         """Number of rows of a table to which others may have committed; lower than before only by what they removed."""
         rows = _row_count(handle)
         if held is None or rows >= held.rows:
             return rows
-        return max(rows, held.rows + min(0, net_of_others(self, directory, held.version)))
+        return max(rows, held.rows + min(0, net_since(self, directory, held.version, held.window)))
 
     def own_versions(self, directory: str) -> range:
         """Versions of a table behind one another, up to the newest one, that are known to be of this object and were not
@@ -330,10 +335,12 @@ class TopicTables(DeltaTables):
             return range(0)
         return range(self._alone.get(directory, held.version + 1), held.version + 1)
 
-    def rows_of(self, directory: str) -> int:
-        """Number of rows of a table."""
+    def recounted(self, directory: str, mark: Mark) -> Mark:
+        """The mark with the rows that the table has now."""
         handle = self.open(directory)
-        return 0 if handle is None else _row_count(handle)
+        if handle is None:
+            return replace(mark, rows=0)
+        return replace(mark, rows=_row_count(handle), counted=handle.version())
 
     def note_checked(self, directory: str, version: int) -> None:
         """Have the next mark of a table say up to which version its log was read for commits of other programs."""

@@ -69,10 +69,10 @@ class ForeignCommits:
         """The mark of a topic behind commits of other programs; of one with none, only its log is read further."""
         if not commits:
             return replace(mark, checked=self._watch.checked[name])
-        rows = self._tables.rows_of(name)
+        now = self._tables.recounted(name, mark)
         return replace(
-            mark,
-            rows=max(rows, min(mark.rows, rows + _lost(commits))),  # fewer if the loss was recorded when the run began
+            now,
+            rows=max(now.rows, min(mark.rows, now.rows + _lost(commits))),  # fewer if the loss was recorded when the run began
             checked=self._watch.checked[name],
             foreign=(*mark.foreign, *map(str, commits))[-_KEPT:],
         )

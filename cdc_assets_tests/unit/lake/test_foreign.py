@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -265,7 +266,55 @@ def test_a_deletion_explains_its_own_rows_and_no_others(tables: TopicTables) -> 
     lose(tables, 3)
     loss = audit(tables, marks, ["topic"])["topic"].loss
     assert loss is not None
-    assert "has 4 events, but 8 were committed" in loss.what
+    assert "has 4 events in place of 6" in loss.what
+
+
+def append_foreign(tables: TopicTables, *keys: int, capture: str = "") -> None:
+    """Rows of another program, or of an asset."""
+    rows = pa.Table.from_batches([batch_of(SCHEMA, 77, {"id": key}) for key in keys])
+    properties = CommitProperties(app_transactions=[Transaction(capture, 0, None)]) if capture else None
+    write_deltalake(handle_of(tables), rows, mode="append", commit_properties=properties)
+
+
+@pytest.mark.parametrize("capture", ["", "dagster:run:step:out"])
+def test_rows_of_others_stand_for_none_that_are_lost(tables: TopicTables, capture: str) -> None:
+    marks = mark_of(tables)
+    append_foreign(tables, 1, 2, capture=capture)
+    assert audit(tables, marks, ["topic"])["topic"].loss is None
+    lose(tables, 3)
+    loss = audit(tables, marks, ["topic"])["topic"].loss
+    assert loss is not None
+    assert "has 8 events in place of 10" in loss.what
+
+
+def test_own_commits_behind_the_mark_stand_for_none_that_are_lost(tables: TopicTables) -> None:
+    marks = mark_of(tables)
+    append_foreign(tables, 1)
+    append(tables, 5)
+    later = mark_of(tables)
+    for known in (marks, later):
+        assert audit(tables, known, ["topic"])["topic"].loss is None
+    lose(tables, 3)
+    for known in (marks, later):
+        assert audit(tables, known, ["topic"])["topic"].loss is not None
+
+
+def test_no_alarm_by_rows_of_others_that_are_counted_already(tables: TopicTables) -> None:
+    append_foreign(tables, 1)
+    successor = TopicTables(tables.location, "shop")
+    assert successor.committed("topic", 4)
+    marks = mark_of(successor)
+    assert marks["topic"].rows == 9
+    assert audit(successor, marks, ["topic"])["topic"].loss is None
+
+
+def test_mark_of_an_earlier_release_is_a_lower_bound(tables: TopicTables) -> None:
+    marks = {name: replace(mark, counted=-1) for name, mark in mark_of(tables).items()}
+    append_foreign(tables, 1, 2)
+    assert audit(tables, marks, ["topic"])["topic"].loss is None
+    lose(tables, 3)
+    lose(tables, 2)
+    assert audit(tables, marks, ["topic"])["topic"].loss is not None
 
 
 def test_no_alarm_after_rows_that_were_twice_are_once_again(tables: TopicTables) -> None:
