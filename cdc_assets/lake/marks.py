@@ -1,6 +1,6 @@
 """The content of a lake table at the time of its last record; stored in the manifest (`lake.audit`)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Mark:
     checked: int = -1
     foreign: tuple[str, ...] = ()
     timed: bool = False
-    counted: int = -1
+    counted: int = field(default=-1, compare=False)
 
     def behind(self, known: "Mark") -> "Mark":
         """This mark with what is known since an earlier one."""
