@@ -61,6 +61,8 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             )
         case "snapshot-complete":
             return _snapshot_completed(state, database)
+        case "unread":
+            return state.with_unread(dict(decode(tuple[tuple[TableId, str], ...], detail["unread"])))
         case "signals":
             states = detail.get("states") or {database: detail["signals"]}  # one database per row in earlier releases
             return _signalled(state, decode(dict[str, SignalState], states))
@@ -163,8 +165,9 @@ def _round_completed(state: CaptureState, database: str) -> CaptureState:
 
 def _snapshot_completed(state: CaptureState, database: str) -> CaptureState:
     remaining = {name: run for name, run in state.snapshots.items() if name != database}
+    failed = state.snapshots[database].failed if database in state.snapshots else ()
     state = _without_round(state, database)  # the snapshot was abandoned
-    return dataclasses.replace(state.without_early(), snapshots=remaining)
+    return dataclasses.replace(state.without_early().with_unread(dict(failed)), snapshots=remaining)
 
 
 def _without_round(state: CaptureState, database: str) -> CaptureState:
@@ -185,6 +188,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "transactions": encode(dict(state.transactions)),
         "unpublished": encode(dict(state.unpublished)),
         "early": [[*encode(table), encode(reads)] for table, reads in state.early.items()],
+        "unread": encode(list(state.unread.items())),
         "writer": state.writer,
         "marks": encode(dict(state.marks)),
         "retained": encode(dict(state.retained)),
@@ -213,6 +217,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         transactions=decode(dict[str, Lsn], data.get("transactions", {})),
         unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
         early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data.get("early", [])},
+        unread=dict(decode(tuple[tuple[TableId, str], ...], data.get("unread", []))),
         writer=data.get("writer", ""),
     )
     if "transactions" in data:

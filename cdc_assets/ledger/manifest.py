@@ -194,6 +194,15 @@ class Manifest(ManifestRows):
             now, "snapshot-complete", detail, "snapshot-complete", database=database, notifications=notifications
         )
 
+    def record_unread(self, now: datetime, database: str, failed: Mapping[TableId, str]) -> None:
+        """Record why no first snapshot of tables could be planned.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        detail = {"unread": encode(list(failed.items()))}
+        self._record(now, "unread", detail, "tables-marked", database=database)
+
     def mark(self, now: datetime, database: str, tables: Iterable[TableState]) -> None:
         """Record new states of tables; no row is written if there are none."""
         changed = encode(list(tables))

@@ -285,6 +285,8 @@ class CaptureState:
     """History of the log, by database."""
     early: Mapping[TableId, EarlyReads] = field(default_factory=dict)
     """READs in the lake, or written, of tables that have no position from which their changes can be read."""
+    unread: Mapping[TableId, str] = field(default_factory=dict)
+    """Why the newest first snapshot of a table has failed; of tables that have no state."""
     transactions: Mapping[str, Lsn] = field(default_factory=dict)
     """Commit LSN up to which BEGIN and END are published, by database; none before its first window."""
     unpublished: Mapping[str, Unpublished] = field(default_factory=dict)
@@ -414,6 +416,13 @@ class CaptureState:
             if known is None or not known.keeps_position:
                 early[table] = early.get(table, reads).joined(reads.low, reads.object_id)
         return dataclasses.replace(self, early=early)
+
+    def with_unread(self, failed: Mapping[TableId, str]) -> "CaptureState":
+        """The state with further tables of which nothing could be read, and without those that have a state now."""
+        unread = {**self.unread, **failed}
+        return dataclasses.replace(
+            self, unread={table: reason for table, reason in unread.items() if table not in self.tables}
+        )
 
     def without_early(self) -> "CaptureState":
         """The state without READs of tables that have such a position now."""

@@ -171,6 +171,7 @@ class Snapshotter:
             log.warning("%s could not be read: %s", trouble.table, trouble.reason)
         notifications = list(self._notices.unplanned(signal, failed))
         if not drafts:
+            self._record_unread(database, {trouble.table: trouble.reason for trouble in unplanned})
             self._report_unreadable(list(self._notices.aborted_without_tables(signal, notifications)), signals)
             return SnapshotSummary(failed=unplanned)
         with self._locks([draft.schema.table for draft in drafts]) as locks:
@@ -192,6 +193,12 @@ class Snapshotter:
             except LakeError as error:
                 unfit[table] = error
         return unfit
+
+    def _record_unread(self, database: str, failed: Mapping[TableId, str]) -> None:
+        """Record why nothing of new tables could be read, once."""
+        new = {table: reason for table, reason in failed.items() if table not in self._state.tables}
+        if new.items() - self._state.unread.items():
+            self._ledger.manifest.record_unread(self._ledger.clock.now(), database, new)
 
     def _report_unreadable(
         self, notifications: Sequence[Notification], signals: Mapping[str, SignalState] | None

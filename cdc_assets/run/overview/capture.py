@@ -39,6 +39,7 @@ from cdc_assets.run.overview.server import DatabaseFacts, ask_database
 from cdc_assets.run.overview.tables import (
     NEXT_RUN,
     NOT_ENABLED,
+    UNREAD,
     DatabaseOverview,
     Headroom,
     TableOverview,
@@ -229,11 +230,11 @@ class CaptureOverview:
         if refused is not None:
             return TableOverview(table, "", "failed", str(refused))
         topic = self._topic(table)
-        return (
-            TableOverview(table, topic, "waiting", NEXT_RUN)
-            if waits
-            else TableOverview(table, topic, "not captured", NOT_ENABLED)
-        )
+        if not waits:
+            return TableOverview(table, topic, "not captured", NOT_ENABLED)
+        if unread := self.state.unread.get(table):
+            return TableOverview(table, topic, "failed", f"{UNREAD} {unread}")
+        return TableOverview(table, topic, "waiting", NEXT_RUN)
 
     def _topic(self, table: TableId) -> str:
         return topic_name(table, self.config.events)

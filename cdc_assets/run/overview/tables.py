@@ -32,6 +32,9 @@ Verdict = tuple[Health, str]
 NEXT_RUN = "the run that is at work, or the next one, takes it in"
 """What a new table waits for."""
 
+UNREAD = "nothing of it could be read yet, and the next run tries it again:"
+"""Why a new table is not there although a run has met it; its reason follows."""
+
 NOT_ENABLED = (
     "the server does not capture its changes, and nothing of it is in the lake. "
     "Next: EXEC sys.sp_cdc_enable_table for it, or exclude it from the capture"

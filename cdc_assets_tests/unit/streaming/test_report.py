@@ -21,7 +21,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange, RecoveryFork
 from cdc_assets.defs.continuity import continuity_result
 from cdc_assets.defs.page import page_of
-from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, DatabaseAwayError, LakeError
+from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, DatabaseAwayError, LakeError, QueryError
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, look, look_at, report_of
@@ -448,3 +448,48 @@ def other_database(folder: Path) -> tuple[CaptureConfig, TableId, TableId, TwoDa
     new = server.create_other("new", rows=3)
     server.idle_tick()
     return config, lines, new, server
+
+
+def test_new_table_that_cannot_be_read_is_told_until_it_is(tmp_path: Path) -> None:
+    """Between two runs as well."""
+    server, config = streaming(tmp_path)
+    late = server.create("late", rows=3)
+
+    def refuse(statement: str) -> None:
+        if "late" in statement:
+            raise QueryError("The SELECT permission was denied. Next: GRANT SELECT", 229)
+
+    def condition() -> tuple[str, str, str]:
+        report = look_at(config, lambda: opened(server), now=server.now)  # type: ignore[arg-type, return-value]
+        [table] = [entry for entry in report.tables if entry.table == late]
+        return report.health, table.condition, table.reason
+
+    assert condition()[:2] == ("working", "waiting")
+    server.before_read = refuse
+    for _ in range(2):
+        make_capture(server, config).snapshot()  # type: ignore[arg-type]
+        health, word, reason = condition()
+        assert (health, word) == ("in trouble", "failed")
+        assert "SELECT permission was denied. Next: GRANT SELECT" in reason
+    server.before_read = lambda _: None
+    make_capture(server, config).snapshot()  # type: ignore[arg-type]
+    assert condition()[1:] == ("streaming", "")
+    assert not CaptureOverview(config, server).state.unread  # type: ignore[arg-type]
+
+
+def test_new_table_that_cannot_be_planned_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, config = streaming(tmp_path)
+    late = server.create("late", rows=3)
+
+    def refuse(*_: object) -> None:
+        raise QueryError("The index is damaged.", 8646)
+
+    monkeypatch.setattr(server, "key_ranges", refuse)
+    rows = 0
+    for _ in range(2):
+        assert make_capture(server, config).snapshot().failed  # type: ignore[arg-type]
+        overview = CaptureOverview(config, server)  # type: ignore[arg-type]
+        [table] = [entry for entry in overview.tables if entry.table == late]
+        assert "The index is damaged." in table.reason
+        rows += sum(row["event"] == "unread" for row in overview.rows())
+    assert rows == 2, "the second run has found nothing new"
