@@ -5,10 +5,11 @@ exclude each other (spec debezium-sqlserver §1.4, §4.6).
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 
-from cdc_assets.config.patterns import PatternError, compiled, matches
+from cdc_assets.config.patterns import Patience, PatternError, compiled, literal, match_any
 from cdc_assets.config.settings import EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
@@ -34,7 +35,14 @@ class Names:
 
     def __init__(self, property_name: str, patterns: Sequence[str]) -> None:
         self._property_name, self.texts = property_name, tuple(patterns)
-        for pattern in self.texts:
+        self._literals: dict[str, int] = {}
+        """Index of the first expression that is a plain name, by that name."""
+        self._others: list[tuple[int, str]] = []
+        for index, pattern in enumerate(self.texts):
+            if (name := literal(pattern)) is not None:
+                self._literals.setdefault(name, index)
+                continue
+            self._others.append((index, pattern))
             try:
                 compiled(pattern, ignore_case=True)
             except PatternError as error:
@@ -57,13 +65,41 @@ class Names:
         Raises:
             ConfigurationError: an expression takes too long.
         """
-        for index, pattern in enumerate(self.texts):
-            try:
-                if any(matches(pattern, name, ignore_case=True) for name in names):
-                    return index
-            except PatternError as error:
-                raise self._wrong(pattern, f"a regular expression that matches quickly: {error}") from None
-        return None
+        if not all(map(str.isascii, names)):  # more letters are one if case is ignored
+            return next((index for index, text in enumerate(self.texts) if self._matches(text, names)), None)
+        found = [self._literals[name] for given in names if (name := given.lower()) in self._literals]
+        first = min(found, default=None)
+        for index, text in self._others:
+            if first is not None and index > first:
+                break
+            if self._matches(text, names):
+                return index
+        return first
+
+    def unmatched(self, names: Iterable[str], patience: Patience | None = None) -> Iterator[str]:
+        """The expressions that match none of the names; those that take too long are left out, whoever uses them tells it.
+
+        Args:
+            names: iterated more than once.
+            patience: limit after which no further expression is compared; None compares all.
+        """
+        lowered = {name.lower() for name in names if name.isascii()} if self._literals else set[str]()
+        others = [name for name in names if not name.isascii()] if self._literals else []
+        for text in self.texts:
+            if patience is not None and not patience.left:
+                return
+            name = literal(text)
+            if name is not None and name in lowered:
+                continue
+            with suppress(PatternError):
+                if not match_any(text, names if name is None else others):
+                    yield text
+
+    def _matches(self, text: str, names: Iterable[str]) -> bool:
+        try:
+            return match_any(text, names)
+        except PatternError as error:
+            raise self._wrong(text, f"a regular expression that matches quickly: {error}") from None
 
     def _wrong(self, pattern: str, expected: str) -> ConfigurationError:
         return ConfigurationError(self._property_name, pattern, expected, "correct it")

@@ -10,7 +10,7 @@ take all memory is refused before (`repetitions`).
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
@@ -28,6 +28,7 @@ MATCH_S = 1.0
 
 T = TypeVar("T")
 
+_LITERAL = re.compile(r"(?:[A-Za-z0-9_ @-]|\\\.)+")
 _MOST_SLOW = 10_000
 _slow: set[tuple[str, str, str, bool]] = set()
 """Calls that took longer than `MATCH_S`: method, expression, name, ignore_case."""
@@ -101,6 +102,29 @@ def matches(text: str, name: str, *, ignore_case: bool = False, patience: Patien
         PatternError: it does not compile, or takes too long.
     """
     return _bounded("fullmatch", text, name, ignore_case, patience)
+
+
+def literal(text: str) -> str | None:
+    """The one name in small letters that an expression matches if letter case is ignored, as long as names are ASCII; None if it may
+    match others."""
+    return text.replace("\\.", ".").lower() if _LITERAL.fullmatch(text) else None
+
+
+def match_any(text: str, names: Iterable[str]) -> bool:
+    """Whether an expression matches the whole of any name, letter case ignored.
+
+    Raises:
+        PatternError: it does not compile, or takes too long.
+    """
+    whole = compiled(text, ignore_case=True).fullmatch
+    for name in names:
+        try:
+            if whole(name, timeout=MATCH_S) is not None:
+                return True
+        except TimeoutError:  # `regex` counts the processor time of all threads
+            if matches(text, name, ignore_case=True):
+                return True
+    return False
 
 
 def finds(text: str, name: str, *, ignore_case: bool = False) -> bool:

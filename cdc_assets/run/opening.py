@@ -25,16 +25,21 @@ from cdc_assets.capture.new_history import begin_history, end_former_tables
 from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import TableFilter
+from cdc_assets.config.patterns import Patience
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
-from cdc_assets.run.unmatched import Existing, Structures, find_unmatched
+from cdc_assets.run.unmatched import Existing, Structures, find_unmatched, lists_instances
 from cdc_assets.snapshot.plan import Request
 
 log = logging.getLogger(__name__)
+
+
+_COMPARE_S = 0.2
+"""Processor time in seconds for comparing lists of the settings with what there is."""
 
 
 class Opening:
@@ -111,16 +116,17 @@ class Opening:
         return selected, unavailable
 
     def _warn_of_unmatched(self) -> None:
-        """Log what matches nothing in lists of the settings. Whoever cannot be asked is told by what needs the answer."""
-        source = self._server.source
+        """Log what matches nothing in lists of the settings, as far as that is found in a short time: `doctor` tells all of it.
+        Whoever cannot be asked is told by what needs the answer."""
+        source, patience = self._server.source, Patience(_COMPARE_S)
         try:
-            tables = [table for database in source.databases() for table in source.user_tables(database)]
-            instances = [
-                instance.name for database in source.databases() for instance in source.capture_instances(database)
-            ]
+            databases = source.databases()
+            tables = [table for database in databases for table in source.user_tables(database)]
+            asked = databases if lists_instances(self._config) else ()
+            instances = [instance.name for database in asked for instance in source.capture_instances(database)]
             captured = TableFilter(self._config.filters).select(tables)
             structures = Structures(lambda: (), source, captured)
-            for found in find_unmatched(self._config, Existing(tables, instances, structures)):
+            for found in find_unmatched(self._config, Existing(tables, instances, structures), patience):
                 log.warning("%s", found)
         except CdcError as error:
             log.info("Lists of the settings were not compared with what there is: %s", error)

@@ -8,11 +8,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from cdc_assets.capture.system_topics import system_topics
 from cdc_assets.config.filters import Names, TableFilter
-from cdc_assets.config.patterns import PatternError, matches
+from cdc_assets.config.patterns import Patience, PatternError, matches
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.settings.transforms import LogicalRouteSettings, RouteSettings, Step, TimezoneSettings
 from cdc_assets.core.identifiers import TableId
@@ -45,13 +45,17 @@ class Unmatched:
         return f"correct it, or remove it from {self.property_name}"
 
 
+Missing = Callable[[str, Iterable[str], Iterable[str], str], Iterable[Unmatched]]
+"""Tells the expressions of a list (its property, they themselves) that match none of some names, and what these names are of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Existing:
     """What there is on the server.
 
     Args:
         tables: all user tables of all databases.
-        instances: names of all capture instances.
+        instances: names of all capture instances; needed only if `lists_instances`.
         structures: of captured tables; iterated only for lists of columns.
     """
 
@@ -82,16 +86,26 @@ class Structures:
         return list(self._source.table_schemas(self._captured).values())
 
 
-def find_unmatched(config: CaptureConfig, existing: Existing) -> list[Unmatched]:
-    """What matches nothing, list by list."""
+def find_unmatched(config: CaptureConfig, existing: Existing, patience: Patience | None = None) -> list[Unmatched]:
+    """What matches nothing, list by list.
+
+    Args:
+        patience: limit after which no further expression is compared; None compares all.
+    """
+    missing = partial(_missing, patience)
     captured = TableFilter(config.filters).select(existing.tables)
     topics = [*_topics(captured, config), *system_topics(config).values()]
     return [
-        *_of_filters(config, existing),
-        *_of_captured_tables(config, captured),
-        *_of_columns(config, existing.structures),
+        *_of_filters(config, existing, missing),
+        *_of_captured_tables(config, captured, missing),
+        *_of_columns(config, existing.structures, missing),
         *_of_transforms(config.kafka.transforms, topics, {table.table for table in captured}),
     ]
+
+
+def lists_instances(config: CaptureConfig) -> bool:
+    """Whether a list of the settings names capture instances."""
+    return bool(config.streaming.instance_include or config.streaming.instance_exclude)
 
 
 def _topics(tables: Iterable[TableId], config: CaptureConfig) -> Iterator[str]:
@@ -101,32 +115,32 @@ def _topics(tables: Iterable[TableId], config: CaptureConfig) -> Iterator[str]:
             yield topic_name(table, config.events)
 
 
-def _of_filters(config: CaptureConfig, existing: Existing) -> Iterator[Unmatched]:
+def _of_filters(config: CaptureConfig, existing: Existing, missing: Missing) -> Iterator[Unmatched]:
     filters, streaming = config.filters, config.streaming
     schemas = sorted({table.schema for table in existing.tables})
-    yield from _missing("schema.include.list", filters.schema_include, schemas, "schema that has a table")
-    yield from _missing("schema.exclude.list", filters.schema_exclude, schemas, "schema that has a table")
+    yield from missing("schema.include.list", filters.schema_include, schemas, "schema that has a table")
+    yield from missing("schema.exclude.list", filters.schema_exclude, schemas, "schema that has a table")
     in_schemas = TableFilter(dataclasses.replace(filters, table_include=(), table_exclude=()))
     tables = [table.within_database for table in existing.tables if in_schemas.accepts(table)]
     what = "table of these schemas" if filters.schema_include or filters.schema_exclude else "table"
-    yield from _missing("table.include.list", filters.table_include, tables, what)
-    yield from _missing("table.exclude.list", filters.table_exclude, tables, what)
+    yield from missing("table.include.list", filters.table_include, tables, what)
+    yield from missing("table.exclude.list", filters.table_exclude, tables, what)
     for name, patterns in (("include", streaming.instance_include), ("exclude", streaming.instance_exclude)):
         property_name = f"internal.capture.instance.{name}.list"
-        yield from _missing(property_name, patterns, existing.instances, "capture instance")
+        yield from missing(property_name, patterns, existing.instances, "capture instance")
     known = {str(table).lower() for table in existing.tables}
     for table in config.signals.collections:
         if str(table).lower() not in known:
             yield Unmatched("signal.data.collection", str(table), "table")
 
 
-def _of_captured_tables(config: CaptureConfig, captured: Sequence[TableId]) -> Iterator[Unmatched]:
+def _of_captured_tables(config: CaptureConfig, captured: Sequence[TableId], missing: Missing) -> Iterator[Unmatched]:
     snapshot, what = config.snapshot, "captured table"
     names = [name for table in captured for name in (table.within_database, str(table))]
-    yield from _missing("snapshot.include.collection.list", snapshot.include, names, what)
-    yield from _missing("mirror.table.include.list", config.mirror.include, names, what)
+    yield from missing("snapshot.include.collection.list", snapshot.include, names, what)
+    yield from missing("mirror.table.include.list", config.mirror.include, names, what)
     keyed = [entry.rpartition(":")[0].strip() for entry in config.events.message_key_columns]
-    yield from _missing("message.key.columns", keyed, names, what)
+    yield from missing("message.key.columns", keyed, names, what)
     known = {name.lower() for name in names}
     for property_name, tables in (
         ("snapshot.select.statement.overrides", snapshot.overrides),
@@ -135,7 +149,7 @@ def _of_captured_tables(config: CaptureConfig, captured: Sequence[TableId]) -> I
         yield from (Unmatched(property_name, name, what) for name, _ in tables if name.lower() not in known)
 
 
-def _of_columns(config: CaptureConfig, structures: Iterable[TableSchema]) -> Iterator[Unmatched]:
+def _of_columns(config: CaptureConfig, structures: Iterable[TableSchema], missing: Missing) -> Iterator[Unmatched]:
     events = config.events
     lists = [
         ("column.include.list", events.column_include),
@@ -146,8 +160,8 @@ def _of_columns(config: CaptureConfig, structures: Iterable[TableSchema]) -> Ite
     columns = _Parts(structures, lambda schema: (column.name for column in schema.columns))
     types = _Parts(structures, source_types)
     for property_name, patterns in lists:
-        yield from _missing(property_name, patterns, columns, "column of a captured table")
-    yield from _missing("datatype.propagate.source.type", events.propagate_types, types, "type of a captured column")
+        yield from missing(property_name, patterns, columns, "column of a captured table")
+    yield from missing("datatype.propagate.source.type", events.propagate_types, types, "type of a captured column")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +205,8 @@ def _without_topic(property_name: str, pattern: str, topics: Sequence[str]) -> I
             yield Unmatched(property_name, pattern, "topic")
 
 
-def _missing(property_name: str, patterns: Iterable[str], names: Iterable[str], what: str) -> Iterator[Unmatched]:
-    for pattern in patterns:
-        wanted = Names(property_name, (pattern,))
-        with suppress(ConfigurationError):  # it takes too long, which whoever uses it tells
-            if not any(map(wanted.match, names)):
-                yield Unmatched(property_name, pattern, what)
+def _missing(
+    patience: Patience | None, property_name: str, patterns: Iterable[str], names: Iterable[str], what: str
+) -> Iterator[Unmatched]:
+    for pattern in Names(property_name, tuple(patterns)).unmatched(names, patience):
+        yield Unmatched(property_name, pattern, what)

@@ -6,7 +6,8 @@ from unittest.mock import Mock
 import pytest
 
 from cdc_assets.config import patterns
-from cdc_assets.config.filters import ColumnFilter, TableFilter
+from cdc_assets.config.filters import ColumnFilter, Names, TableFilter
+from cdc_assets.config.patterns import Patience
 from cdc_assets.config.settings import ColumnRule, EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column
@@ -122,3 +123,50 @@ def test_what_takes_all_of_its_time_is_given_up() -> None:
 
     with pytest.raises(TimeoutError):
         patterns.Patience(0.05).of(forever)
+
+
+NAMES = [
+    "dbo.orders",
+    "DBO.Orders",
+    "dboxorders",
+    "dbo.\u212aeys",
+    "dbo.keys",
+    "dbo.stra\u00dfe",
+    "dbo.strasse",
+    "dbo.my table",
+    "dbo.a#b",
+]
+LISTS = [
+    (r"dbo\.orders",),
+    ("dbo.orders",),
+    (r"dbo\.keys", r"dbo\.strasse"),
+    (r"dbo\.stra\u00dfe",),
+    (r".*keys", r"dbo\.keys", r"dbo\.orders", r"DBO\..*"),
+    (r"dbo\.MY table", r"dbo\.a#b", r"dbo\.orders", r"dbo\.orders"),
+]
+
+
+@pytest.mark.parametrize("texts", LISTS)
+def test_plain_names_are_found_as_their_expressions_would_find_them(texts: tuple[str, ...]) -> None:
+    names = Names("table.include.list", texts)
+    for name in NAMES:
+        wanted = [place for place, text in enumerate(texts) if patterns.matches(text, name, ignore_case=True)]
+        assert names.place(name) == min(wanted, default=None)
+    for given in (NAMES, NAMES[:3], NAMES[3:5], NAMES[5:6]):
+        wanted_texts = [t for t in texts if not any(patterns.matches(t, name, ignore_case=True) for name in given)]
+        assert list(names.unmatched(given)) == wanted_texts
+
+
+def test_long_lists_of_plain_names_cost_no_matching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand of them over a thousand tables would take ten seconds."""
+    monkeypatch.setattr("cdc_assets.config.filters.match_any", Mock(side_effect=AssertionError))
+    tables = [TableId("Sales", "dbo", f"t{number:04d}") for number in range(1000)]
+    listed = tuple(rf"dbo\.T{number:04d}" for number in range(999, -1, -1))
+    assert TableFilter(FilterSettings(table_include=listed)).select(tables) == tables[::-1]
+    monkeypatch.setattr("cdc_assets.config.filters.match_any", lambda _, names: bool(list(names)))
+    missing = Names("table.include.list", (*listed, r"dbo\.t1000"))
+    assert list(missing.unmatched([table.within_database for table in tables])) == [r"dbo\.t1000"]
+
+
+def test_comparison_ends_when_its_time_is_over() -> None:
+    assert list(Names("table.include.list", (r"dbo\.no",)).unmatched(["dbo.yes"], Patience(0))) == []
