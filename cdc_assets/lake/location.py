@@ -7,6 +7,7 @@ store client as the Delta log, so there is only one set of options.
 
 import errno
 import re
+import resource
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -77,6 +78,24 @@ def trouble(what: str, error: Exception, hint: str) -> LakeError | LakeFullError
     return LakeError(f"{what}: {text}. Next: {f'give the process more {more}' if more else hint}.")
 
 
+_ADDRESS_SPACE = 1_750_000_000
+"""Bytes of address space below which the store's client was seen to hang or to abort the process, by a machine of two cores.
+
+It reserves space for each thread that it starts. When it cannot start one, it may wait for that thread for ever, and its allocator
+writes a line to the standard error about each of its attempts, millions of them.
+"""
+
+
+def _require_address_space() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
+        raise LakeError(
+            f"This process may use {limit // 1024:,} kB of address space (ulimit -v), expected at least "
+            f"{_ADDRESS_SPACE // 1024:,}: what reads and writes the lake reserves so much, of which it uses little, and hangs with "
+            "less. Next: raise that limit; to limit memory itself, use a container."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """The directory that holds one Delta table per topic.
@@ -91,7 +110,12 @@ class Location:
 
     @classmethod
     def of(cls, settings: LakeSettings) -> "Location":
-        """The location of the settings; a relative local path is resolved against the working directory."""
+        """The location of the settings; a relative local path is resolved against the working directory.
+
+        Raises:
+            LakeError: this process must not use as much address space as is needed to read or write there.
+        """
+        _require_address_space()
         if _URL.match(settings.path):
             return cls(settings.path.rstrip("/"), settings.storage_options)
         return cls(str(Path(settings.path).expanduser().absolute()), settings.storage_options)

@@ -1,5 +1,8 @@
 """Where the lake lies."""
 
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,3 +44,21 @@ def test_unknown_scheme_is_a_lake_error() -> None:
 
 def test_errors_are_reported_in_one_plain_line() -> None:
     assert plain(OSError("Generic error\n  \x1b[31m↳\x1b[0m refused.")) == "Generic error ↳ refused"
+
+
+LOCATED = "from cdc_assets.config.settings import LakeSettings; from cdc_assets.lake.location import Location; "
+
+
+def test_too_little_address_space_is_refused_in_place_of_hanging(tmp_path: Path) -> None:
+    """In a process whose limit is real."""
+    limit, work = 1_600_000_000, f"Location.of(LakeSettings({str(tmp_path)!r})).check_writable()"
+    done = subprocess.run(
+        [sys.executable, "-c", LOCATED + work],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "1,562,500 kB of address space (ulimit -v), expected at least 1,708,984" in done.stderr
+    assert "Next: raise that limit" in done.stderr
