@@ -72,7 +72,9 @@ class ForeignCommits:
         now = self._tables.recounted(name, mark)
         return replace(
             now,
-            rows=max(now.rows, min(mark.rows, now.rows + _lost(commits))),  # fewer if the loss was recorded when the run began
+            rows=max(
+                now.rows, min(mark.rows, now.rows + _lost(commits))
+            ),  # fewer if the loss was recorded when the run began
             checked=self._watch.checked[name],
             foreign=(*mark.foreign, *map(str, commits))[-_KEPT:],
         )
