@@ -29,7 +29,7 @@ class CountingSink:
     """
 
     def __init__(self, before: Failure = well, behind: Failure = well) -> None:
-        self._before, self._behind, self._lock = before, behind, Lock()
+        self.before, self.behind, self._lock = before, behind, Lock()
         self.calls, self.landed = Counter[str](), Counter[str]()
 
     def clear(self) -> None:
@@ -46,13 +46,13 @@ class CountingSink:
         """Count a call of a `write`."""
         with self._lock:
             self.calls[append.directory] += 1
-            self._before(append)
+            self.before(append)
 
     def returns(self, append: Append, *, landed: bool) -> bool:
         """Count what it returns."""
         with self._lock:
             self.landed[append.directory] += landed
-            self._behind(append)
+            self.behind(append)
         return landed
 
 

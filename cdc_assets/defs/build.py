@@ -70,20 +70,27 @@ def build_definitions(
         ...     "database.names": "Erp",
         ...     "lake.path": "/data/lake",
         ... })
+        >>> defs = build_definitions("erp.json", envelope_io=MyEnvelopeIOManager)
     """
     if not captures:
         raise ConfigurationError("captures", "none", "at least one", "name a configuration file, or give properties")
     folder = Path(state_dir or os.environ.get(STATE_VARIABLE) or "var")
     load = DefinitionsLoadContext.get()
-    given = captures, IOManagers(spark or SparkResource(), envelope_io, schema_history_io), translator, folder
+    given = captures, spark, translator, folder, envelope_io, schema_history_io
     if load.load_type is DefinitionsLoadType.RECONSTRUCTION:
         return _of_run.get((*given, dict(load.reconstruction_metadata)))
     return _definitions(*given)
 
 
 def _definitions(
-    captures: Sequence[CaptureSource], io_managers: IOManagers, translator: CdcTranslator | None, folder: Path
+    captures: Sequence[CaptureSource],
+    spark: SparkResource | None,
+    translator: CdcTranslator | None,
+    folder: Path,
+    envelope_io: Callable[..., EnvelopeIOManager],
+    schema_history_io: Callable[..., SchemaHistoryIOManager],
 ) -> dg.Definitions:
+    io_managers = IOManagers(spark or SparkResource(), envelope_io, schema_history_io)
     chosen = translator or CdcTranslator()
     common = dg.Definitions(resources={"spark": io_managers.spark}, executor=dg.in_process_executor)
     with without_collections():

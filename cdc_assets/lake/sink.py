@@ -66,7 +66,8 @@ class Append:
     Args:
         application: who appends: a capture by its topic prefix, an asset of Dagster by its run and step.
         directory: directory of the table in the lake.
-        number: number of the window, round or batch; of heartbeats and notifications a time. A table takes each once.
+        number: number of the window, round or batch; of heartbeats and notifications a time, of what an asset returns 1. A
+            table takes each once from each application.
         files: data files, by their path below the directory.
         metadata: metadata of the commit.
     """

@@ -1,21 +1,24 @@
 """Somebody's own IO managers: they write whatever a capture writes, and what they report is what they have counted."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
 import pytest
+from deltalake import DeltaTable
 
-from cdc_assets import EnvelopeIOManager, build_definitions
+from cdc_assets import Append, EnvelopeIOManager, build_definitions
+from cdc_assets.core.steps import listening
 from cdc_assets.defs.component import SqlServerCdcComponent
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.errors import InvariantError
+from cdc_assets.errors import InvariantError, LakeError
 from cdc_assets.standin import sample
 from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.own_io_managers import HISTORY, OWN, TOPICS
-from cdc_assets_tests.shop import Shop, key, open_shop
+from cdc_assets_tests.shop import ROOT, Shop, key, open_shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
@@ -99,6 +102,48 @@ def test_every_append_of_runs_is_a_call_of_its_io_manager(shop: Shop, instance: 
     assert shop.doubled() == []
 
 
+def test_a_window_that_failed_behind_a_commit_is_counted_once(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shop.snapshot(instance).success
+    shop.execute("BEGIN TRAN; UPDATE dbo.customers SET active = 0; UPDATE dbo.products SET price = price + 1; COMMIT")
+    failed = list[str]()
+
+    def fail_once(append: Append) -> None:
+        if not failed and append.topic.endswith((".customers", ".products")):
+            failed.append(append.topic)
+            raise ConnectionError("the register is away")
+
+    shop.write(shop.properties | {"retriable.restart.connector.wait.ms": "10"})
+    monkeypatch.setattr(TOPICS, "behind", fail_once)
+    done = shop.changes(instance)
+    assert done.success
+    assert len(failed) == 1
+    assert metadata_of(done, dg.AssetKey(["shop", "transactions"]))["commits"] == 1
+    assert shop.doubled() == []
+    assert TOPICS.landed + HISTORY.landed == appends_in_logs(shop.folder / "lake")
+
+
+def test_rows_that_a_run_before_has_committed_are_counted_by_the_run_that_reports_them(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    left = ["table-committed"]
+
+    def fail_once(step: str) -> None:
+        if step in left:
+            left.remove(step)
+            raise LakeError(step)
+
+    with listening(fail_once):
+        assert not shop.snapshot(instance, due_only=False).success
+    done = shop.snapshot(instance, due_only=False)
+    assert done.success
+    told = metadata_of(done, key("customers", "snapshot"))
+    assert told["rows_committed"] == told["table_rows_reads"]
+    assert shop.doubled() == []
+    assert TOPICS.landed + HISTORY.landed == appends_in_logs(shop.folder / "lake")
+
+
 def test_a_run_that_reports_more_than_was_written_fails(shop: Shop) -> None:
     with shop.in_environment():
         manager = EnvelopeIOManager(config_file=str(shop.file), spark=SparkResource())
@@ -126,3 +171,18 @@ def test_a_component_has_them_too(shop: Shop, instance: dg.DagsterInstance) -> N
         assert job.execute_in_process(instance=instance).success
     assert sum(TOPICS.landed.values()) > before
     assert TOPICS.landed + HISTORY.landed == appends_in_logs(shop.folder / "lake")
+
+
+def test_the_example_of_the_documents_runs(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    [example] = [text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "EnvelopeIOManager" in text]
+    monkeypatch.chdir(shop.file.parent)
+    shop.execute("INSERT INTO dbo.customers (name) VALUES (N'by the example')")
+    with shop.in_environment():
+        names: dict[str, Any] = {}
+        exec(example, names)  # noqa: S102 - what users copy
+        assert names["defs"].resolve_job_def("shop_changes").execute_in_process(instance=instance).success
+    newest = DeltaTable(str(shop.folder / "lake" / f"shop.{CUSTOMERS}")).history(1)[0]
+    assert newest["acme.team"] == "sales"

@@ -6,12 +6,13 @@ from unittest.mock import patch
 import dagster as dg
 import pytest
 
+from cdc_assets import EnvelopeIOManager, SchemaHistoryIOManager, SparkResource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.engines import sensor
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.engine.source import Retention
-from cdc_assets.errors import ConfigurationError, EngineError
+from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError
 from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.engines.deployment import (
     BATCHES,
@@ -81,6 +82,16 @@ def test_own_io_managers_write_batches_and_the_connectors_history(shop: Deployme
     assert "rows_committed" not in found[BATCHES], "the library's own record"
     assert HISTORY.landed.keys() == {"shop.__engine_history"}
     assert TOPICS.landed + HISTORY.landed == appends_in_logs(shop.folder / "lake")
+
+
+def test_io_managers_refuse_what_a_connector_does_not_have(shop: Deployment) -> None:
+    with_lsns = EnvelopeIOManager(properties=shop.properties(), from_lsn="earliest", spark=SparkResource())
+    with pytest.raises(ConfigurationError, match="these tables have no LSNs"):
+        with_lsns.topic(key("changes"))
+    history = SchemaHistoryIOManager(properties=shop.properties(), spark=SparkResource())
+    assert history.directory() == "shop.__engine_history"
+    with pytest.raises(InvalidValueError, match="that of the whole capture"):
+        history.load_input(dg.build_input_context(asset_key=key("changes")))
 
 
 def test_runs_write_metrics(shop: Deployment) -> None:
