@@ -28,18 +28,19 @@ def rows_by_operation(lake: TopicTables, directories: Iterable[str]) -> dict[str
 
 
 def newest(lake: TopicTables, directory: str, count: int) -> pa.Table:
-    """The last events of a topic table, in position order.
+    """The last events of a topic table, in position order; rows that users append without a position are none.
 
     Raises:
         LakeError: there is no such table.
     """
     dataset, schema = _open(lake, directory)
     positions = dataset.to_table(columns=["position"])["position"]
-    least = None
+    wanted = pc.field("position").is_valid()
     if 0 < count < len(positions):
-        least = pc.min(positions.take(pc.select_k_unstable(positions, count, [("", "descending")])))
-    found = dataset.to_table(filter=None if least is None else pc.field("position") >= least)
-    found = found.sort_by("position")
+        wanted = pc.field("position") >= pc.min(
+            positions.take(pc.select_k_unstable(positions, count, [("", "descending")]))
+        )
+    found = dataset.to_table(filter=wanted).sort_by("position")
     return found.slice(max(0, found.num_rows - count)).cast(schema)
 
 

@@ -1,7 +1,7 @@
 """Ends a run when the lake holds everything that was committed before the run began, also while more is committed.
 
-Each database has its moment (`capture.moment`), taken before anything is read. Tables that stop, or lack changes, do not hold the run
-up, since nothing in it will heal them; but then not everything is there, and `missing` names them.
+Each database has its moment (`capture.moment`), taken before anything is read. Tables that stop, lack changes or are not captured by the
+server do not hold the run up, since nothing in it will heal them; but then not everything is there, and `missing` names them.
 
 *Crash:* nothing is recorded; the next run takes another moment.
 """

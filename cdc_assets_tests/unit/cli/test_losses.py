@@ -6,11 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
+from cdc_assets.cli.topic_events import newest
 from cdc_assets.defs.continuity import continuity_result
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import World
 
@@ -82,3 +87,13 @@ def test_lost_manifest(world: World) -> None:
         assert code == 1
         assert "is gone or empty" in text
         assert "restore its folder" in text
+
+
+def test_rows_that_users_append_to_a_topic_are_no_events(world: World) -> None:
+    topic = Path(world.lake) / "shop.SalesDb.dbo.orders"
+    rows = pa.table({"position": pa.nulls(3, pa.string())})
+    write_deltalake(str(topic), rows, mode="append", schema_mode="merge")
+    lake = TopicTables(Location(str(world.lake)), "shop")
+    for count in (2, 4, 100):
+        found = newest(lake, topic.name, count)["position"].to_pylist()
+        assert (len(found), sorted(found)) == (min(count, 4), found)
