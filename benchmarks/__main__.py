@@ -3,6 +3,8 @@
 import sys
 from importlib import import_module
 
+from benchmarks.ending import ends_with_us
+
 SUBJECTS = {
     "versus": "this project, the real connector and PySpark's JDBC reader side by side (make bench)",
     "curves": "rates over tasks, tables and sizes of transactions, cost of commits over windows (make bench-curves)",
@@ -12,7 +14,7 @@ SUBJECTS = {
     "latency": "from commit to lake, through dagster dev",
     "commit_cost": "windows behind many windows",
     "thousand_tables": "Dagster with many tables",
-    "cold_start": "a million rows by a cold process; the way of an idle capture's first change",
+    "cold_start": "what Spark costs: cold processes, first changes, streams and idle captures, on Spark and in threads",
     "kafka": "from a server to topics in Kafka, beside the real connector in Kafka Connect",
     "engine": "an embedded connector into the lake beside the same with an empty sink",
     "standin": "the stand-in itself",
@@ -28,7 +30,8 @@ def main() -> None:
         raise SystemExit(0 if sys.argv[1:] in ([], ["--help"], ["-h"]) else 2)
     subject = sys.argv.pop(1).replace("-", "_")
     sys.argv[0] = f"python -m benchmarks {subject}"
-    import_module(f"benchmarks.{subject}").main()
+    with ends_with_us():
+        import_module(f"benchmarks.{subject}").main()
 
 
 if __name__ == "__main__":

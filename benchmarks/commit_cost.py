@@ -1,4 +1,4 @@
-"""What a window costs when there were many before it: `python -m benchmarks.commit_cost [--windows N | --behind N] [--whole-log]`.
+"""What a window costs when there were many before it: `python -m benchmarks commit_cost [--windows N | --behind N] [--whole-log]`.
 
 Windows of one event each go through what a run uses: planned in the manifest, one Parquet file, one commit to the topic
 table, completed in the manifest, and the tidying between windows. No server and no Spark, so that all of it is the cost of
@@ -207,7 +207,3 @@ def main() -> None:
     print(*(BEHIND_HEAD if given.behind else HEAD), sep="\n")
     for line in behind(given.behind, given.turns) if given.behind else points(given.windows):
         print(line, flush=True)
-
-
-if __name__ == "__main__":
-    main()

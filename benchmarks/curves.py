@@ -25,6 +25,7 @@ from statistics import median
 
 from benchmarks import commit_cost
 from benchmarks.document import write_table
+from benchmarks.ending import ends_with_us
 from benchmarks.main_job import Bench, server_process
 from benchmarks.passes import load_average, spread
 from cdc_assets.adapters.spark.session import stop_spark
@@ -77,7 +78,17 @@ def _line(name: str, rows: int, passes: Sequence[tuple[float, float]]) -> str:
 def apart(work: Callable[[], list[str]]) -> list[str]:
     """The result of some work in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=mp.get_context("spawn")) as pool:
-        return pool.submit(work).result()
+        try:
+            return pool.submit(_ending, work).result()
+        except BaseException:
+            for process in mp.active_children():
+                process.terminate()  # leaving the block would wait for it
+            raise
+
+
+def _ending(work: Callable[[], list[str]]) -> list[str]:
+    with ends_with_us():
+        return work()
 
 
 def curve(name: str, sizes: Sequence[int], made: Callable[[int], Callable[[], list[str]]]) -> Iterator[str]:
@@ -140,7 +151,3 @@ def main() -> None:
         lines.append(line)
     if given.write:
         write_table(Path(__file__).with_name("README.md"), "make bench-curves", lines)
-
-
-if __name__ == "__main__":
-    main()

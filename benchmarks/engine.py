@@ -185,7 +185,3 @@ def _phase(phase: str, rows: int, repeats: int, folder: Path, properties: dict[s
         f"| {processor[0]:.1f}, {processor[1]:.1f} | {processor[0] / processor[1]:.0%} |",
         flush=True,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -117,7 +117,3 @@ def main() -> None:
     with ProcessPoolExecutor(2) as pool:
         both = sum(pool.map(json_rate, [batch_rows, batch_rows]))
     print(f"events to JSON             {both:>12,.0f} events/s on two cores")
-
-
-if __name__ == "__main__":
-    main()

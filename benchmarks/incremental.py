@@ -1,4 +1,4 @@
-"""How fast an incremental snapshot is beside the stream: `python -m benchmarks.incremental [--rows N] [--debezium]`.
+"""How fast an incremental snapshot is beside the stream: `python -m benchmarks incremental [--rows N] [--debezium]`.
 
 A table of eight columns is asked for by a row in the signal table, while a writer goes on: transactions that insert
 behind the table's end and update another captured table, or, in the second case, update rows of the table itself. The
@@ -24,6 +24,7 @@ import pyodbc
 
 from benchmarks.connector import connector
 from benchmarks.main_job import DATABASE, TABLE, server_process, settings
+from benchmarks.witness import LOCAL, SPARK, Kind, Witness, noted
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
@@ -76,17 +77,18 @@ class Bench:
 
     Args:
         config: of the capture.
-        runner: of tasks.
+        kind: how tasks run.
         folder: for files.
         rows: of the table.
         pause: seconds between two transactions of the writer.
     """
 
-    def __init__(self, config: CaptureConfig, runner: TaskRunner, folder: Path, rows: int, pause: float) -> None:
+    def __init__(self, config: CaptureConfig, kind: Kind, folder: Path, rows: int, pause: float) -> None:
         signals = SignalSettings((TableId(DATABASE, "dbo", "cdc_signal"),))
         filters = replace(config.filters, also=frozenset({SIGNALS.lower()}))
         self.config = replace(config, signals=signals, filters=filters)
-        self._runner, self._folder, self._rows, self._pause = runner, folder, rows, pause
+        self._runner: TaskRunner = SparkResource().runner() if kind.on_spark else LocalRunner()
+        self._kind, self._folder, self._rows, self._pause = kind, folder, rows, pause
         self._asked = 0
 
     def connect(self) -> pyodbc.Connection:
@@ -140,10 +142,13 @@ class Bench:
         config = replace(config, streaming=replace(config.streaming, idle_timeout_s=0))
         with SqlServerSource(config.connection) as source, told() as ended:
             bulk = MssqlBulkSource(config.connection, config.streaming.fetch_size)
-            capture = Capture(config, source, bulk, self._runner, SystemClock())
+            seen: list[str] = []
+            runner = Witness(self._runner, lambda ran: seen.append(noted(ran)))
+            capture = Capture(config, source, bulk, runner, SystemClock())
             capture.snapshot()
             started = self.ask()
             capture.stream(should_yield=lambda: bool(ended))
+            self._kind.require(seen)
             return ended[0] - started, reads(config)
 
     def debezium(self, seconds: float) -> float:
@@ -240,7 +245,7 @@ def main() -> None:
         load("latency", given.latency_ms)
         bench = Bench(
             settings(port, password, Path(folder)),
-            LocalRunner() if given.local else SparkResource().runner(),
+            LOCAL if given.local else SPARK,
             Path(folder),
             given.rows,
             given.pause_ms / 1000,
@@ -256,7 +261,3 @@ def main() -> None:
         if given.debezium:
             with bench.writing(CASES[0]):
                 print(f"{CASES[0].name:<10}{'Debezium':<24}{bench.debezium(given.limit):>10.2f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
-"""How long a committed row needs into the lake, through `dagster dev`: `python -m benchmarks.latency [--rows N]`.
+"""How long a committed row needs into the lake, through `dagster dev`: `python -m benchmarks latency [--rows N]`.
 
-One row at a time is inserted by another session; the time ends when the topic's Delta table has it. First while a run
+`spark.cdc.threads` is false. One row at a time is inserted by another session; the time ends when the topic's Delta table has it. First while a run
 follows the log, then with no run at work, so that the sensor has to start one. With 100 and 5 rows it takes three minutes. The
 stand-in captures with the commit: what SQL Server's capture job takes (up to five seconds by default) comes on top.
 """
@@ -19,13 +19,14 @@ import pyodbc
 
 from benchmarks.document import FIGURES, write_table
 from benchmarks.passes import load_average
+from benchmarks.witness import SPARK
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 from cdc_assets_tests.shop import TABLES, Shop, open_shop
 
 TOPIC = f"shop.{sample.DATABASE}.dbo.customers"
-_LOOK_S = 0.02
+LOOK_S = 0.02
 
 
 PAUSE_S = 0.6
@@ -48,7 +49,7 @@ def seconds_of_rows(shop: Shop, rows: int, before: Callable[[], None]) -> Iterat
             connection.execute("INSERT INTO dbo.customers (name) VALUES (?)", f"latency {number}")
             started = time.perf_counter()
             while tables.row_count(TOPIC) == known:
-                time.sleep(_LOOK_S)
+                time.sleep(LOOK_S)
             yield time.perf_counter() - started
 
 
@@ -102,7 +103,7 @@ def main() -> None:
     print(*lines, sep="\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, open_shop(Path(folder)) as shop:
         shop.write({"poll.interval.ms": "500", "stream.idle.timeout.ms": "6000"})
-        with dagster_dev(shop) as daemon:
+        with dagster_dev(shop, SPARK.spark) as daemon:
             daemon.wait_until(lambda: len(shop.view().state.tables) == len(TABLES), "a snapshot")
             lines.append(line("a run follows the log", list(follow(shop, given.rows))))
             print(lines[-1], flush=True)
@@ -111,7 +112,3 @@ def main() -> None:
             print(lines[-1], flush=True)
     if given.write:
         write_table(given.write, "latency", lines)
-
-
-if __name__ == "__main__":
-    main()

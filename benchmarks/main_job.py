@@ -1,4 +1,4 @@
-"""How fast a table and a backlog come into the lake: `python -m benchmarks.main_job [--rows N] [--updates N]`.
+"""How fast a table and a backlog come into the lake: `python -m benchmarks main_job [--rows N] [--updates N]`.
 
 One eight-column table (int, varchar, datetime2(7), decimal, int, nvarchar, bit, bigint) on a stand-in in a process of its
 own. Each phase is measured beside the *raw rate*: the very statements of the phase, divided among as many Spark tasks in
@@ -15,7 +15,6 @@ import multiprocessing as mp
 import os
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -26,10 +25,11 @@ from statistics import median
 from typing import TypeVar
 from unittest.mock import patch
 
-import psutil
-
+from benchmarks.ending import requests, served
 from benchmarks.passes import timed
+from benchmarks.processes import Memory
 from benchmarks.raw import count_rows
+from benchmarks.witness import SPARK, Witness, noted
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.session import stop_spark
@@ -91,8 +91,7 @@ def serve(pipe: Connection, tables: int = 1) -> None:
     with StandIn(databases=(DATABASE,), kept_rows=_KEPT_ROWS) as server:
         _define(server, [_CREATE.format(name) for name in names(tables)])
         pipe.send((server.port, server.password))
-        while (request := pipe.recv()) is not None:
-            method, arguments = request
+        for method, arguments in requests(pipe):
             try:
                 _load(server, names(tables), method, *arguments)
                 pipe.send(None)
@@ -132,8 +131,6 @@ def server_process(tables: int = 1) -> Iterator[tuple[int, str, Callable[..., No
     """Port, password, and a function that loads rows there, into each of so many tables."""
     ours, theirs = mp.Pipe()
     process = mp.get_context("spawn").Process(target=serve, args=(theirs, tables))
-    process.start()
-    port, password = ours.recv()
 
     def load(method: str, *arguments: int) -> None:
         ours.send((method, arguments))
@@ -141,50 +138,9 @@ def server_process(tables: int = 1) -> Iterator[tuple[int, str, Callable[..., No
         if error is not None:
             raise error
 
-    try:
+    with served(ours, process):
+        port, password = ours.recv()
         yield port, password, load
-    finally:
-        ours.send(None)
-        process.join(30)
-
-
-class Memory:
-    """Greatest memory of Python's processes together, of the largest of them, and of the JVM while a block runs, in MB."""
-
-    def __init__(self, server: int) -> None:
-        self._server, self._stop = server, threading.Event()
-        self.python = self.largest = self.jvm = 0.0
-
-    def __enter__(self) -> "Memory":
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.1):
-            python, jvm = [0.0], 0.0
-            for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-                if process.pid == self._server:
-                    continue
-                try:
-                    if process.name() == "java":
-                        jvm += process.memory_info().rss / 1e6
-                    else:
-                        python.append(proportional(process) / 1e6)
-                except psutil.Error:
-                    continue
-            self.python, self.largest = max(self.python, sum(python)), max(self.largest, *python)
-            self.jvm = max(self.jvm, jvm)
-
-
-def proportional(process: psutil.Process) -> int:
-    """Bytes of a process, of which pages that it shares with others count in part; elsewhere than on Linux all of them."""
-    found = process.memory_full_info()
-    return int(getattr(found, "pss", found.rss))
 
 
 class Recorder:
@@ -275,7 +231,7 @@ class Bench:
             found = raw_read(self.runner, bulk, recorder.jobs)
             raw.append(time.perf_counter() - started)
             assert found == rows, f"{found} rows instead of {rows}"
-            with Memory(self.server) as memory:
+            with Memory(but=self.server) as memory:
                 seconds.append(self.job(self.runner, start, work))
             memories.append(memory)
         most = (max(getattr(memory, what) for memory in memories) for what in ("python", "largest", "jvm"))
@@ -295,11 +251,15 @@ class Bench:
         return times
 
     def run(self, runner: SparkTaskRunner | Recorder, lake: Path, work: Work) -> tuple[float, float]:
-        """Seconds and processor seconds of one job on a lake; the server's are left out."""
+        """Seconds and processor seconds of one job on a lake, all of it on Spark; the server's are left out."""
         config = settings(self.port, self.password, lake)
+        seen: list[str] = []
+        witness = Witness(runner, lambda ran: seen.append(noted(ran)))
         with SqlServerSource(config.connection) as source:
-            capture = Capture(config, source, self.bulk(lake), runner, SystemClock())
-            return timed(lambda: work(capture), self.server)
+            capture = Capture(config, source, self.bulk(lake), witness, SystemClock())
+            times = timed(lambda: work(capture), self.server)
+        SPARK.require(seen)
+        return times
 
     def bulk(self, lake: Path) -> MssqlBulkSource:
         """How rows are read."""
@@ -337,7 +297,3 @@ def main() -> None:
         for result in run(given.rows, given.updates, given.per_transaction, given.repeats, Path(folder)):
             print(result.line(), flush=True)
     stop_spark()
-
-
-if __name__ == "__main__":
-    main()

@@ -346,7 +346,3 @@ def _write_source(lake: Lake, updated: Path) -> None:
     current = DeltaTable(str(copy / current_directory(lake.plan.topic))).to_pyarrow_dataset()
     pq.write_table(current.to_table(filter=pc.field("_lsn") > str(Lsn.from_int(2))), updated / "source.parquet")
     shutil.rmtree(copy)
-
-
-if __name__ == "__main__":
-    main()

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-import psutil
+from benchmarks.processes import processor_seconds
+
+ROOT = Path(__file__).parents[1]
 
 
 @dataclass
@@ -46,24 +48,11 @@ class Times:
         self.processor.append(timed[1])
 
 
-def processor_seconds(but: int | None = None) -> float:
-    """Of this process and its children, without one of them."""
-    found = 0.0
-    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        try:
-            used = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        if process.pid != but:
-            found += used.user + used.system + used.children_user + used.children_system
-    return found
-
-
 def timed(work: Callable[[], object], but: int | None = None) -> tuple[float, float]:
     """Seconds and processor seconds of some work in this process and its children, without one of them."""
-    started, used = time.perf_counter(), processor_seconds(but)
+    started, used = time.perf_counter(), processor_seconds(but=but)
     work()
-    return time.perf_counter() - started, processor_seconds(but) - used
+    return time.perf_counter() - started, processor_seconds(but=but) - used
 
 
 def claim_memory(size: int = 3_000_000_000) -> None:
@@ -98,22 +87,23 @@ def run_process(module: str, arguments: Mapping[str, object], folder: Path) -> T
     with (work / "log").open("wb") as log:
         started = time.perf_counter()
         command = [sys.executable, "-m", f"benchmarks.{module}", str(work / "arguments.json")]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=_ROOT)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
         with process:
             assert process.stdout is not None
-            for line in process.stdout:
-                if not line.startswith("["):
-                    continue
-                if times.cold:
-                    times.add_warm(tuple(json.loads(line)))
-                else:
-                    times.cold.append(time.perf_counter() - started)
+            try:
+                for line in process.stdout:
+                    if not line.startswith("["):
+                        continue
+                    if times.cold:
+                        times.add_warm(tuple(json.loads(line)))
+                    else:
+                        times.cold.append(time.perf_counter() - started)
+            except BaseException:
+                process.kill()  # leaving the block would wait for it
+                raise
     if process.returncode or not times.cold:
         raise RuntimeError(f"{module} ended with {process.returncode}: {(work / 'log').read_text()[-2000:]}")
     return times
-
-
-_ROOT = Path(__file__).parents[1]
 
 
 def arguments() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""How fast the stand-in answers: `python -m benchmarks.standin [--rows N] [--seconds S] [--repeats N]`.
+"""How fast the stand-in answers: `python -m benchmarks standin [--rows N] [--seconds S] [--repeats N]`.
 
 The server is in a process of its own; the client is one connection of this process. Rows are the eight columns of
 `benchmarks.main_job`, read as Arrow through mssql-python: the whole table, a range of its key, its change table in the
@@ -150,7 +150,3 @@ def main() -> None:
         for table in (TABLE, _PLAIN):
             for line in single_rows(config, table, 10 * given.rows, given.seconds, given.repeats):
                 print(line, flush=True)
-
-
-if __name__ == "__main__":
-    main()

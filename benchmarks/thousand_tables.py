@@ -1,4 +1,4 @@
-"""What a capture of many tables costs in Dagster: `python -m benchmarks.thousand_tables [--tables N] [--changed N] [--daemon]`.
+"""What a capture of many tables costs in Dagster: `python -m benchmarks thousand_tables [--tables N] [--changed N] [--daemon]`.
 
 A stand-in in a process of its own has so many tables of eight columns with a few rows. Dagster's storage is SQLite, as in
 `dagster.yaml`. For each phase (the code location loads, the sensor ticks, the first snapshot, changes of some tables, a
@@ -13,7 +13,6 @@ import gc
 import json
 import multiprocessing as mp
 import os
-import shutil
 import tempfile
 import time
 from collections import Counter
@@ -27,9 +26,10 @@ from typing import Any
 from unittest.mock import patch
 
 import dagster as dg
-import psutil
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
+from benchmarks.ending import requests, served
+from benchmarks.processes import processor_seconds
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.config.load import load_config
 from cdc_assets.defs.build import build_definitions
@@ -77,7 +77,7 @@ def serve(pipe: Connection, tables: int, rows: int, directory: Path | None) -> N
 
         server.engine.faults = counted
         pipe.send((server.port, server.password))
-        while (changed := pipe.recv()) is not None:
+        for changed in requests(pipe):
             before, count = count, 0
             with server.connect(DATABASE) as connection:
                 for name in map(name_of, changed):
@@ -152,16 +152,10 @@ def many_tables(tables: int, rows: int, directory: Path | None) -> Iterator[Many
     """A server with so many tables, and a folder for all else."""
     ours, theirs = mp.Pipe()
     process = mp.get_context("spawn").Process(target=serve, args=(theirs, tables, rows, directory))
-    process.start()
-    folder = Path(tempfile.mkdtemp(prefix="bench-"))
-    try:
-        many = Many(folder, ours, *ours.recv())
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, served(ours, process):
+        many = Many(Path(folder), ours, *ours.recv())
         many.write()
         yield many
-    finally:
-        ours.send(None)
-        process.join(60)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---- in this process -------------------------------------------------------------------------------------------------
@@ -280,19 +274,6 @@ def in_process(many: Many, changed: int) -> None:
 # ---- through `dagster dev` -------------------------------------------------------------------------------------------
 
 
-def processor_seconds(daemon: Daemon) -> float:
-    """Of `dagster dev` and all that it has started, also what has ended."""
-    found = 0.0
-    parent = psutil.Process(daemon.process.pid)
-    for process in [parent, *parent.children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        found += times.user + times.system + times.children_user + times.children_system
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Start:
     """How a run that the sensor asked for began, in seconds after its tick, or after the change that the tick waited for."""
@@ -336,7 +317,7 @@ def through_daemon(many: Many, tables: int, changed: int, starts: int) -> None:
             return [run.run_id for run in daemon.instance.get_runs() if run.is_finished]
 
         def measure(name: str, done: Callable[[], bool], change: Callable[[], object] = lambda: None) -> Start:
-            before, used = set(finished()), processor_seconds(daemon)
+            before, used = set(finished()), processor_seconds(daemon.process.pid)
             change()
             changed = time.time()
             daemon.wait_until(lambda: done() and daemon.idle(), name, 1800)
@@ -345,7 +326,7 @@ def through_daemon(many: Many, tables: int, changed: int, starts: int) -> None:
             entries = daemon.instance.all_logs(own)
             print(
                 f"{name:<34}{start.created:>9.2f}{start.launched:>10.2f}{start.code:>12.2f}{start.ended:>9.2f}"
-                f"{processor_seconds(daemon) - used:>11.2f}{len(entries):>10}",
+                f"{processor_seconds(daemon.process.pid) - used:>11.2f}{len(entries):>10}",
                 f"    {told(types_of(entries))}",
                 sep="\n",
                 flush=True,
@@ -382,7 +363,3 @@ def main() -> None:
             through_daemon(many, given.tables, given.changed, given.starts)
         else:
             in_process(many, given.changed)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,41 +1,53 @@
 """Everybody on the same rows of the same server, in one run: `python -m benchmarks versus [--rows N] [--updates N] [--write]`.
 
-A snapshot of a table, then a backlog of updates. Contenders: this project through Spark and, cold, with `--local`; the
-real Debezium connector with a large queue, whose events are counted and thrown away; PySpark's JDBC reader by hand, which
-writes plain rows into Parquet. Beside them the raw rate: the very statements of this project's tasks, read as Arrow and
-thrown away.
+A snapshot of a table, then a backlog of updates. Contenders: this project on Spark and, cold, with tasks in threads
+(`spark.cdc.threads=true`) and with `--local`; the real Debezium connector with a large queue, whose events are counted and thrown away;
+PySpark's JDBC reader by hand, which writes plain rows into Parquet. Beside them the raw rate: the very statements of this project's
+tasks, read as Arrow and thrown away. A pass in which tasks ran elsewhere than its row says ends the benchmark (`witness`).
 
 *Cold* is from the launch of a process: to its end for this project (`cdc-assets capture`), to the last record for the
 connector, to the last file for JDBC. *Warm* is a pass in a process that has done the same before. A pass to warm up comes
 first, in which the server encodes the rows, which it then keeps. Printed are medians, the least and the most; processor
 seconds are those of the contender's processes, without the server's. An update is two change rows and one event; the JDBC
-reader's rate is told in events, too, though it pairs nothing.
+reader's rate is told in events, too, though it pairs nothing. `--write` puts the three contenders into README.md and everything into
+benchmarks/README.md.
 """
 
 import argparse
-import json
 import multiprocessing as mp
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from benchmarks.document import write_table
+from benchmarks.cold import Command
+from benchmarks.document import FIGURES, write_table
 from benchmarks.main_job import DATABASE, TABLE, Bench, Recorder, raw_read, server_process
-from benchmarks.passes import Times, load_average, run_process, spread, timed
+from benchmarks.passes import ROOT, Times, load_average, run_process, spread, timed
+from benchmarks.witness import KINDS, SPARK, Kind
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.capture import Capture
 
-OURS, LOCAL, RAW = "cdc-assets, Spark", "cdc-assets `--local`", "raw Arrow read"
-CONNECTOR, JDBC = "Debezium connector, null sink", "PySpark JDBC by hand, plain rows"
+RAW, CONNECTOR, JDBC = "raw Arrow read", "Debezium connector, null sink", "PySpark JDBC by hand, plain rows"
+
+
+def ours(kind: Kind) -> str:
+    """Name of this project's row, of a kind."""
+    return f"cdc-assets, {kind.name}"
+
+
+OURS = ours(SPARK)
+CONTENDERS = {
+    OURS: "**cdc-assets**, Spark",
+    CONNECTOR: "Debezium connector, null sink",
+    JDBC: "PySpark JDBC, plain rows",
+}
+"""Those of the README, and their names there."""
 
 
 @dataclass
@@ -63,30 +75,44 @@ class Phase:
     times: dict[str, Times] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
-        """Rows of a Markdown table."""
+        """Rows of a Markdown table with everything."""
         ours = self.times[OURS]
         for name, times in self.times.items():
-            yield (
-                f"| {self.name} | {name} | {_told(times.cold, self.events, ours.cold)} "
-                f"| {_told(times.warm, self.events, ours.warm)} "
-                f"| {_processor(times, self.events)} |"
-            )
+            processor = f"{median(times.processor) / self.events * 1e6:.1f}" if times.processor else "–"
+            cold, warm = (self._told(*pair) for pair in ((times.cold, ours.cold), (times.warm, ours.warm)))
+            yield f"| {self.name} | {name} | {cold} | {warm} | {processor} |"
+
+    def _told(self, seconds: list[float], ours: list[float]) -> str:
+        if not seconds:
+            return "– | – | –"
+        beside = "" if seconds is ours else slower(median(seconds) / median(ours))
+        return f"{spread(seconds)} | {self.events / median(seconds):,.0f} | {beside}"
+
+    def summary(self) -> Iterator[str]:
+        """The same of the contenders, for the README: seconds, and how many times slower than ours."""
+        ours = self.times[OURS]
+        for name, called in CONTENDERS.items():
+            if name in self.times:
+                times, cells = self.times[name], []
+                for seconds, own in ((times.cold, ours.cold), (times.warm, ours.warm)):
+                    rate = f"{self.events / median(seconds):,.0f} events/s"
+                    cells.append(
+                        f"{median(seconds):.2f} s | {rate if seconds is own else slower(median(seconds) / median(own))}"
+                    )
+                yield f"| {self.name} | {called} | {' | '.join(cells)} |"
+
+
+def slower(ratio: float) -> str:
+    """How many times slower, or faster, something is that takes so many times as long."""
+    times, word = (ratio, "slower") if ratio >= 1 else (1 / ratio, "faster")
+    return f"{times:.{0 if times >= 9.95 else 1}f} times {word}"
 
 
 HEAD = (
-    "| | | Cold: s | events/s | times ours | Warm: s | events/s | times ours | Processor, µs an event |",
+    "| | | Cold: s | events/s | beside Spark | Warm: s | events/s | beside Spark | Processor, µs an event |",
     "|---|---|---|---|---|---|---|---|---|",
 )
-
-
-def _told(seconds: list[float], events: int, ours: list[float]) -> str:
-    if not seconds:
-        return "– | – | –"
-    return f"{spread(seconds)} | {events / median(seconds):,.0f} | {median(seconds) / median(ours):.1f}"
-
-
-def _processor(times: Times, events: int) -> str:
-    return f"{median(times.processor) / events * 1e6:.1f}" if times.processor else "–"
+SUMMARY = ("| | | Cold | | Warm | |", "|---|---|---|---|---|---|")
 
 
 @dataclass(frozen=True)
@@ -129,11 +155,11 @@ class Contest:
 
     def run(self, phase: Phase) -> Phase:
         """All contenders, one after the other."""
-        phase.times[OURS], phase.times[LOCAL], phase.times[RAW] = Times(), Times(), Times()
+        phase.times |= {name: Times() for name in [*map(ours, KINDS), RAW]}
         self._warm(phase)
         for _ in range(self.repeats):
-            phase.times[OURS].cold.append(self._command(phase))
-            phase.times[LOCAL].cold.append(self._command(phase, "--local"))
+            for kind in KINDS:
+                phase.times[ours(kind)].cold.append(self._command(phase, kind))
         if not self.only_ours:
             for name, contender in ((CONNECTOR, self._connector), (JDBC, self._jdbc)):
                 phase.times[name] = Times()
@@ -153,21 +179,16 @@ class Contest:
                 phase.times[RAW].add_warm(raw)
                 phase.times[OURS].add_warm(job)
 
-    def _command(self, phase: Phase, *flags: str) -> float:
+    def _command(self, phase: Phase, kind: Kind) -> float:
         """Seconds of a whole `cdc-assets capture`."""
-        work = Path(tempfile.mkdtemp(dir=self.folder))
-        if phase.start is not None:
-            shutil.copytree(phase.start, work / "lake")
-        own = {"lake.path": str(work / "lake"), "stream.idle.timeout.ms": "1", "poll.interval.ms": "10"}
-        (work / "bench.json").write_text(json.dumps(self.properties() | own))
-        started = time.perf_counter()
-        command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--config", str(work / "bench.json"), *flags]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        seconds = time.perf_counter() - started
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        assert re.search(rf"\b{phase.events}\b", ended.stdout.replace(",", "")), ended.stdout + ended.stderr
-        shutil.rmtree(work)
-        return seconds
+        with tempfile.TemporaryDirectory(dir=self.folder) as work:
+            lake = Path(work) / "lake"
+            if phase.start is not None:
+                shutil.copytree(phase.start, lake)
+            own = {"lake.path": str(lake), "stream.idle.timeout.ms": "1", "poll.interval.ms": "10"}
+            done = Command.of(kind, Path(work), self.properties() | own).run()
+            assert re.search(rf"\b{phase.events}\b", done.said.replace(",", "")), done.said
+            return done.seconds
 
     def _connector(self, phase: Phase) -> Times:
         """A cold and a warm pass of the connector."""
@@ -221,25 +242,25 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=1_000_000, help="updates of the backlog")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes of each kind")
     parser.add_argument("--ours", action="store_true", help="leave the other contenders out")
-    parser.add_argument("--write", nargs="?", type=Path, const=Path("README.md"), help="put the table into README.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into README.md and benchmarks/README.md")
     given = parser.parse_args()
-    caption = f"{given.rows:,} rows, {given.updates:,} updates; medians of {given.repeats} (least–most); "
-    caption += f"load average at the start {load_average()}."
-    lines = [caption, "", *HEAD]
-    print(*lines, sep="\n", flush=True)
+    if given.write and given.ours:
+        parser.error("--write needs all contenders: leave --ours out")
+    caption = f"{given.rows:,} rows, {given.updates:,} updates; medians of {given.repeats}"
+    load = f"load average at the start {load_average()}."
+    whole, short = [f"{caption} (least–most); {load}", "", *HEAD], [f"{caption}; {load}", "", *SUMMARY]
+    print(*whole, sep="\n", flush=True)
     ratios: list[str] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for phase in contest(given.rows, given.updates, given.repeats, Path(folder), only_ours=given.ours):
             told = list(phase.lines())
             print(*told, sep="\n", flush=True)
-            lines += told
+            whole += told
+            short += phase.summary()
             raw, ours = median(phase.times[RAW].warm), median(phase.times[OURS].warm)
             ratios.append(f"{phase.name} {raw / ours:.0%}")
-    lines += ["", f"Of the raw read's rate, warm: {', '.join(ratios)}."]
-    print(*lines[-2:], sep="\n", flush=True)
+    whole += ["", f"Of the raw read's rate, warm: {', '.join(ratios)}."]
+    print(*whole[-2:], "", *short, sep="\n", flush=True)
     if given.write:
-        write_table(given.write, "make bench", lines)
-
-
-if __name__ == "__main__":
-    main()
+        write_table(ROOT / "README.md", "make bench", short)
+        write_table(FIGURES, "make bench", whole)
