@@ -154,6 +154,9 @@ class Recorder:
         self._runner, self.parallelism = runner, runner.parallelism
         self.jobs: list[list[Sequence[Statement]]] = []
 
+    def get_ready(self) -> None:
+        """The first job starts the session."""
+
     def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Run `function` on every task and remember the statements."""
         self.jobs.append([_statements(task) for task in tasks])

@@ -23,6 +23,9 @@ class LocalRunner:
     def __init__(self, parallelism: int | None = None) -> None:
         self.parallelism = parallelism or cpu_count() or 1
 
+    def get_ready(self) -> None:
+        """Threads need no time to start."""
+
     def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in the order of the tasks. After an error, waiting tasks do not start; it is raised when the running ones have ended."""
         if len(tasks) == 1:

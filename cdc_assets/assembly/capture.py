@@ -83,5 +83,8 @@ class _NoRunner:
 
     parallelism, may_start_twice = 1, False
 
+    def get_ready(self) -> None:
+        """It has no work."""
+
     def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         raise InvariantError("This capture cannot run tasks. Next: report this.")

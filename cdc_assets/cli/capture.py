@@ -239,20 +239,21 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
 
 @contextmanager
 def task_runner(local: bool) -> Iterator[TaskRunner]:
-    """A runner over threads or Spark; the Spark session starts with the first rows and ends with the command."""
+    """A runner over threads or Spark; the Spark session starts when there is work and ends with the command."""
     if local:
         yield LocalRunner()
         return
     settings = spark_settings(file=DEFAULT_FILE)
+    runner = EarlyRunner(settings, lambda: _spark(settings))
     try:
-        yield EarlyRunner(settings, lambda: _spark(settings))
+        yield runner
     finally:
-        if _SESSION in sys.modules:
+        if not runner.end_start() and _SESSION in sys.modules:
             sys.modules[_SESSION].stop_spark()
 
 
 def _spark(settings: SparkSettings) -> TaskRunner:
-    """Spark as the runner of tasks; little work, and `--local`, need neither pyspark nor Java."""
+    """Spark as the runner of tasks; a run without work, and `--local`, need neither pyspark nor Java."""
     from cdc_assets.adapters.spark.session import LazySession
 
     return LazySession(settings).runner()

@@ -16,7 +16,8 @@ class Job:
     Args:
         kind: activity that needs it.
         about: what it works on in a few words: number of the window or round, names of tables.
-        rows: number of change rows that its tasks read; None if that is not known, or they read other rows.
+        rows: number of change rows that its tasks read, with the rows of a mirror that they are about; None if that is not
+            known, or they read other rows.
     """
 
     kind: JobKind

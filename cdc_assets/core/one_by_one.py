@@ -14,6 +14,9 @@ class OneByOne:
 
     parallelism, may_start_twice = 1, False
 
+    def get_ready(self) -> None:
+        """Nothing is to be started."""
+
     def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in the order of the tasks; the first error is raised."""
         return [function(task) for task in tasks]

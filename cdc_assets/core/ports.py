@@ -246,6 +246,10 @@ class TaskRunner(Protocol):
     def may_start_twice(self) -> bool:
         """Whether a task may be started again while it runs. The query may start an engine."""
 
+    def get_ready(self) -> None:
+        """Called as soon as it is known that there will be jobs: an engine that needs time to start, starts beside what comes
+        first. Never waits, and never fails: the next job does."""
+
     def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in task order. The first error is raised after the others have stopped."""
 

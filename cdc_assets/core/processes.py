@@ -49,6 +49,19 @@ def start_of(number: int) -> str | None:
     return ""
 
 
+def children_of(number: int) -> list[int]:
+    """Processes that a process has started and that have not ended; none if the kernel does not tell."""
+    found = []
+    for place in _PROC.glob("[0-9]*/stat"):
+        try:
+            state, parent, *_ = place.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if state not in ("Z", "X") and int(parent) == number:
+            found.append(int(place.parent.name))
+    return found
+
+
 def host_of(process: str) -> str:
     """The host of a process identified by `own_process`."""
     return process.rsplit("/", 3)[0]

@@ -57,6 +57,10 @@ class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the 
         """
         return self.server.settings()
 
+    def get_ready(self) -> None:
+        """Start Spark beside what a run does first; for runs that are known to have work."""
+        self.spark.early_runner().get_ready()
+
     def open(
         self,
         run_id: str,

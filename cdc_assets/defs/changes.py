@@ -19,7 +19,7 @@ from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
-from cdc_assets.defs.runs import COMMITTED_TAG
+from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.run.log_levels import enable_info_logs
@@ -59,6 +59,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
+        if is_asked_for(context.run):
+            resource.get_ready()
         writers = Writers(names, context)
         system = SystemReport(catalog, context, writers)
         session = Session(catalog, "changes", context, writers, config.report_every_s)

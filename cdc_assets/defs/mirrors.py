@@ -24,6 +24,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.runs import is_asked_for
 from cdc_assets.defs.samples import sample_of_mirror
 from cdc_assets.errors import CdcError
 from cdc_assets.mirror import shape
@@ -66,6 +67,8 @@ def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def mirrors(context: dg.AssetExecutionContext, config: MirrorConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
+        if config.rebuild or is_asked_for(context.run):
+            resource.get_ready()
         selected = context.selected_asset_keys
         reports: dict[str, StepReport] = {}
         with as_step(context):

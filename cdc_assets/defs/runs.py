@@ -18,12 +18,18 @@ WAITING = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED]
 ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 FAILURE_REASON_TAG = "dagster/failure_reason"
+_SENSOR_TAG = "dagster/sensor_name"
 COMMITTED_TAG = "cdc/committed"
 """On a run that committed everything: if it fails, only one of its tables has a problem, and the others continue."""
 
 _SILENT_S = 600
 """Seconds that a run may take from its start until it records its process."""
 _GONE = "The process of this run is gone, and so is the code server that would have reported it."
+
+
+def is_asked_for(run: DagsterRun) -> bool:
+    """Whether a sensor has asked for a run, because it has found work."""
+    return _SENSOR_TAG in run.tags
 
 
 @dataclass(frozen=True, slots=True)

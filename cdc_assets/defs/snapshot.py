@@ -16,7 +16,7 @@ from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
-from cdc_assets.defs.runs import COMMITTED_TAG
+from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.ledger.state import CaptureState
@@ -45,6 +45,8 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
+        if is_asked_for(context.run) or not config.due_only:
+            resource.get_ready()
         writers = Writers(names, context)
         system = SystemReport(catalog, context, writers)
         session = Session(catalog, "snapshot", context, writers, every_s=float("inf"))

@@ -58,5 +58,5 @@ class SparkResource(LazyPySparkResource):
         return self.lazy().runner()
 
     def early_runner(self) -> EarlyRunner:
-        """What a capture runs its tasks by: threads of this process while there is little work, then this session."""
+        """What a capture runs its tasks by: this session; a small job that comes before it, in this process."""
         return self.lazy().early_runner()

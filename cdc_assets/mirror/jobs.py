@@ -49,11 +49,11 @@ class Jobs:
         Raises:
             LakeError: the lake cannot be read or written.
         """
+        self._runner.get_ready()
         self._part(works)
         tasks = [(work, self._fold_tasks(work)) for work in works]
-        results = iter(
-            self._runner.run(fold_leaf, [task for _, found in tasks for task in found], _job("folded", works))
-        )
+        flat = [task for _, found in tasks for task in found]
+        results = iter(self._runner.run(fold_leaf, flat, _job("folded", works, _rows_of(flat))))
         made = [(work, [next(results) for _ in found]) for work, found in tasks]
         return [(work, self._loosened(work, found)) for work, found in made]
 
@@ -63,7 +63,9 @@ class Jobs:
             if not work.leaves:
                 work.leaves = self._first_leaves(work)
         tasks = [(work, self._part_tasks(work)) for work in works]
-        results = iter(self._runner.run(part, [task for _, found in tasks for task in found], _job("staged", works)))
+        flat = [task for _, found in tasks for task in found]
+        rows = sum(file.rows for task in flat for file in task.files)
+        results = iter(self._runner.run(part, flat, _job("staged", works, rows)))
         for work, found in tasks:
             work.pieces = tuple(piece for _ in found for piece in next(results))
             if work.absences:
@@ -193,6 +195,11 @@ def _sizes(topics: TopicTables, description: Description) -> Mapping[tuple[int, 
     return sizes
 
 
-def _job(what: str, works: Sequence[Work]) -> Job:
+def _rows_of(tasks: Sequence[FoldTask]) -> int:
+    """Rows that are read: events, and the leaves that they are about."""
+    return sum(task.leaf.rows + sum(piece.rows for piece in task.pieces) for task in tasks)
+
+
+def _job(what: str, works: Sequence[Work], rows: int | None = None) -> Job:
     """What a job of steps says of itself."""
-    return Job("mirror", f"{what}: {named(work.table.topic for work in works)}")
+    return Job("mirror", f"{what}: {named(work.table.topic for work in works)}", rows)

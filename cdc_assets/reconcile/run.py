@@ -210,6 +210,7 @@ class Reconciler:
 
     def _compared(self, table: TableId, ranges: Sequence[KeyRange]) -> tuple[str, Candidates]:
         """What differs right now, in flight or not, and the LSN that the mirror had before."""
+        self._runner.get_ready()
         subject = self._subject(table)
         leaves = subject.leaves(self._mirrors.tables)
         server_time = self._source.server_time()

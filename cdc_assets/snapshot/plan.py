@@ -117,6 +117,8 @@ class SnapshotPlanner:
         Raises:
             CdcError: the server is away.
         """
+        if any(request.data for request in requests):
+            self._runner.get_ready()
         failed: dict[TableId, CdcError] = {}
         drafts = list(self._drafts(requests, failed))
         order = self._settings.order_by_row_count

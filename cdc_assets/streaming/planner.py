@@ -179,6 +179,7 @@ class Planner:
         return windows
 
     def _drafted(self, database: str, reads: Sequence[TableRead], until: Lsn) -> Window:
+        self._runner.get_ready()
         streaming = self._settings
         names = {read.instance: read.after for read in reads}
         found = self._server.source.rows_per_commit(database, names, until, self._skipped)

@@ -129,6 +129,7 @@ class WindowExecutor:
             LakeError: the lake cannot be written; they stay pending.
             FencedError: another writer has taken over.
         """
+        self._runner.get_ready()
         troubles: dict[str, CdcError] = {}
         attempt = uuid4().hex[:8]
         begun = self._each(windows, lambda window: self._begun_part(window, attempt, repeated), troubles, repeated)

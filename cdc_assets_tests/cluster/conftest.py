@@ -24,7 +24,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         try:
             python = bare_python(folder / "python", Path(pyarrow.__file__).parents[1])
             conf = {
-                "spark.cdc.threads": "false",
                 "spark.pyspark.python": python,
                 "spark.cdc.executor.timeout": f"{round(60 * SLOW)}s",
             }

@@ -29,6 +29,8 @@ from cdc_assets.run.capture import Capture
 
 class Loop:
     parallelism = 1
+    def get_ready(self):
+        pass
     def run(self, function, tasks, job):
         return [function(task) for task in tasks]
 

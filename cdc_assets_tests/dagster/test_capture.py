@@ -15,11 +15,6 @@ WINDOWS = dg.AssetKey(["shop", "windows"])
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _all_by_spark(shop: Shop) -> None:
-    shop.spark["spark.cdc.threads"] = "false"
-
-
 def materialized(result: dg.ExecuteInProcessResult) -> set[dg.AssetKey]:
     """Assets that a run reported."""
     return {event.asset_key for event in result.get_asset_materialization_events() if event.asset_key}

@@ -32,7 +32,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """With a capture whose runs do not end by themselves, and with its sensor off once it has read the tables."""
     with open_shop(tmp_path_factory.mktemp("terminate")) as shop:
         shop.write(STEADY)
-        with dagster_dev(shop, "spark.cdc.threads false\n") as found:
+        with dagster_dev(shop) as found:
             found.wait_until(lambda: len(shop.view().state.tables) == 4, "the initial snapshot is through")
             found.stop_sensor()
             found.wait_until(found.idle, "its run has ended")

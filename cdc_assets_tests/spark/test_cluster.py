@@ -32,7 +32,7 @@ def test_capture_on_an_executor_of_its_own_is_exact(tmp_path: Path) -> None:
             log = tmp_path / "log"
             log.mkdir()
             conf.write_text(
-                f"spark.master {cluster.address}\nspark.cdc.executor.timeout 5m\nspark.cdc.threads false\n"
+                f"spark.master {cluster.address}\nspark.cdc.executor.timeout 5m\n"
                 f"spark.eventLog.enabled true\nspark.eventLog.dir {log.as_uri()}\n"
                 "spark.eventLog.compress false\nspark.eventLog.rolling.enabled false\n"
             )

@@ -1,19 +1,21 @@
-"""A capture that begins in threads and goes on in Spark is as exact as one that does all in either."""
+"""The start of a session hides behind work, and nobody waits for one that is not needed."""
 
-import logging
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.assembly.capture import open_capture
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets_tests.shop import Shop, open_shop
 
 pytestmark = pytest.mark.spark
@@ -26,39 +28,115 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield found
 
 
+@dataclass(frozen=True)
+class Command:
+    """`cdc-assets capture` with default settings, on a machine whose Java is a script.
+
+    Args:
+        started: written by that script when it is called.
+    """
+
+    environment: dict[str, str]
+    started: Path
+
+    def begin(self, *arguments: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", *arguments]
+        return subprocess.Popen(
+            command, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        with self.begin(*arguments) as process:
+            said, _ = process.communicate(timeout=300)
+            return process.returncode, said
+
+    @property
+    def left(self) -> list[psutil.Process]:
+        """Processes of a start that are still there."""
+        numbers = set(map(int, self.started.read_text().split()))
+        found = psutil.process_iter(["status"])
+        return [one for one in found if one.pid in numbers and one.info["status"] != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture
+def with_java(shop: Shop, tmp_path: Path) -> Callable[[str], Command]:
+    """Makes a command from what its Java does."""
+
+    def make(script: str) -> Command:
+        started, java = tmp_path / "started", tmp_path / "java/bin/java"
+        java.parent.mkdir(parents=True)
+        java.write_text(f"#!/bin/sh\necho $$ >> {started}\n{script}\n")
+        java.chmod(0o755)
+        (tmp_path / "spark.conf").write_text("")
+        own = {"JAVA_HOME": str(tmp_path / "java"), "CDC_SPARK_CONF": str(tmp_path / "spark.conf")}
+        return Command(os.environ | shop.environment | own, started)
+
+    return make
+
+
 def exact(shop: Shop) -> bool:
     return shop.differences() == {} and shop.doubled() == []
 
 
-def test_little_work_starts_no_java(shop: Shop, tmp_path: Path) -> None:
-    java = tmp_path / "none"
-    environment = (
-        os.environ | shop.environment | {"JAVA_HOME": str(java), "CDC_SPARK_CONF": str(tmp_path / "spark.conf")}
-    )
-    (tmp_path / "spark.conf").write_text("")
-    command = [sys.executable, "-m", "cdc_assets.cli.main", "capture"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert "Tasks run in this process; Spark is started when they have worked for 2 s" in done.stderr
-    assert exact(shop)
-    (tmp_path / "spark.conf").write_text("spark.cdc.threads false\n")
-    shop.add_customers(1)
-    alone = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert (alone.returncode, "a reachable Spark" in alone.stderr) == (2, True), alone.stderr
-
-
-def test_work_that_grows_moves_to_spark(
-    shop: Shop, spark_resource: SparkResource, caplog: pytest.LogCaptureFixture
+def test_machine_without_java_says_so_and_names_what_needs_none(
+    shop: Shop, with_java: Callable[[str], Command]
 ) -> None:
-    shop.write({"slices.per.window": "3", "snapshot.partitions": "4"})
-    runner = EarlyRunner(SparkSettings("local[1]"), spark_resource.runner, start_after_s=0.0)
-    enable_info_logs()
-    with caplog.at_level(logging.INFO), open_capture(shop.config(), runner, lambda _: None) as capture:
+    capture = with_java("exit 1")
+    code, said = capture.run()
+    assert code == 2
+    (line,) = (line for line in said.splitlines() if "check Java" in line)
+    assert "--local" in line
+    assert capture.run("--local")[0] == 0
+    assert exact(shop)
+
+
+def test_run_without_new_rows_starts_no_java(shop: Shop, with_java: Callable[[str], Command]) -> None:
+    capture = with_java("exec sleep 600")
+    assert capture.run("--local")[0] == 0
+    assert capture.run("--idle", "0.5")[0] == 0
+    assert not capture.started.exists()
+    assert exact(shop)
+
+
+def test_run_whose_work_is_done_before_the_session_is_there_ends_without_it(
+    shop: Shop, with_java: Callable[[str], Command]
+) -> None:
+    capture = with_java("exec sleep 600")
+    assert capture.run("--local")[0] == 0
+    shop.add_customers(1)
+    begun = time.monotonic()
+    code, said = capture.run("--idle", "0.5")
+    assert code == 0, said
+    assert time.monotonic() - begun < 60
+    assert capture.started.read_text()
+    assert capture.left == []
+    assert exact(shop)
+
+
+def test_run_that_is_asked_to_end_while_spark_starts_ends_soon(with_java: Callable[[str], Command]) -> None:
+    capture = with_java("exec sleep 600")
+    with capture.begin() as process:  # a snapshot, which waits for Spark
+        while not capture.started.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        asked = time.monotonic()
+        process.communicate(timeout=60)
+    assert time.monotonic() - asked < 10
+    assert capture.left == []
+
+
+def test_capture_whose_small_windows_come_before_spark_is_exact(shop: Shop, spark_resource: SparkResource) -> None:
+    runner = EarlyRunner(SparkSettings("local[1]"), spark_resource.runner)
+    with open_capture(shop.config(), runner, lambda _: None) as capture:
+        capture.stream()
+    later = EarlyRunner(SparkSettings("local[1]"), spark_resource.runner)
+    shop.add_customers(30)
+    with open_capture(shop.config(), later, lambda _: None) as capture:
         capture.snapshot()
         shop.add_customers(30)
         capture.stream()
         assert exact(shop)
         shop.add_customers(30)
         capture.stream()
-    assert "Spark is started beside them" in caplog.text
     assert exact(shop)

@@ -26,10 +26,16 @@ _known = 0
 """Modules that were imported when all objects were last put out of the collector's reach."""
 
 _OF_TASKS = (
+    "cdc_assets.adapters.spark.runner",
     "cdc_assets.incremental.staging",
+    "cdc_assets.lake.joining",
+    "cdc_assets.lake.positions",
+    "cdc_assets.mirror.tasks",
+    "cdc_assets.mirror.upkeep",
+    "cdc_assets.reconcile.tasks",
+    "cdc_assets.retention.tasks",
     "cdc_assets.snapshot.tasks",
     "cdc_assets.streaming.tasks",
-    "cdc_assets.adapters.spark.runner",
 )
 """Modules that tasks import, except for the database driver, a native library that may not survive a fork."""
 

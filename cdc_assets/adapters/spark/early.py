@@ -1,36 +1,35 @@
-"""Tasks begin in threads of this process and move to Spark when there is work enough for it.
+"""Every job over rows runs on Spark; a small one runs in this process until the session is there.
 
-To start a session takes as much processor time as to write a million rows to the lake. So tasks begin at once in threads.
-Only if they have worked for about as long as a start takes, and more is to be done, is Spark started in the background
-while they continue (the ski-rental rule: at most twice the cost of the better choice). Then Spark runs the tasks that were
-not begun, and all later jobs of several tasks. So little work never pays for a start, and much work loses one start at most.
-
-| Spark is | a job of one task | a job of several |
+| `spark.cdc.threads` | Spark | a job |
 |---|---|---|
-| local | in this process | in threads; Spark, once it has been started for much work |
-| a cluster, or Connect | in this process, if no session is there | Spark |
+| `false` | local | on Spark; of one task of at most 20,000 change rows: in this process, until the session is there |
+| `false` | a cluster, or Connect | on Spark, always |
+| `true` | none | in threads of this process |
 
-A cluster is there for several tasks; a single one is as fast in this process, and an idle capture then holds no executors.
-If this process lacks what executors have, such as a network path, `spark.cdc.threads` set to false leaves all to Spark.
+A session takes some seconds to start. So it is started in the background as soon as it is known that there is work
+(`get_ready`), while tables are looked for and windows planned; its workers are started with it and import what tasks
+need. The first change of an idle capture does not wait for that. Whatever else comes first waits for it, and a window that begins
+when the session is there runs on it, whatever its size.
 
 *Why it is right.* A task depends on its argument and the server alone, and writes files that count only once they are
-committed (`runner`): so it does not matter where it runs, and each is given to threads or to Spark, once. Tasks that wait
-for one another are never more than run at once, and as many begin at once in threads. *A crash at any moment* is
-a crash of the run; it leaves some files that no commit names.
+committed (`runner`): so it does not matter where it runs, and each job runs in one place. Tasks that wait for one another are never more
+than run at once. A start that fails is an error of the next job, of a small one too: nothing goes on in this process
+because Spark is gone, so a run never leaves Spark out unseen. *A crash at any moment* is a crash of the run; it leaves
+some files that no commit names. A run that ends while a session is being started ends the start (`launch`).
 """
 
+import atexit
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from concurrent.futures import Future
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from cdc_assets.adapters.spark.launch import Launch
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.core.interruption import Interrupted
+from cdc_assets.core.interruption import in_thread
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 
@@ -39,134 +38,110 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 
-START_AFTER_S = 2.0
-"""Seconds for which threads work before Spark is worth its start."""
-_FORGET_S = 5.0
-"""After so long without a job the work before it no longer counts."""
-_LOOK_S = 0.05
+EARLY_ROWS = 20_000
+"""Change rows of a job that does not wait for a local session."""
+
+
+def _never() -> bool:
+    return False
 
 
 class EarlyRunner:
-    """A `core.ports.TaskRunner` that needs Spark only for much work.
+    """A `core.ports.TaskRunner` on Spark that does not let a small job wait for a local session.
 
     Args:
         settings: which Spark.
-        spark: makes the runner of its tasks, whose first job starts the session; called when there is one.
-        start_after_s: seconds for which threads work before Spark is started.
+        spark: makes the runner of its tasks, whose first job starts the session; called when there is work.
+        is_there: whether the session is there, whoever has started it.
     """
 
     def __init__(
-        self, settings: SparkSettings, spark: Callable[[], TaskRunner], start_after_s: float = START_AFTER_S
+        self, settings: SparkSettings, spark: Callable[[], TaskRunner], is_there: Callable[[], bool] = _never
     ) -> None:
-        self._settings, self._spark, self._start_after_s = settings, cache(spark), start_after_s
-        self._worked_s, self._ended = 0.0, 0.0
-        self._starting, self._ready = threading.Lock(), threading.Event()
-        self._logged = False
+        self._settings, self._spark, self._session_is_there = settings, cache(spark), is_there
+        self._threads = LocalRunner(settings.slots() or None)
+        self._here = settings.threads or settings.local
+        self._starts, self._ends = threading.Lock(), threading.Event()
+        self._start: Future[None] | None = None
+        self._awaited = False
+        self._launch = Launch()
 
     @property
     def parallelism(self) -> int:
         """About how many tasks run at once; on a cluster this may start the session."""
-        return self._spark().parallelism if not self._settings.local else max(1, self._settings.slots())
+        return self._threads.parallelism if self._here else self._on_spark().parallelism
 
     @property
     def may_start_twice(self) -> bool:
         """Whether Spark may start a task again while it runs; a local one never does."""
-        return not self._settings.local and self._spark().may_start_twice
+        return not self._here and self._on_spark().may_start_twice
+
+    def get_ready(self) -> None:
+        """Start the session and its workers in the background, unless that was done. If it fails, so does the next job."""
+        self._begun()
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in task order. The first error is raised after the others have stopped."""
-        if not self._settings.threads:
-            return self._spark().run(function, tasks, job)
-        if self._settings.local and len(tasks) > 1 and not self._ready.is_set():
-            return self._begin_in_threads(function, tasks, job)
-        if len(tasks) > 1 or (self._ready.is_set() and not self._settings.local):
-            self._ready.set()
-            return self._spark().run(function, tasks, job)
-        self._tell()
-        return LocalRunner(1).run(function, tasks, job)
+        if not tasks:
+            return []
+        if self._settings.threads or self._is_early(len(tasks), job):
+            return self._threads.run(function, tasks, job)
+        return self._on_spark().run(function, tasks, job)
 
-    def _begin_in_threads(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
-        begun = time.monotonic()
-        self._tell()
-        if begun - self._ended > _FORGET_S:
-            self._worked_s = 0.0
+    def end_start(self) -> bool:
+        """End a start that is under way or was interrupted, without waiting for it; False if there is none."""
+        with self._starts:
+            start = self._start
+        if start is None or self._session_is_there() or (start.done() and not start.exception()):
+            return False
+        self._ends.set()
+        self._launch.end()
+        return True
+
+    def _is_early(self, tasks: int, job: Job) -> bool:
+        if not self._settings.local or tasks > 1 or job.rows is None or job.rows > EARLY_ROWS:
+            return False
+        return not self._session_is_there() and not self._begun().done()
+
+    def _begun(self) -> "Future[None]":
+        """The start in the background."""
+        with self._starts:
+            if self._start is None:
+                self._start = Future()
+                if self._settings.threads:
+                    self._start.set_result(None)
+                else:
+                    atexit.register(self.end_start)
+                    threading.Thread(target=self._warm, args=(self._start,), name="spark-start", daemon=True).start()
+            return self._start
+
+    def _on_spark(self) -> TaskRunner:
+        """Spark's runner, when the start in the background has ended; if it failed, later jobs start the session themselves."""
+        start = self._begun()
+        if not start.done() or start.exception():
+            self._awaited = True
+            try:
+                in_thread(start.result)
+            except Exception:
+                with self._starts:
+                    self._start = _ended()
+                raise
+        return self._spark()
+
+    def _warm(self, start: "Future[None]") -> None:
+        self._launch.begin()
         try:
-            return _Started(self, function, tasks, job).results(begun)
-        finally:
-            self._ended = time.monotonic()
-            self._worked_s += self._ended - begun
-
-    def ready(self, begun: float, waiting: int) -> bool:
-        """Whether Spark takes tasks; starts it if it is worth it.
-
-        Args:
-            begun: when the job began.
-            waiting: tasks that nobody has begun.
-        """
-        worked = self._worked_s + time.monotonic() - begun
-        if worked >= self._start_after_s and self._starting.acquire(blocking=False):  # and never given back
-            log.info("%d tasks wait after %.1f s of work in threads: Spark is started beside them.", waiting, worked)
-            threading.Thread(target=self._start, name="spark-start", daemon=True).start()
-        return self._ready.is_set()
-
-    def take(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
-        """Let Spark run tasks."""
-        log.info("Spark takes over: %d tasks go to it.", len(tasks))
-        return self._spark().run(function, tasks, job)
-
-    def _start(self) -> None:
-        """Start the session, its workers and their imports by an empty job. If that fails, the next job fails too and reports it."""
-        with suppress(Exception, Interrupted):
-            self._spark().run(_nothing, range(self.parallelism), Job("start"))
-        self._ready.set()
-
-    def _tell(self) -> None:
-        if not self._logged:
-            self._logged = True
-            wait_s, local = self._start_after_s, self._settings.local
-            then = f"they have worked for {wait_s:g} s and more is to be done" if local else "a job has several tasks"
-            log.info("Tasks run in this process; Spark is started when %s (spark.cdc.threads).", then)
+            spark = self._spark()
+            if not self._ends.is_set():
+                spark.run(str, range(spark.parallelism), Job("start"))
+            start.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised where Spark is needed
+            if not self._awaited and not self._ends.is_set() and isinstance(error, Exception):
+                log.warning("Spark has not started, and the next job fails too: %s", error)
+            start.set_exception(error)
 
 
-def _nothing(_: int) -> None:
-    """What a job does that only starts Spark."""
-
-
-class _Started:
-    """One job that begins in threads.
-
-    Args:
-        runner: says when Spark takes the rest.
-        function: what is run.
-        tasks: its arguments.
-        job: what it is for.
-    """
-
-    def __init__(self, runner: EarlyRunner, function: Callable[[Any], Any], tasks: Sequence[Any], job: Job) -> None:
-        self._runner, self._function, self._tasks, self._job = runner, function, tasks, job
-        self._waiting = list(range(len(tasks)))
-        self._parts: dict[Future[list[Any]], Sequence[int]] = {}
-
-    def results(self, begun: float) -> list[Any]:
-        """Run it."""
-        threads = self._runner.parallelism
-        running: set[Future[list[Any]]] = set()
-        with ThreadPoolExecutor(threads + 1) as pool:
-            while self._waiting or running:
-                if self._waiting and self._runner.ready(begun, len(self._waiting)):
-                    running.add(self._submit(pool, self._runner.take, len(self._waiting)))
-                while self._waiting and len(running) < threads:
-                    running.add(self._submit(pool, LocalRunner(1).run, 1))
-                done, running = wait(running, _LOOK_S if self._waiting else None, FIRST_COMPLETED)
-                if any(future.exception() for future in done):
-                    self._waiting.clear()  # they never start
-        outcomes: dict[int, Any] = {}
-        for future, numbers in sorted(self._parts.items(), key=lambda part: part[1][0]):
-            outcomes.update(zip(numbers, future.result(), strict=True))
-        return [outcomes[number] for number in range(len(self._tasks))]
-
-    def _submit(self, pool: ThreadPoolExecutor, run: Callable[..., list[Any]], count: int) -> Future[list[Any]]:
-        numbers, self._waiting = self._waiting[:count], self._waiting[count:]
-        future = pool.submit(run, self._function, [self._tasks[number] for number in numbers], self._job)
-        self._parts[future] = numbers
-        return future
+def _ended() -> "Future[None]":
+    ended = Future[None]()
+    ended.set_result(None)
+    return ended

@@ -75,6 +75,9 @@ class SparkTaskRunner:
         found = session.conf.get(SPECULATION, "false") if context is None else context.getConf().get(SPECULATION)
         return bool(found == "true")
 
+    def get_ready(self) -> None:
+        """The first job starts the session; `early` has one start beside other work."""
+
     def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Run `function` on every task, as one Spark job.
 

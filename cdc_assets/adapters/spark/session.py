@@ -60,6 +60,7 @@ CLUSTER_CONF: dict[str, str] = {
 OWN_CONF: dict[str, str] = {SPECULATION: "false"}  # `runner` says why
 """Whatever is configured."""
 
+_JAVA = "check Java (17 or newer) and the address, or leave Spark out: --local, or spark.cdc.threads true"
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 """Tasks leave the JVM nothing but planning, and most runs end after a few jobs: without the optimizing compiler the
 session is there a second earlier, and start and first jobs take half the processor time. Long queries take twice as
@@ -105,11 +106,13 @@ class LazySession:
     _watch: ExecutorWatch | None = None
     _starts: threading.RLock = field(default_factory=threading.RLock)  # it may be asked for by several threads at once
     _worked: bool = False
+    _early: EarlyRunner = field(init=False)
 
     def __post_init__(self) -> None:
         """Pack our code for executors now: a session may start hours later, when another version may be installed here."""
         if not self.settings.local:
             code_archive()
+        self._early = EarlyRunner(self.settings, self.runner, lambda: self._session is not None)
 
     def session(self, *java: str) -> SparkSession:
         """The session, started with these options of Java unless it runs already; another one if it has ended.
@@ -169,7 +172,7 @@ class LazySession:
         except (PySparkException, Py4JError, TimeoutError) as error:
             raise ConfigurationError(
                 "Spark session", settings.address, "a reachable Spark",
-                f"check {'the server' if settings.remote else 'Java (17 or newer)'} and the address ({root_cause(str(error)) or type(error).__name__})",
+                f"{'check the server' if settings.remote else _JAVA} ({root_cause(str(error)) or type(error).__name__})",
             ) from error  # fmt: skip
         if settings.remote:
             limit_repetitions(session)
@@ -263,8 +266,8 @@ class LazySession:
         return SparkTaskRunner(lambda: self.session(*_QUICK), lambda: self.parallelism(*_QUICK), self.watched)
 
     def early_runner(self) -> EarlyRunner:
-        """The same, but little work is done in threads of this process, without a session."""
-        return EarlyRunner(self.settings, self.runner)
+        """The same, by the rule of `early`; one for all that runs in this process, so that all know of the start."""
+        return self._early
 
 
 def _ended(session: SparkSession) -> bool:

@@ -43,7 +43,7 @@ class SparkSettings:
         tasks: number of parallel tasks; 0 asks Spark.
         executor_timeout_s: seconds that a cluster may be without any executor while tasks wait for one.
         config: further Spark properties.
-        threads: whether a little work is done in threads of this process (`early`).
+        threads: whether Spark is left out: all is done in threads of this process (`early`).
     """
 
     master: str = LOCAL
@@ -51,7 +51,7 @@ class SparkSettings:
     tasks: int = 0
     executor_timeout_s: float = 60.0
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    threads: bool = True
+    threads: bool = False
 
     @property
     def local(self) -> bool:
@@ -114,7 +114,7 @@ def spark_settings(
         tasks or _number(found.get(_TASKS, "0")),
         _seconds(found.get(_TIMEOUT, "60s")),
         {name: value for name, value in found.items() if name not in _OURS},
-        _flag(found.get(_THREADS, "true")),
+        _flag(found.get(_THREADS, "false")),
     )
 
 

@@ -1,143 +1,177 @@
-"""Threads first, Spark when there is work enough; the same results whoever runs what."""
+"""Every job over rows runs on Spark; a small one in this process until the session is there."""
 
-import logging
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from cdc_assets.adapters.spark.early import EarlyRunner
+from cdc_assets.adapters.spark.early import EARLY_ROWS, EarlyRunner
 from cdc_assets.adapters.spark.settings import SparkSettings, spark_settings
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets_tests.jobs import JOB
 
-LOCAL, CLUSTER = SparkSettings("local[2]"), SparkSettings("spark://head:7077")
+LOCAL, CLUSTER, CONNECT = (
+    SparkSettings("local[2]"),
+    SparkSettings("spark://head:7077"),
+    SparkSettings(remote="sc://head"),
+)
+SMALL, LARGE = Job("window", rows=EARLY_ROWS), Job("window", rows=EARLY_ROWS + 1)
 
 
 class FakeSpark:
-    """A Spark that counts what it is given; its first job takes as long as a session needs."""
+    """A Spark that notes the jobs that it is given, and whose session is there when it is let."""
 
-    def __init__(self, start_s: float = 0.0, error: Exception | None = None) -> None:
-        self.may_start_twice = False
-        self.parallelism, self.jobs = 2, list[list[Any]]()
-        self._start_s, self._error = start_s, error
+    def __init__(self, error: Exception | None = None) -> None:
+        self.may_start_twice, self.parallelism = False, 2
+        self.jobs, self.threads = list[tuple[str, list[Any]]](), set[str]()
+        self.session = threading.Event()
+        self._error = error
+
+    def get_ready(self) -> None:
+        pass
 
     def run(self, function: Callable[[Any], Any], tasks: Sequence[Any], job: Job) -> list[Any]:
-        if not self.jobs:
-            time.sleep(self._start_s)
-        self.jobs.append(list(tasks))
+        self.threads.add(threading.current_thread().name)
+        assert self.session.wait(20)
         if self._error:
             raise self._error
-        with ThreadPoolExecutor(self.parallelism) as pool:
-            return list(pool.map(function, tasks))
+        self.jobs.append((job.kind, list(tasks)))
+        return [function(task) for task in tasks]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.jobs]
+
+
+def started(settings: SparkSettings = LOCAL) -> tuple[EarlyRunner, FakeSpark]:
+    """A runner and its Spark, whose session is there."""
+    spark = FakeSpark()
+    spark.session.set()
+    return EarlyRunner(settings, lambda: spark), spark
 
 
 def no_spark() -> TaskRunner:
     raise AssertionError("Spark was asked for")
 
 
-def slow(task: int) -> int:
-    time.sleep(0.1)
+def square(task: int) -> int:
     return task * task
 
 
-def test_little_work_needs_no_spark(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        for settings in (LOCAL, CLUSTER):
-            assert EarlyRunner(settings, no_spark).run(slow, [3], JOB) == [9]
-        assert EarlyRunner(LOCAL, no_spark).run(slow, range(5), JOB) == [0, 1, 4, 9, 16]
-        assert EarlyRunner(LOCAL, no_spark).run(slow, [], JOB) == []
-    assert "Tasks run in this process; Spark is started when they have worked for 2 s" in caplog.text
-    assert "Spark is started when a job has several tasks" in caplog.text
-
-
-def test_what_waits_goes_to_spark_when_it_is_there(caplog: pytest.LogCaptureFixture) -> None:
-    spark, own = FakeSpark(start_s=0.3), set[str]()
-
-    def task(number: int) -> int:
-        own.add(threading.current_thread().name)
-        return slow(number)
-
-    runner = EarlyRunner(LOCAL, lambda: spark, start_after_s=0.25)
-    with caplog.at_level(logging.INFO):
-        assert runner.run(task, range(30), JOB) == [number * number for number in range(30)]
-    begin, rest = spark.jobs
-    assert begin == [0, 1]
-    assert 4 < len(rest) < 26  # some were done before Spark was asked for and while it started
-    assert rest == list(range(30))[-len(rest) :]
-    assert "of work in threads: Spark is started beside them" in caplog.text
-    assert f"Spark takes over: {len(rest)} tasks go to it" in caplog.text
-    runner.run(task, range(4), JOB)
-    assert spark.jobs[2:] == [[0, 1, 2, 3]]
-
-
-def test_work_of_jobs_adds_up_unless_they_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_job_does_not_wait_for_the_session_and_later_ones_run_on_it() -> None:
     spark = FakeSpark()
-    runner = EarlyRunner(LOCAL, lambda: spark, start_after_s=0.5)
-    for _ in range(8):
-        runner.run(slow, [1, 2], JOB)
-    assert spark.jobs
-    rests = EarlyRunner(LOCAL, no_spark, start_after_s=0.5)
-    monkeypatch.setattr("cdc_assets.adapters.spark.early._FORGET_S", 0.0)
-    for _ in range(8):
-        rests.run(slow, [1, 2], JOB)
-        time.sleep(0.01)
+    runner = EarlyRunner(LOCAL, lambda: spark)
+    assert runner.run(square, [3], SMALL) == [9]
+    assert spark.jobs == []
+    spark.session.set()
+    assert runner.run(square, [1, 2], JOB) == [1, 4]
+    assert runner.run(square, [3], SMALL) == [9]
+    assert spark.jobs == [("start", [0, 1]), (JOB.kind, [1, 2]), ("window", [3])]
 
 
-def test_several_tasks_are_what_a_cluster_is_there_for() -> None:
+@pytest.mark.parametrize(
+    ("settings", "tasks", "job"),
+    [
+        (LOCAL, [1, 2], SMALL),
+        (LOCAL, [1], LARGE),
+        (LOCAL, [1], Job("snapshot")),
+        (CLUSTER, [1], SMALL),
+        (CONNECT, [1], SMALL),
+    ],
+)
+def test_whatever_else_comes_first_waits_for_the_session(settings: SparkSettings, tasks: list[int], job: Job) -> None:
+    runner, spark = started(settings)
+    runner.run(square, tasks, job)
+    assert spark.jobs == [("start", [0, 1]), (job.kind, tasks)]
+
+
+def test_session_that_somebody_else_has_started_takes_small_jobs_too() -> None:
+    spark = FakeSpark()
+    spark.session.set()
+    runner = EarlyRunner(LOCAL, lambda: spark, lambda: True)
+    runner.run(square, [1], SMALL)
+    assert spark.kinds == ["start", "window"]
+
+
+def test_session_starts_once_beside_other_work() -> None:
     spark = FakeSpark()
     runner = EarlyRunner(CLUSTER, lambda: spark)
-    runner.run(slow, [1, 2], JOB)
-    runner.run(slow, [3], JOB)
-    assert spark.jobs == [[1, 2], [3]]
+    runner.get_ready()
+    runner.get_ready()
+    spark.session.set()
+    runner.run(square, [1], JOB)
+    runner.get_ready()
+    assert spark.kinds == ["start", JOB.kind]
+    assert spark.threads == {"spark-start", threading.current_thread().name}
 
 
-def test_nothing_is_done_here_if_the_settings_say_so() -> None:
-    spark = FakeSpark()
-    settings = spark_settings("local[2]", config={"spark.cdc.threads": "false"}, environment={})
+def test_nothing_to_do_starts_no_session() -> None:
+    assert EarlyRunner(LOCAL, no_spark).run(square, [], JOB) == []
+    assert EarlyRunner(LOCAL, no_spark).parallelism == 2
+    assert not EarlyRunner(LOCAL, no_spark).may_start_twice
+    assert not EarlyRunner(LOCAL, no_spark).end_start()
+
+
+def test_what_a_cluster_offers_is_known_by_its_session() -> None:
+    for settings in (CLUSTER, CONNECT):
+        runner, spark = started(settings)
+        assert runner.parallelism == 2
+        assert not runner.may_start_twice
+        assert spark.kinds == ["start"]
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://head:7077"])
+def test_settings_may_leave_spark_out(master: str) -> None:
+    settings = spark_settings(master, config={"spark.cdc.threads": "true"}, environment={})
     assert settings.config == {}
-    EarlyRunner(settings, lambda: spark).run(slow, [1], JOB)
-    assert spark.jobs == [[1]]
+    runner = EarlyRunner(settings, no_spark)
+    runner.get_ready()
+    assert runner.run(square, range(4), JOB) == [0, 1, 4, 9]
+    assert runner.parallelism >= 1
+    assert not runner.may_start_twice
+
+
+def test_spark_is_the_default() -> None:
+    assert not spark_settings(environment={}).threads
     with pytest.raises(ConfigurationError, match="true or false"):
         spark_settings(config={"spark.cdc.threads": "some"}, environment={})
 
 
-def test_tasks_that_wait_for_one_another_meet() -> None:
-    barrier = threading.Barrier(2, timeout=20)
-    assert EarlyRunner(LOCAL, FakeSpark, start_after_s=0.0).run(lambda _: barrier.wait() >= 0, [1, 2], JOB) == [
-        True,
-        True,
-    ]
+def test_start_that_fails_is_the_error_of_the_next_job_however_small_and_is_then_repeated() -> None:
+    spark = FakeSpark(ConfigurationError("Spark session", "local[2]", "a reachable Spark", "check Java"))
+    runner = EarlyRunner(LOCAL, lambda: spark)
+    assert runner.run(square, [1], SMALL) == [1]
+    spark.session.set()
+    for job in (JOB, SMALL, SMALL):
+        with pytest.raises(ConfigurationError, match="check Java"):
+            runner.run(square, [1], job)
+    spark._error = None
+    assert runner.run(square, [2], SMALL) == [4]
+    assert spark.kinds == ["window"]
 
 
-@pytest.mark.parametrize("start_after_s", [0.0, 60.0])
-def test_first_error_is_raised_after_the_others_have_stopped(start_after_s: float) -> None:
-    begun, ended = list[int](), list[int]()
+def test_start_that_fails_is_told_if_no_job_waits_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    spark = FakeSpark(ConfigurationError("Spark session", "local[2]", "a reachable Spark", "check Java"))
+    runner = EarlyRunner(LOCAL, lambda: spark)
+    runner.get_ready()
+    spark.session.set()
+    for thread in threading.enumerate():
+        if thread.name == "spark-start":
+            thread.join(20)
+    assert "Spark has not started, and the next job fails too" in caplog.text
 
-    def task(number: int) -> None:
-        begun.append(number)
-        slow(number)
-        ended.append(number)
-        if number == 1:
-            raise ConnectionLostError("gone")
 
+def test_session_that_dies_is_an_error_and_nothing_goes_on_here() -> None:
+    runner, spark = started()
+    runner.run(square, [1, 2], JOB)
+    spark._error = ConnectionLostError("gone")
     with pytest.raises(ConnectionLostError, match="gone"):
-        EarlyRunner(LOCAL, lambda: FakeSpark(start_s=0.3), start_after_s).run(task, range(50), JOB)
-    assert sorted(begun) == sorted(ended)
-    assert len(begun) < 50
-
-
-def test_spark_that_cannot_be_started_is_reported() -> None:
-    spark = FakeSpark(error=ConfigurationError("Spark session", "local[2]", "a reachable Spark", "check Java"))
-    with pytest.raises(ConfigurationError, match="check Java"):
-        EarlyRunner(LOCAL, lambda: spark, start_after_s=0.1).run(slow, range(40), JOB)
+        runner.run(square, [1], SMALL)
 
 
 @pytest.mark.parametrize(

@@ -430,6 +430,9 @@ class LoopRunner:
     def __init__(self, parallelism: int = 2) -> None:
         self.parallelism = parallelism
 
+    def get_ready(self) -> None:
+        pass
+
     def run(self, function: Callable[..., object], tasks: Sequence[object], job: Job) -> list:  # type: ignore[type-arg]
         return [function(task) for task in tasks]
 
