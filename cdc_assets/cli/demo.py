@@ -138,7 +138,7 @@ def run(
         before = totals(config)
         step(f"The server listens on {demo.server.host}:{demo.server.port}; starting {rate:g} transactions per second")
         demo.start_workload(rate)
-        step("Capturing through Dagster (a Spark session starts first)")
+        step("Capturing through Dagster, on a Spark session that starts meanwhile")
         capture_while_busy(demo, seconds)
         agrees = print_summary(config, compare(config, before, demo.server), demo.workload.steps, demo.server)
     out.print(

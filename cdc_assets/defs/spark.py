@@ -39,7 +39,7 @@ class SparkResource(LazyPySparkResource):
         """
         if self._lazy is None:
             settings = spark_settings(self.master, self.remote, self.tasks, self.spark_config, self.conf_file)
-            self._lazy = LazySession(settings, self.driver_memory, self.class_archive)
+            self._lazy = LazySession(settings, self.driver_memory, self.class_archive, shared=True)
         return self._lazy
 
     def _init_session(self) -> None:
@@ -54,7 +54,7 @@ class SparkResource(LazyPySparkResource):
         return self.lazy().parallelism()
 
     def runner(self) -> SparkTaskRunner:
-        """The task runner of this session; a JVM started by it is tuned for fast compilation."""
+        """The task runner of this session; a JVM started by it begins late with its optimizing compiler."""
         return self.lazy().runner()
 
     def early_runner(self) -> EarlyRunner:

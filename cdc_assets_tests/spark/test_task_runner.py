@@ -177,23 +177,31 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
 
 _OPTIONS = """
 from pyspark import SparkContext
-from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.adapters.spark.session import LazySession, stop_spark
+from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.core.jobs import Job
 from cdc_assets.defs.spark import SparkResource
 
 resource = SparkResource(master="local[1]")
 {}
 beans = SparkContext._jvm.java.lang.management.ManagementFactory
-print([option for option in beans.getRuntimeMXBean().getInputArguments() if "Tiered" in option])
+print([option for option in beans.getRuntimeMXBean().getInputArguments() if "Tiered" in option or "Invocation" in option])
 stop_spark()
 """
 
 
 @pytest.mark.parametrize(
     ("start", "options"),
-    [("resource.runner().run(str, [1], Job('start'))", ["-XX:TieredStopAtLevel=1"]), ("resource.spark_session", [])],
+    [
+        ("LazySession(SparkSettings('local[1]')).runner().run(str, [1], Job('start'))", ["-XX:TieredStopAtLevel=1"]),
+        (
+            "resource.runner().run(str, [1], Job('start'))",
+            ["-XX:Tier4InvocationThreshold=50000", "-XX:Tier4MinInvocationThreshold=6000"],
+        ),
+        ("resource.spark_session", []),
+    ],
 )
-def test_only_a_session_that_is_started_for_tasks_compiles_quickly(start: str, options: list[str]) -> None:
+def test_only_a_session_that_nobody_else_gets_is_without_a_compiler(start: str, options: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _OPTIONS.format(start)], capture_output=True, text=True, timeout=120, check=True
     )
