@@ -202,6 +202,9 @@ class HeldLocks(Protocol):
     def check(self) -> None:
         """Raise ConnectionLostError if the locks are lost."""
 
+    def require_primary(self, database: str) -> None:
+        """Raise PreflightError if the session is on a replica, whose locks keep no writer away."""
+
 
 class BulkSource(Protocol):
     """Data plane: rows as Arrow. Picklable: it travels to Spark tasks and connects there."""
@@ -229,6 +232,9 @@ class ReadTransaction(Protocol):
 
     def pin(self, table: TableId) -> None:
         """Read one row of a table; this fixes the moment that the transaction sees."""
+
+    def require_primary(self, database: str) -> None:
+        """Raise PreflightError if the session is on a replica, which shows an earlier moment than the primary."""
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> "Iterator[pa.RecordBatch]":
         """As `BulkSource.read`, one statement after the other; never retried."""

@@ -182,6 +182,8 @@ class Barrier:
                 )  # fmt: skip
             with source.lock_tables(tables, self.lock_timeout_ms) as locks:
                 if way is not None:
+                    for database in {table.database for table in tables}:
+                        locks.require_primary(database)
                     way.begin()
                 self._folder.write("locked", b"")
                 pinned = self._gather("pinned", gone)

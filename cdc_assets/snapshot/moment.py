@@ -33,7 +33,9 @@ waited; with `Marked` for the row.
 *A crash at any time* ends the sessions, and with them locks and transactions; nothing was recorded of the round (`rounds`), so
 its slices are read again, at another moment. A row in the signal table stays: it asks for nothing.
 
-*Readable secondaries* cannot be locked, and show an earlier moment than their clock: there such tables are refused.
+*Readable secondaries* cannot be locked, and show an earlier moment than their clock: there such tables are refused. A listener may
+route each session elsewhere, so the one that holds the locks is asked too, and so are those with SNAPSHOT transactions. Rows that
+are read under the locks alone may come from a replica that has the log up to L: it shows no later changes, for there are none.
 """
 
 import json

@@ -168,6 +168,7 @@ class Readers:
         way = self._moments.way(database, tables, meets=False)
         try:
             with source.lock_tables(to_lock(self._settings, tables), self._settings.lock_timeout_ms) as locks:
+                locks.require_primary(database)
                 way.begin()
                 way.fix()
                 step("moment-fixed")

@@ -22,7 +22,7 @@ from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.packed import Packed
-from cdc_assets.core.ports import BulkSource, KeyRange
+from cdc_assets.core.ports import BulkSource, KeyRange, ReadTransaction
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
@@ -162,7 +162,7 @@ def run_bundle(task: RoundTask) -> RoundResult:
         return _read_all(task, tables, task.bulk.read, _ATTEMPTS)
     try:
         with task.bulk.transaction() as transaction:
-            task.barrier.fix_moment(task.number, lambda: transaction.pin(task.slices[0].table))
+            task.barrier.fix_moment(task.number, lambda: _pin(task, transaction))
             if task.placed:
                 low = task.barrier.place()
                 tables = tables | {table: tables[table].at(low) for table in task.placed & tables.keys()}
@@ -170,6 +170,13 @@ def run_bundle(task: RoundTask) -> RoundResult:
     except CdcError as error:
         task.barrier.leave(error)
         raise
+
+
+def _pin(task: RoundTask, transaction: ReadTransaction) -> None:
+    table = task.slices[0].table
+    if task.placed:
+        transaction.require_primary(table.database)
+    transaction.pin(table)
 
 
 def _read_all(task: RoundTask, tables: Mapping[TableId, TableReading], read: Read, attempts: int) -> RoundResult:

@@ -23,10 +23,11 @@ import mssql_python
 import pyarrow as pa
 from mssql_python.exceptions import sqlstate_to_exception
 
+from cdc_assets.adapters.sqlserver import queries
 from cdc_assets.adapters.sqlserver.bulk_sessions import ERRORS, POOL, BulkSession, opened
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.errors import redact, to_cdc_error
-from cdc_assets.adapters.sqlserver.reached import Floor
+from cdc_assets.adapters.sqlserver.reached import Floor, require_writes
 from cdc_assets.adapters.sqlserver.retry import repeated
 from cdc_assets.adapters.sqlserver.table_queries import isolation_level, lock_timeout, one_of
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
@@ -295,6 +296,20 @@ class SnapshotTransaction:
         """
         for _ in self.read(one_of(table.quoted)):
             pass
+
+    def require_primary(self, database: str) -> None:
+        """Check that the session is where the database is written to: a listener may route each session elsewhere.
+
+        Raises:
+            PreflightError: it is not.
+            CdcError: as `MssqlBulkSource.read`.
+        """
+        settings = self._source.settings
+        try:
+            found = self._session.value(queries.UPDATEABILITY, database)
+        except ERRORS as error:
+            raise translate(error, settings, self._session) from error
+        require_writes(database, server_name(settings), found)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """As `MssqlBulkSource.read`, but never retried: another session would see another moment."""

@@ -97,12 +97,16 @@ class BulkSession:
             IncompleteReadError: it has not.
             Exception: as `wait`.
         """
+        self.reached.check(floor, self.value, server_name(self.settings))
 
-        def ask(query: str) -> object:
-            with closing(self.execute(query)) as cursor:
-                return self.wait(cursor.fetchone)[0]
+    def value(self, query: str, *parameters: object) -> object:
+        """The first value of a query.
 
-        self.reached.check(floor, ask, server_name(self.settings))
+        Raises:
+            Exception: as `wait`.
+        """
+        with closing(self.execute(query, parameters)) as cursor:
+            return self.wait(cursor.fetchone)[0]
 
     def end(self) -> None:
         """Close it in any state, without waiting."""

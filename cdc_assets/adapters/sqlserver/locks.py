@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 import pyodbc
 
 from cdc_assets.adapters.sqlserver import queries, table_queries
+from cdc_assets.adapters.sqlserver.reached import require_writes
 from cdc_assets.adapters.sqlserver.session import Link, connect, translate
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
@@ -35,6 +36,19 @@ class HeldTableLocks:
             self._link.wait(lambda cursor: cursor.execute(queries.PING).fetchall())
         except pyodbc.Error as error:
             raise translate(error, self._link.settings) from error
+
+    def require_primary(self, database: str) -> None:
+        """Check that the session is where the database is written to: a listener may route each session elsewhere.
+
+        Raises:
+            PreflightError: it is not.
+            CdcError: the server is unavailable.
+        """
+        try:
+            rows = self._link.wait(lambda cursor: cursor.execute(queries.UPDATEABILITY, database).fetchall())
+        except pyodbc.Error as error:
+            raise translate(error, self._link.settings) from error
+        require_writes(database, self._link.server, rows[0][0])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Proves that the server of a connection has the log up to an LSN.
+"""Proves that the server of a connection has the log up to an LSN, or is the one that is written to.
 
 A listener may route each connection to another readable replica, and replicas lag. What was learnt over one connection (how
 far the log is, how many rows there are) is only true over another one if its server has got as far. A connection belongs to
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cdc_assets.adapters.sqlserver import queries
 from cdc_assets.adapters.sqlserver.rows import lsn_of
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.errors import IncompleteReadError
+from cdc_assets.errors import IncompleteReadError, PreflightError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +59,21 @@ class Reached:
                 "already: it is a replica that lags. It is asked again"
             )
         known[floor.database] = found
+
+
+def require_writes(database: str, server: str, updateability: object) -> None:
+    """Check that a connection's server is the one on which a database is written to.
+
+    Args:
+        server: for the message.
+        updateability: the server's answer to `queries.UPDATEABILITY` over the connection.
+
+    Raises:
+        PreflightError: it is not.
+    """
+    if updateability == "READ_ONLY":
+        raise PreflightError(
+            f"a table without a key is read under a lock, and {server} routed this connection to a secondary replica of "
+            f"{database}, which cannot keep writers away. It is tried again by the next run. Next: connect to the primary itself, or "
+            "leave ApplicationIntent=ReadOnly out"
+        )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.reached import require_writes
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
@@ -285,4 +286,26 @@ def test_a_crash_at_the_moment_leaves_no_lock_and_doubles_nothing(server: StandI
         with pytest.raises(PowerCutError), cut_at("round-written"):
             shop.world.snapshot()
         assert shop.world.snapshot().failed == ()
+    shop.check()
+
+
+@pytest.mark.parametrize(("way", "session"), [("locks", "locks"), ("SNAPSHOT", "locks"), ("SNAPSHOT", "bulk")])
+def test_session_that_a_listener_routes_to_a_secondary_is_refused(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, session: str
+) -> None:
+    """A lock there keeps nobody away, and a transaction there sees an earlier moment; the control plane is on the primary."""
+    shop, asked = Shop(server, tmp_path, way), list[object]()
+
+    def answer(database: str, name: str, found: object) -> None:
+        asked.append(found)
+        require_writes(database, name, "READ_ONLY")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"cdc_assets.adapters.sqlserver.{session}.require_writes", answer)
+        summary = shop.world.snapshot()
+    assert set(asked) == {"READ_WRITE"}
+    assert {trouble.table for trouble in summary.failed} == set(shop.logs)
+    assert all("routed this connection to a secondary replica" in trouble.reason for trouble in summary.failed)
+    assert summary.tables == (shop.keyed,)
+    assert shop.world.snapshot().failed == ()
     shop.check()
