@@ -3,7 +3,8 @@
 The images are staged for the tasks that drop these rows. Operations that the settings skip are not queried: they have
 no event that a READ could overtake. With `skip.messages.without.change` the same is true of updates whose event shows
 no difference, so these are left out too; otherwise the row would have neither a READ nor an event. The clean-up job may
-remove rows during the read without an error, so the low-water mark is checked afterwards.
+remove rows during the read without an error, so the low-water mark is checked afterwards. That is asked over another connection,
+perhaps of a replica on which the clean-up has not come yet; so the rows are counted there too, and as many must have arrived.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_assets.capture.server import Server
+from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.changes import unequal
 from cdc_assets.envelope.layout import AFTER, BEFORE
@@ -30,24 +32,41 @@ def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after:
     """Stage the identity columns of all images with commit LSN in (after, until]; no file if there are none.
 
     Raises:
-        StaleError: the change table is gone, or rows of it were removed.
+        StaleError: the change table is gone, rows of it were removed, or not all of them have arrived.
         CdcError: the server or the lake failed.
     """
+    database, name = chunked.plan.table.database, chunked.instance.name
+    skipped = skipped_numbers(chunked.plan.settings.skipped_operations)
     columns = chunked.plan.columns
     visible_only = chunked.plan.settings.skip_unchanged
     chosen = columns if visible_only else [columns[index] for index in chunked.identity]
-    statement = changed_query(chunked.plan, chunked.instance.name, chosen, after, until, in_order=visible_only)
+    statement = changed_query(chunked.plan, name, chosen, after, until, in_order=visible_only)
     try:
-        batches = server.bulk.reaching(chunked.plan.table.database, until).read(*statement)
-        staged = tuple(staging.write(_visible(chunked, batches) if visible_only else _without_operation(batches)))
+        arrived = _Counted(server.bulk.reaching(database, until).read(*statement))
+        staged = tuple(staging.write(_visible(chunked, arrived) if visible_only else _without_operation(arrived)))
     except QueryError as error:
-        if server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance.name) is None:
-            raise StaleError(f"capture instance {chunked.instance.name} is gone") from error
+        if server.source.low_water_marks(database).get(name) is None:
+            raise StaleError(f"capture instance {name} is gone") from error
         raise
-    mark = server.source.low_water_marks(chunked.plan.table.database).get(chunked.instance.name)
+    counts = server.source.rows_per_commit(database, {name: after}, until, skipped)
+    mark = server.source.low_water_marks(database).get(name)
     if mark is None or mark > after.next():
         raise StaleError(f"the clean-up job has removed changes after {after}")
+    if arrived.rows != (wanted := sum(rows for _, rows in counts.get(name, ()))):
+        raise StaleError(f"{arrived.rows} of {wanted} change rows arrived: a replica differs from another one")
     return staged
+
+
+class _Counted:
+    """Batches, and the number of their rows as far as they were iterated."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches, self.rows = batches, 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            yield batch
 
 
 def _without_operation(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

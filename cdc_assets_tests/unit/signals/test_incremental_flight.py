@@ -1,14 +1,17 @@
 """What happens to a round of an incremental snapshot in flight (spec debezium-sqlserver §9.3), each on the stand-in."""
 
 import json
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -82,6 +85,32 @@ def test_a_quiet_table_is_read_with_the_columns_of_its_second_instance(server: S
     ask(world, table)
     world.run()
     assert [row["state"] for row in world.reads(table)] == ["open"] * 100
+
+
+def test_changed_rows_that_a_replica_has_cleaned_up_already(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server of the control plane has them still, and its low-water mark tells nothing."""
+    world = World(server, str(tmp_path))
+    table = orders(world)
+    read, cleaned = MssqlBulkSource.read, list[str]()
+
+    def of_replica(
+        bulk: MssqlBulkSource, statement: str, parameters: Sequence[object] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        batches = read(bulk, statement, parameters)
+        if "changed rows" in statement and not cleaned:
+            cleaned.append(statement)
+            return (batch.slice(0, 0) for batch in batches)
+        return batches
+
+    monkeypatch.setattr(MssqlBulkSource, "read", of_replica)
+    ask(world, table)
+    with listening(Once("chunk-read", lambda: world.sql("UPDATE dbo.orders SET version = 500 WHERE id = 5"))):
+        world.run()
+    assert {"id": 5, "version": 5} not in world.reads(table)
+    assert ids(world, table) == list(range(1, 101))
+    assert "0 of 2 change rows arrived" in caplog.text
 
 
 def test_a_stop_by_another_channel_beats_the_error_of_what_it_stops(server: StandIn, tmp_path: Path) -> None:
