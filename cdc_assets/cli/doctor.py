@@ -176,8 +176,9 @@ def _structure(drift: Drift) -> Iterator[CheckResult]:
     expected = "as recorded, or brought into the events by a second capture instance"
     yield CheckResult("structure", str(drift.table), agrees, actual, expected, drift.remedy, blocking=False)
     if drift.removable:
-        text = f"{drift.removable} is completely read"
-        yield CheckResult("old instance", str(drift.table), False, text, "dropped", drift.removal, blocking=False)
+        text = f"{drift.removable} is completely read here"
+        expected = "dropped, unless another capture or a connector reads it still"
+        yield CheckResult("old instance", str(drift.table), False, text, expected, drift.removal, blocking=False)
 
 
 def _keys(source: SqlServerSource, settings: CaptureConfig) -> Iterator[CheckResult]:

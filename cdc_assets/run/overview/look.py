@@ -137,7 +137,8 @@ def report_of(
 def _advice(drifts: Iterable[Drift], tables: Iterable[TableReport]) -> Iterator[str]:
     for drift in drifts:
         if drift.removable:
-            yield f"{drift.table}: capture instance {drift.removable} is completely read: {drift.removal}"
+            unless = "unless another capture, or a connector, reads it still"
+            yield f"{drift.table}: capture instance {drift.removable} is completely read here; {unless}: {drift.removal}"
     yield from (
         f"{table.table} is not captured: {table.reason}" for table in tables if table.condition == "not captured"
     )
