@@ -74,6 +74,7 @@ class Round:
         wanted: number of rows requested.
         is_deleted: whether the open marker is deleted to close the round (`insert_delete`); else somebody's clean-up deletes it.
         server_time: the server's clock when the round began.
+        floor: LSN up to which every server that is read has the log: the table's position when the round began.
         reading: rows being read.
         staging: its staged files.
         closing: whether the close marker is written.
@@ -87,6 +88,7 @@ class Round:
     chunked: ChunkedTable
     wanted: int
     server_time: datetime
+    floor: Lsn
     reading: Future[RoundRows]
     staging: Staging
     is_deleted: bool = False
@@ -175,7 +177,7 @@ class RoundReader:
         reading = self._thread.submit(self._read, bulk, staging, entry, chunked, low, wanted)
         self._running.add(reading)
         reading.add_done_callback(self._running.discard)
-        return Round(marker, data, entry, chunked, wanted, server_time, reading, staging, self._deletes)
+        return Round(marker, data, entry, chunked, wanted, server_time, position, reading, staging, self._deletes)
 
     def _wanted(self, chunked: ChunkedTable, before: Round | None) -> int:
         """Number of rows of the next round."""

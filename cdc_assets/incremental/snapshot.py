@@ -3,17 +3,18 @@
 *A round.* An open marker is inserted into the signal table, tasks read the rows of some spans after the last key into
 staged files, a close marker is written. Meanwhile, and until the table's position is at or after the close marker,
 windows of the log are streamed as usual. Then tasks build READ events at that position from the rows, except those that
-have a change between the open marker and the position, and the events are committed. A second round is read while the
+have a change between what was seen for certain and the position, and the events are committed. A second round is read while the
 first one waits for its close marker, so that capture delay is only noticed at the end. The close marker is written just
 before a window is planned, so that this window reads it. If at most two tasks run at once, the tasks of a window would
 have to wait for those of the round, so the window is planned when these have ended.
 
-*Why it is right.* The read sees what was committed before it, so at least everything up to the open marker and nothing
-after the close marker. A row without a change in (open, position] is therefore the row as it is at the position: it
+*Why it is right.* The read sees nothing after the close marker, and at least everything up to the table's position when the
+round began: each server that is read is asked whether it has the log so far (one that is written to has it up to the open
+marker, a replica may lag). A row without a change behind that is therefore the row as it is at the position: it
 sorts after each older event of its key, all of which are committed, and before each newer one, none of which is. A row
 with such a change is dropped, since its newer event is committed. Markers go through the same log as the data, so
 capture delay only makes the round wait. The change table shows which rows have changed (`chunked_table`, *identity*), and the
-clean-up job must not have removed anything after the open marker: that is checked afterwards.
+clean-up job must not have removed anything of it: that is checked afterwards.
 
 *State* (queue, last and greatest key) is in the manifest.
 
@@ -42,7 +43,7 @@ from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.progress import Progress, ProgressListener, TableProgress, TroubledTable, rows_of
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import step
 from cdc_assets.errors import (
     CdcDisabledError,
@@ -280,9 +281,9 @@ class IncrementalSnapshot:
         if entry.maximum is not None:
             log.warning("The key of %s has changed from %s to %s: its incremental snapshot starts again.",
                         entry.table, ", ".join(entry.order), ", ".join(chunked.names))  # fmt: skip
-        begun = dataclasses.replace(
-            entry, maximum=find_maximum(self._server.bulk, chunked), order=chunked.names, last=None
-        )
+        position = self._ledger.state.tables[entry.table].position or ZERO_LSN
+        maximum = find_maximum(self._server.bulk.reaching(database, position, captured=False), chunked)
+        begun = dataclasses.replace(entry, maximum=maximum, order=chunked.names, last=None)
         state = self._watch.state(database)
         self._watch.record(database, dataclasses.replace(state, queue=(begun, *state.queue[1:])))
         return begun
@@ -297,7 +298,8 @@ class IncrementalSnapshot:
         if current.opened is None or current.closed is None or table.position < current.closed or state.pending:
             return False
         try:
-            changed = changed_rows(self._server, current.chunked, current.staging, current.opened, table.position)
+            seen = min(current.floor, current.opened)
+            changed = changed_rows(self._server, current.chunked, current.staging, seen, table.position)
         except StaleError as reason:
             log.warning("Rows of %s are read again for its incremental snapshot, because %s.", table.table, reason)
             self.discard_rounds(database)

@@ -9,12 +9,14 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.signal import Signal
 from cdc_assets.core.steps import listening
 from cdc_assets.incremental.rounds import Round
@@ -113,6 +115,37 @@ def test_changed_rows_that_a_replica_has_cleaned_up_already(
     assert "0 of 2 change rows arrived" in caplog.text
 
 
+def test_rows_that_are_read_from_a_replica_that_lags(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change is committed before the open marker, and the replica has not got it yet: the row must not come behind it."""
+    world = World(server, str(tmp_path))
+    table = orders(world)
+    read, write, written = MssqlBulkSource.read, SqlServerSource.write_signal, list[str]()
+
+    def late(bulk: MssqlBulkSource, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        for batch in read(bulk, statement, parameters):
+            if "cdc-assets: chunk */" not in statement:
+                yield batch
+                continue
+            is_changed = pc.equal(batch.column("version"), 500)
+            former = pc.if_else(is_changed, batch.column("id"), batch.column("version"))
+            yield batch.set_column(batch.schema.names.index("version"), batch.schema.field("version"), former)
+
+    def change_before(source: SqlServerSource, signals: TableId, row: tuple[str, str, str | None]) -> None:
+        if not written:
+            world.sql("UPDATE dbo.orders SET version = 500 WHERE id = 5")
+        written.append(row[0])
+        write(source, signals, row)
+
+    monkeypatch.setattr(MssqlBulkSource, "read", late)
+    monkeypatch.setattr(SqlServerSource, "write_signal", change_before)
+    ask(world, table)
+    world.run()
+    assert written
+    assert ids(world, table) == [number for number in range(1, 101) if number != 5]
+
+
 def test_a_stop_by_another_channel_beats_the_error_of_what_it_stops(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path), poll_interval_s=0.0)
     table = orders(world)
@@ -182,7 +215,7 @@ def test_stop_of_one_table_continues_with_the_next(server: StandIn, tmp_path: Pa
 def test_only_a_round_that_is_closed_so_ends_with_the_deletion_of_its_marker(is_deleted: bool) -> None:
     """Else whoever cleans up the signal table would end it while rows are still read."""
     entry = QueuedTable(TableId(DATABASE, "dbo", "orders"), "s1")
-    current = Round("m", {}, entry, Mock(), 1, datetime.now(UTC), Future(), Mock(), is_deleted)
+    current = Round("m", {}, entry, Mock(), 1, datetime.now(UTC), ZERO_LSN, Future(), Mock(), is_deleted)
     opened = Signal("m-open", "snapshot-window-open", None)
     current.note([Row(Lsn.from_int(7), INSERT, opened), Row(Lsn.from_int(9), DELETE, opened)])
     assert current.opened == Lsn.from_int(7)
