@@ -121,7 +121,15 @@ class LakeAwayError(RetryableError):
 
 
 class SinkError(RetryableError):
-    """The code of an IO manager's `write` raised, before or after its commit; the append is repeated."""
+    """The code of an IO manager's `write` raised; the append is repeated.
+
+    Args:
+        is_tried: whether a commit had begun, so that it may be there; if not, there is none of it.
+    """
+
+    def __init__(self, message: str, *, is_tried: bool) -> None:
+        super().__init__(message)
+        self.is_tried = is_tried
 
 
 class TerminalError(CdcError):

@@ -14,6 +14,7 @@ the sink says of it:
 | returns without a commit | the run ends; nothing is committed |
 | catches an error of the commit | the error is raised anyway |
 | commits twice | the second commit finds the number taken |
+| commits in another thread, after its call has ended | the commit is refused; if it had begun before, the repeat finds the number taken |
 | takes so long that another run takes over | it finds the number taken, or left out, as any late writer does |
 | dies with its process | as at the same place without a sink |
 
@@ -24,6 +25,7 @@ new columns, the manifest, marks, files in place of others (`replacing`), mirror
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -45,18 +47,29 @@ class Commit:
     """
 
     def __init__(self, make: Callable[[Mapping[str, str]], bool]) -> None:
-        self._make = make
+        self._make, self._lock = make, Lock()
+        self._is_tried = self._is_closed = False
         self.landed: bool | None = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def __call__(self, metadata: Mapping[str, str]) -> bool:
+        with self._lock:
+            if self._is_closed:
+                raise LakeError("`write` has ended without this commit. Next: commit within the call.")
+            self._is_tried = True
         try:
             landed = self._make(metadata)
-        except Exception as error:
+        except BaseException as error:
             self.error = error
             raise
         self.landed = landed or bool(self.landed)
         return landed
+
+    def close(self) -> bool:
+        """Have no commit begin any more, in no thread; whether one has begun, so that it may be there."""
+        with self._lock:
+            self._is_closed = True
+            return self._is_tried
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,19 +177,22 @@ def hand_over(sink: Sink, append: Append) -> bool:
     try:
         sink.write(append)
     except Exception as error:
+        is_tried = made.close()
         if made.landed is None and made.error is not None:
             if error is made.error:
                 raise
             raise made.error from error
         log.exception("%s raised, %s.", name, what)
-        raised = f"{name} raised {shortened(describe_error(error))} {'after' if made.landed else 'before'} the commit {what}."
+        raised = (
+            f"{name} raised {shortened(describe_error(error))} {'after' if is_tried else 'before'} the commit {what}."
+        )
         if isinstance(error, TerminalError):
             raise LakeError(
                 f"{raised} Nothing is lost. Next: do what it says; the next run repeats the append."
             ) from error
-        raise SinkError(
-            f"{raised} Nothing is lost: it is repeated. Next: if it is raised again, correct it."
-        ) from error
+        again = f"{raised} Nothing is lost: it is repeated. Next: if it is raised again, correct it."
+        raise SinkError(again, is_tried=is_tried) from error
+    made.close()
     if made.landed is None:
         raise made.error or LakeError(
             f"{name} returned without the commit {what}. Nothing is lost. Next: have it call super().write(append)."

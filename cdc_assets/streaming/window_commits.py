@@ -8,6 +8,9 @@ A repeat that has no transactions to publish, or has given up one of the databas
 (`TopicTables.leave_out`), for a writer that was believed dead may hold those of all. Then the next window of each database
 publishes them (`Unpublished`). Their topic is the one that the plan names: another one has not reached the number, and would get
 them again.
+
+A sink that raises does so again and again, every few seconds, and each repeat writes its table's files anew. So those of which
+no commit has begun are removed at once (`lake.sink`).
 """
 
 from collections.abc import Sequence
@@ -16,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from cdc_assets.capture.lake import Lake
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import step
+from cdc_assets.errors import SinkError
 from cdc_assets.lake.files import DataFile, remove_attempt
-from cdc_assets.ledger.state import Window
 from cdc_assets.streaming.window_parts import Part, transaction_files
 
 _COMMIT_THREADS = 8
@@ -54,17 +57,23 @@ class WindowCommits:
         self._lake.tables.require_files(written)
 
     def _commit_tables(self, parts: Sequence[Part]) -> None:
-        def commit(item: tuple[Window, TableId, str, list[DataFile]]) -> None:
-            window, table, directory, written = item
+        def commit(item: tuple[Part, TableId, str, list[DataFile]]) -> None:
+            part, table, directory, written = item
+            window = part.window
             metadata = {
                 "from_lsn": str(min(read.after for read in window.reads if read.table == table)),
                 "to_lsn": str(window.until),
                 "rows": str(sum(file.rows for file in written)),
                 "window_id": str(window.window_id),
             }
-            self._lake.tables.commit(directory, None, written, window.window_id, metadata)
+            try:
+                self._lake.tables.commit(directory, None, written, window.window_id, metadata)
+            except SinkError as error:
+                if not error.is_tried:  # it is repeated every few seconds, and each time all of it is written again
+                    remove_attempt(self._lake.tables.location, [directory], window.window_id, part.attempt)
+                raise
 
-        items = [(part.window, *key, written) for part in parts for key, written in part.files.items()]
+        items = [(part, *key, written) for part in parts for key, written in part.files.items()]
         if len(items) < 2:
             for item in items:
                 commit(item)

@@ -164,6 +164,37 @@ def test_a_sink_that_is_overtaken_commits_nothing(tmp_path: Path) -> None:
     assert committed_rows(tmp_path) == 0
 
 
+def test_nothing_is_committed_after_the_call_has_ended(tmp_path: Path) -> None:
+    tables, sink = tables_with(tmp_path, fail_before)
+    with pytest.raises(SinkError) as told:
+        append_window(tables, 1)
+    assert not told.value.is_tried
+    with pytest.raises(LakeError, match="commit within the call"):  # by a thread that has slept
+        commit(sink.calls[0])
+    assert committed_rows(tmp_path) == 0
+
+
+def test_a_commit_that_may_be_there_counts_as_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = DeltaTables.append
+
+    def answer_is_lost(*given: Any) -> None:
+        original(*given)
+        raise OSError("no answer")
+
+    def stubborn(append: Append) -> bool:
+        with pytest.raises(LakeError, match="no answer"):
+            commit(append)
+        assert not commit(append), "it is there"
+        raise ValueError("enough")
+
+    tables, _ = tables_with(tmp_path, stubborn)
+    monkeypatch.setattr(DeltaTables, "append", answer_is_lost)
+    with pytest.raises(SinkError, match="after the commit") as told:
+        append_window(tables, 1)
+    assert told.value.is_tried
+    assert committed_rows(tmp_path) == 2
+
+
 def test_a_conflict_is_solved_within_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables, sink = tables_with(tmp_path, commit)
     original, attempts = DeltaTables.append, list[int]()

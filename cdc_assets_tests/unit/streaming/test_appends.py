@@ -134,5 +134,6 @@ def test_a_sink_that_goes_on_raising_ends_the_run_after_the_retries(tmp_path: Pa
     with pytest.raises(SinkError, match="away"):
         make_capture(server, config, sink=sink).stream()
     assert sink.calls["shop.SalesDb.dbo.orders"] == 3
+    assert len(list((tmp_path / "shop.SalesDb.dbo.orders").glob("*.parquet"))) == 1, "that of the snapshot"
     make_capture(server, config).stream()
     assert [event.op for event in events_of(config, orders)] == ["r", "c"]
