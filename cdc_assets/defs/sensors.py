@@ -3,8 +3,8 @@
 A tick is one small query per database, one read of the manifest, and a check of
 the signal channels; no JVM. One that finds nothing waits for a change (`waiting`). Rows of the signal table are changes like any
 others, so they start a run by themselves; if there are any among the new changes, one more question sees them, and the run
-is tagged with them. A file, a Kafka topic, requests of
-users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
+is tagged with them. Behind a run that did not succeed the same question looks for rows that it may have read and not carried
+out. A file, a Kafka topic, requests of users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
 
 *What a run selects.* A streaming run reads all tables of the capture, whatever its selection is, and
 reports those that had events. Dagster writes a record in advance for each selected asset and check. So the sensor has a job
@@ -67,6 +67,7 @@ RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels (`source` is the signal table), or the databases with unfinished requests."""
+_SOURCE = "source"
 NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because tables were enabled: these."""
 MIRRORS_TAG = "cdc/mirrors"
@@ -213,6 +214,8 @@ def _request(
         fresh = work.fresh() if overview.streams else {}
         signalled = work.signalled(fresh)
         asked = work.asked() if overview.streams and not fresh else []
+        if overview.streams and _has_left(records) and not (fresh or asked) and work.unheeded():
+            asked = [_SOURCE]
         new = work.new_tables() if overview.streams and not (fresh or asked) and looks.due() else []
         new = [table for table in new if table not in snapshots]
         failed = work.failed() if overview.streams and not (fresh or asked or new) else []
@@ -227,8 +230,13 @@ def _request(
     if not fresh:
         return _mirroring(catalog, resource, records) or _trying(catalog, failed, records)
     newest = max(fresh.values())
-    tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: "source"} if signalled else {})
+    tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: _SOURCE} if signalled else {})
     return _streaming(catalog, run_key(capture, records, newest), tags)
+
+
+def _has_left(records: Sequence[dg.RunRecord]) -> bool:
+    """Whether the last run may have ended between a window and what its signals ask for."""
+    return bool(records) and records[0].dagster_run.status is not dg.DagsterRunStatus.SUCCESS
 
 
 def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,6 +15,7 @@ import yaml
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.steps import listening
+from cdc_assets.defs import pauses
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.errors import LakeError, QueryError
 from cdc_assets.lake.location import Location
@@ -218,6 +220,27 @@ def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg
     assert asked.changes(instance).success
     assert reads(asked, "blocking") == before + 40
     assert asked.differences() == {}
+
+
+def test_a_row_that_a_dead_run_has_read_and_not_carried_out_starts_another(
+    asked: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else changes, so no new LSN would start one."""
+    monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+    before = reads(asked, "incremental")
+
+    def die(name: str) -> None:
+        if name == "window-complete":
+            raise LakeError(name)
+
+    data = json.dumps({"data-collections": [CUSTOMERS]})
+    asked.execute(f"INSERT INTO {SIGNALS} VALUES ('left', 'execute-snapshot', '{data}')")
+    with listening(die):
+        assert not asked.changes(instance).success
+    assert tick(asked, instance).tags[SIGNAL_TAG] == "source"
+    assert asked.changes(instance).success
+    assert reads(asked, "incremental") == before + 40
+    assert tick(asked, instance).skip_message == "Nothing new."
 
 
 @pytest.mark.parametrize(

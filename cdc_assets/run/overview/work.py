@@ -16,7 +16,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.core.signal import SignalChannel, signal_table
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
-from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.selection import unfit
 from cdc_assets.signals.model import WATERMARKS
 from cdc_assets.signals.watch import reached
@@ -146,13 +146,33 @@ class Work:
         if "source" not in self._signals.channels:
             return []
         tables = {signal_table(self._signals.collections, database): until for database, until in fresh.items()}
-        return [table for table, until in tables.items() if table and self._is_signalled(table, until)]
+        states = [(self._state.tables.get(table), until) for table, until in tables.items() if table]
+        return [
+            state.table
+            for state, until in states
+            if state and state.position and self._is_signalled(state, state.position, until)
+        ]
 
-    def _is_signalled(self, table: TableId, until: Lsn) -> bool:
-        state, source = self._state.tables.get(table), self._source
-        if state is None or state.position is None or state.instance is None:
+    def unheeded(self) -> list[TableId]:
+        """Signal tables with signals that windows have read and that no run has carried out: a run that died may have left
+        them. The same queries as those of `signalled`; signals that ask for nothing are among them, so ask behind such a run only.
+        """
+        if "source" not in self._signals.channels:
+            return []
+        tables = {
+            signal_table(self._signals.collections, database): own for database, own in self._state.signals.items()
+        }
+        states = [(self._state.tables.get(table), own.read_until) for table, own in tables.items() if table]
+        return [
+            state.table
+            for state, read in states
+            if state and state.position and read and self._is_signalled(state, read, state.position)
+        ]
+
+    def _is_signalled(self, state: TableState, after: Lsn, until: Lsn) -> bool:
+        table, source = state.table, self._source
+        if state.instance is None:
             return False
-        after = state.position
         try:
             if not source.active_instances(table.database, {state.instance: after}, until):
                 return False
