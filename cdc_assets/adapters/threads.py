@@ -6,6 +6,7 @@ from os import cpu_count
 from typing import TypeVar
 
 from cdc_assets.core.jobs import Job
+from cdc_assets.core.ran_on import RanOn
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -16,18 +17,21 @@ class LocalRunner:
 
     Args:
         parallelism: number of tasks that run at once; the number of CPU cores if None.
+        why: why it is not Spark that runs the tasks.
     """
 
     may_start_twice = False
 
-    def __init__(self, parallelism: int | None = None) -> None:
+    def __init__(self, parallelism: int | None = None, why: str = "asked for") -> None:
         self.parallelism = parallelism or cpu_count() or 1
+        self._why = why
 
     def get_ready(self) -> None:
         """Threads need no time to start."""
 
     def run(self, function: Callable[[T], R], tasks: Sequence[T], job: Job) -> list[R]:
         """Results in the order of the tasks. After an error, waiting tasks do not start; it is raised when the running ones have ended."""
+        job.note(RanOn(here=len(tasks), why=self._why))
         if len(tasks) == 1:
             return [function(tasks[0])]
         with ThreadPoolExecutor(self.parallelism) as pool:

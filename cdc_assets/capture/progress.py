@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ran_on import NOWHERE, RanOn
 from cdc_assets.history.drift import Difference
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile
@@ -154,6 +155,7 @@ class Progress:
         lag_s: seconds between the newest commit read and the server's clock, if known.
         structures: structures that the window recorded in the schema history, in order.
         counts: what no event shows, by name (`core.counts`); of windows alone.
+        ran_on: where its tasks ran; windows that are carried out together share their jobs.
     """
 
     kind: Literal["stream", "snapshot", "incremental"]
@@ -169,6 +171,7 @@ class Progress:
     lag_s: float | None = None
     structures: tuple[StructureChange, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    ran_on: RanOn = NOWHERE
 
 
 OnProgress = Callable[[Progress], None]

@@ -241,7 +241,7 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
 def task_runner(local: bool) -> Iterator[TaskRunner]:
     """A runner over threads or Spark; the Spark session starts when there is work and ends with the command."""
     if local:
-        yield LocalRunner()
+        yield LocalRunner(why="--local")
         return
     settings = spark_settings(file=DEFAULT_FILE)
     runner = EarlyRunner(settings, lambda: _spark(settings))

@@ -1,8 +1,10 @@
 """What a job of tasks is for, as whoever looks at Spark's pages or at a log sees it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from cdc_assets.core.ran_on import JobAccount, RanOn
 
 JobKind = Literal["start", "snapshot", "window", "incremental", "mirror", "reconcile", "rewriting", "retention"]
 
@@ -18,14 +20,24 @@ class Job:
         about: what it works on in a few words: number of the window or round, names of tables.
         rows: number of change rows that its tasks read, with the rows of a mirror that they are about; None if that is not
             known, or they read other rows.
+        capture: whose job it is (`core.capture_runner`).
+        account: where it is counted; nowhere if None.
     """
 
     kind: JobKind
     about: str = ""
     rows: int | None = None
+    capture: str = ""
+    account: JobAccount | None = field(default=None, repr=False, compare=False)
+
+    def note(self, ran_on: RanOn) -> None:
+        """Count the job; called by whoever has run it."""
+        if self.account is not None:
+            self.account.note(self.kind, ran_on)
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.about}".rstrip()
+        text = f"{self.kind} {self.about}".rstrip()
+        return f"{self.capture}: {text}" if self.capture else text
 
 
 def named(things: Iterable[object]) -> str:

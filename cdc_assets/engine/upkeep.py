@@ -15,6 +15,8 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep, tidy
 from cdc_assets.lake.watch import LOOK_S, ForeignWatch
 
+_WHY = "a connector reads in a process of its own"
+
 
 class BatchUpkeep:
     """Counts batches, and tidies the tables that they wrote to.
@@ -27,7 +29,7 @@ class BatchUpkeep:
 
     def __init__(self, tables: TopicTables, ledger: BatchLedger, settings: LakeSettings) -> None:
         self._tables, self._ledger, self._settings = tables, ledger, settings
-        self._watch = ForeignWatch(tables, OneByOne(), ledger.require_writer)
+        self._watch = ForeignWatch(tables, OneByOne(_WHY), ledger.require_writer)
         self._looked = time.monotonic()
         self._written: set[str] = set()
         self._batches = 0
@@ -63,7 +65,7 @@ class BatchUpkeep:
         """
         self._watch.look(self._ledger.state.tables)
         directories = sorted(self._written)
-        tidy(self._tables, self._settings, OneByOne(), self._ledger.require_writer, directories)
+        tidy(self._tables, self._settings, OneByOne(_WHY), self._ledger.require_writer, directories)
         self._ledger.vacuum_if_folded(Upkeep(self._tables, self._settings))
         self._written.clear()
         self._batches = 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.codec import decode, encode
@@ -30,6 +31,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         state,
         notifications=decode_notices(detail),
         next_window=max(state.next_window, detail.get("next_window", 0)),
+        ran_on=decode(dict[str, RanOn], detail["ran_on"]) if "ran_on" in detail else state.ran_on,
     )
     match row["event"]:
         case "planned":
@@ -193,6 +195,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "marks": encode(dict(state.marks)),
         "retained": encode(dict(state.retained)),
         "looked": encode(state.looked),
+        "ran_on": encode(dict(state.ran_on)),
     }
 
 
@@ -219,6 +222,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data.get("early", [])},
         unread=dict(decode(tuple[tuple[TableId, str], ...], data.get("unread", []))),
         writer=data.get("writer", ""),
+        ran_on=decode(dict[str, RanOn], data.get("ran_on", {})),
     )
     if "transactions" in data:
         return state

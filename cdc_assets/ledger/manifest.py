@@ -25,8 +25,8 @@ files of a round that is dropped. Only then is the manifest told that they are n
 
 *Crash between any two steps.* Before `planned`: nothing happened. After it: the windows are repeated with their bounds,
 except for abandoned ones. After some topic tables: those have reached the number and are skipped. After `complete`: the
-next windows are planned. Rows are replaced by their fold in one atomic commit (`folded_log`). What each row carries besides, marks
-and notifications: `manifest_rows`.
+next windows are planned. Rows are replaced by their fold in one atomic commit (`folded_log`). What each row carries besides, marks,
+notifications and jobs: `manifest_rows`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,6 +36,7 @@ from typing import Any
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification, Outbox
+from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
@@ -59,10 +60,13 @@ class Manifest(ManifestRows):
         tables: the lake's Delta tables.
         prefix: topic prefix.
         outbox: sender of notifications; None for readers, which record nothing.
+        jobs: jobs of the run; none if None.
     """
 
-    def __init__(self, tables: TopicTables, prefix: str, outbox: Outbox | None = None) -> None:
-        super().__init__(tables, manifest_directory(prefix), outbox)
+    def __init__(
+        self, tables: TopicTables, prefix: str, outbox: Outbox | None = None, jobs: JobAccount | None = None
+    ) -> None:
+        super().__init__(tables, manifest_directory(prefix), outbox, jobs)
 
     def plan(self, now: datetime, *windows: Window) -> None:
         """Fix the bounds of windows that are carried out together.

@@ -5,6 +5,9 @@
 *Notifications* about a change are recorded in its row and sent after it, before another row is written. So those of the
 newest row may not have been sent: `claim` records and sends them again. They keep their numbers (`notifications`).
 
+*Jobs.* A row says where the run's jobs have run until now, by kind, if there were any since the row before; for people, nothing
+relies on it. A crash forgets those that no row was written behind.
+
 *Crash between any two steps.* Before the commit of a row nothing of it has happened, and nobody was told. Behind it the marks
 count, and its notifications are sent by the next `claim` if this writer does not live to do it.
 """
@@ -18,6 +21,7 @@ import pyarrow as pa
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification, Outbox
 from cdc_assets.core.processes import own_process
+from cdc_assets.core.ran_on import JobAccount, RanOn
 from cdc_assets.core.steps import step
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
@@ -57,11 +61,13 @@ class ManifestRows(FoldedLog[CaptureState]):
         tables: the lake's Delta tables.
         directory: of the manifest.
         outbox: sender of notifications; None for readers, which record nothing.
+        jobs: jobs of the run; none if None.
     """
 
-    def __init__(self, tables: TopicTables, directory: str, outbox: Outbox | None) -> None:
+    def __init__(self, tables: TopicTables, directory: str, outbox: Outbox | None, jobs: JobAccount | None) -> None:
         super().__init__(tables, directory, SCHEMA, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
-        self._tables, self._outbox = tables, outbox
+        self._tables, self._outbox, self._jobs = tables, outbox, jobs or JobAccount()
+        self._recorded_jobs: Mapping[str, RanOn] = {}
 
     def claim(self, now: datetime) -> CaptureState:
         """Become the single writer, and send notifications that the previous writer may not have sent.
@@ -115,10 +121,13 @@ class ManifestRows(FoldedLog[CaptureState]):
             detail = {**detail, **encode_notices(stamped)}
         if committed := self._tables.fresh_marks():
             detail = {**detail, "marks": encode(committed) | detail.get("marks", {})}
+        if (jobs := self._jobs.by_kind()) != self._recorded_jobs:
+            detail = {**detail, "ran_on": encode(jobs)}
         before = self._state
         columns = _columns(windows) if windows else {"database": database, "to_lsn": until and str(until)}
         self._append(now, event, detail, **columns, rows=rows)
         self._tables.forget_marks(committed)
+        self._recorded_jobs = jobs
         if event != "adopting":  # the next row says where they continue; if it is missing, every later run says so
             tell_changes(before, self._state)
         if reached:

@@ -14,6 +14,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.schema import InstanceId
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
@@ -301,6 +302,8 @@ class CaptureState:
     """Notifications recorded with the newest row; perhaps not sent yet. A later row proves that they were."""
     writer: str = ""
     """Process that claimed the capture last (`core.processes`); empty if unknown."""
+    ran_on: Mapping[str, RanOn] = field(default_factory=dict)
+    """Where the jobs of the newest run that had any have run, by kind; for people."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
         """The state with some tables replaced or added."""

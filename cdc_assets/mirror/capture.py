@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
@@ -77,13 +78,13 @@ class CaptureMirrors:
         on_step: Callable[[StepReport], None] = _ignore,
     ) -> None:
         check_settings(config)
-        self._config, self._runner, self._clock = config, runner, clock
+        self._config, self._runner, self._clock = config, (own := CaptureRunner(runner, config.name)), clock
         self._topics = TopicTables.of(config)
         self.tables = MirrorTables.of(config)
         prefix = config.events.topic_prefix
         self._ledger = MirrorLedger(self.tables.tables, prefix)
         self._manifest = Manifest(self._topics, prefix)
-        self._watch = ForeignWatch(self.tables.tables, runner, self._ledger.require_writer)
+        self._watch = ForeignWatch(self.tables.tables, own, self._ledger.require_writer)
         self._moved: set[str] = set()
 
         def note(report: StepReport) -> None:
@@ -91,7 +92,7 @@ class CaptureMirrors:
             on_step(report)
 
         self._mirrors = Mirrors(
-            self._topics, self.tables, self._ledger, runner, clock, note, config.events.unavailable_value
+            self._topics, self.tables, self._ledger, own, clock, note, config.events.unavailable_value
         )
 
     def catch_up(

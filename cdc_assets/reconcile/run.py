@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 
 from cdc_assets.capture.moment import Moment
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn
@@ -95,7 +96,8 @@ class Reconciler:
         on_group: OnGroup,
     ) -> None:
         self._config, self._source, self._bulk = config, source, bulk
-        self._runner, self._clock, self._mirrors, self._on_group = runner, clock, mirrors, on_group
+        self._runner, self._clock, self._mirrors = CaptureRunner(runner, config.name), clock, mirrors
+        self._on_group = on_group
         self._topics = TopicTables.of(config)
         self._record = Record(Location.of(config.lake), config.events.topic_prefix)
 

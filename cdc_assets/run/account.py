@@ -1,9 +1,14 @@
-"""Counts what a run committed, for its summary, and reports each commit to the caller."""
+"""Counts what a run committed, for its summary, and reports each commit to the caller, with where its jobs ran."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 from cdc_assets.capture.progress import OnProgress, Progress, TroubledTable
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import JobKind
+from cdc_assets.core.ran_on import NOWHERE, JobAccount, RanOn
+
+_KINDS: dict[str, JobKind] = {"stream": "window", "snapshot": "snapshot", "incremental": "incremental"}
 
 
 class Account:
@@ -11,10 +16,13 @@ class Account:
 
     Args:
         on_progress: called after each committed window and round.
+        jobs: jobs of the run.
     """
 
-    def __init__(self, on_progress: OnProgress) -> None:
-        self._on_progress = on_progress
+    def __init__(self, on_progress: OnProgress, jobs: JobAccount) -> None:
+        self._on_progress, self._jobs = on_progress, jobs
+        self._before = dict.fromkeys(_KINDS.values(), NOWHERE)
+        self._newest = ("", 0), NOWHERE
         self.begin()
 
     def begin(self) -> None:
@@ -36,6 +44,7 @@ class Account:
 
     def note_commit(self, progress: Progress) -> None:
         """Count a committed window or round and report it."""
+        progress = replace(progress, ran_on=self._jobs_of(progress))
         if progress.kind == "stream":
             self.windows += 1
             self.streamed += sum(sum(part.rows.values()) for part in progress.tables.values())
@@ -44,6 +53,15 @@ class Account:
         self.commits += 1
         self.written.update(progress.tables)
         self._on_progress(progress)
+
+    def _jobs_of(self, progress: Progress) -> RanOn:
+        """Where its jobs ran since the one before, those of failed attempts among them; windows with one number share them."""
+        kind, which = _KINDS[progress.kind], (progress.kind, progress.window_id)
+        if self._newest[0] != which:
+            now = self._jobs.of(kind)
+            self._newest = which, now.since(self._before[kind])
+            self._before[kind] = now
+        return self._newest[1]
 
     def note_unread(self, trouble: TroubledTable) -> None:
         """Record that the snapshot of a table, requested by a signal, was given up."""

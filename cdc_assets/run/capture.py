@@ -25,6 +25,7 @@ from cdc_assets.capture.progress import (
 )
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
@@ -96,16 +97,17 @@ class Capture:
         on_progress: OnProgress = _ignore,
     ) -> None:
         tables = tables or TopicTables.of(config)
+        own = CaptureRunner(runner, config.name)
         notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
         connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
         self._config, self._notifier = config, notifier
-        manifest = Manifest(tables, config.events.topic_prefix, notifier)
+        manifest = Manifest(tables, config.events.topic_prefix, notifier, own.account)
         history = SchemaHistory(tables, config.events, config.history, connector, manifest.require_writer)
         self._server = Server(source, bulk, config.streaming, history)
         self._lake = Lake(tables, history, config.events, connector)
         self._ledger = Ledger(manifest, clock)
         parts = config, self._server, self._lake, self._ledger
-        self._activities = Activities(*parts, runner, notifier, channels, Account(on_progress))
+        self._activities = Activities(*parts, own, notifier, channels, Account(on_progress, own.account))
         self._opening = Opening(*parts, self._activities)
         self._snapshotted: set[TableId] = set()
         """Tables that this run has snapshotted."""

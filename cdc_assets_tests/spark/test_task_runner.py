@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -16,7 +17,10 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
+from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.interruption import Interrupted, listening
+from cdc_assets.core.jobs import Job
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets_tests.jobs import JOB
@@ -40,7 +44,7 @@ class WithoutContext:
     """A session of Spark Connect, as far as a runner sees it."""
 
     def __init__(self, session: SparkSession) -> None:
-        self.range = session.range
+        self.range, self.conf = session.range, session.conf
         self.addTag, self.removeTag = session.addTag, session.removeTag
 
 
@@ -79,6 +83,52 @@ def test_tasks_run_in_parallel_in_worker_processes(runner: SparkTaskRunner) -> N
     pids = runner.run(lambda _: os.getpid(), range(8), JOB)
     assert os.getpid() not in pids
     assert 1 <= len(set(pids)) <= 8
+
+
+def test_each_task_says_where_it_ran(spark_resource: SparkResource) -> None:
+    session, total = spark_resource.spark_session, RanOn()
+    for shared in (
+        spark_resource.runner(),
+        SparkTaskRunner(lambda: cast(SparkSession, WithoutContext(session)), lambda: 2, address="sc://there"),
+    ):
+        runner = CaptureRunner(shared, "shop")
+        runner.run(str, range(3), JOB)
+        with pytest.raises(ConnectionLostError):
+            runner.run(fail_always, range(2), JOB)
+        ran = runner.account.of("window")
+        assert (ran.jobs, ran.tasks, ran.here, ran.why) == (2, 5, 0, "")
+        assert ran.application == session.sparkContext.applicationId
+        total += ran
+    assert total.spark == "sc://there"
+
+
+def fail_always(_: int) -> None:
+    raise ConnectionLostError("the server is gone")
+
+
+def test_job_has_a_name_and_leaves_those_of_the_user_alone(spark_resource: SparkResource) -> None:
+    context = spark_resource.spark_session.sparkContext
+    runner = CaptureRunner(spark_resource.runner(), "bank")
+
+    def users() -> list[str]:
+        """A thread of the user's, which has a name of its own."""
+        context.setJobGroup("mine", "my report")
+        runner.run(str, [1, 2], Job("window", "7: dbo.orders"))
+        return [context.getLocalProperty(f"spark.{name}") or "" for name in ("jobGroup.id", "job.description")]
+
+    runner.run(str, [1], Job("mirror", "folded: bank.dbo.orders"))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(users).result() == ["mine", "my report"]
+    tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+    named = {
+        group: [store.job(number).description().get() for number in tracker.getJobIdsForGroup(group)]
+        for group in ("bank window", "bank mirror", "mine")
+    }
+    assert named == {
+        "bank window": ["bank: window 7: dbo.orders"],
+        "bank mirror": ["bank: mirror folded: bank.dbo.orders"],
+        "mine": [],
+    }
 
 
 def test_collector_of_a_worker_passes_over_what_tasks_import(runner: SparkTaskRunner) -> None:

@@ -59,7 +59,8 @@ class EarlyRunner:
         self, settings: SparkSettings, spark: Callable[[], TaskRunner], is_there: Callable[[], bool] = _never
     ) -> None:
         self._settings, self._spark, self._session_is_there = settings, cache(spark), is_there
-        self._threads = LocalRunner(settings.slots() or None)
+        why = "spark.cdc.threads is true" if settings.threads else "a small job, before the session was there"
+        self._threads = LocalRunner(settings.slots() or None, why)
         self._here = settings.threads or settings.local
         self._starts, self._ends = threading.Lock(), threading.Event()
         self._start: Future[None] | None = None

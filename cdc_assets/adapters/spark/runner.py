@@ -17,10 +17,12 @@ at once would be the faster one. So sessions of ours do not speculate, and where
 are refused (`may_start_twice`).
 """
 
+import logging
 import pickle
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pyspark import cloudpickle
@@ -29,7 +31,11 @@ from pyspark.sql import SparkSession
 from cdc_assets.adapters.spark.executors import context_of
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, outcomes
+from cdc_assets.adapters.spark.sight import Place, application_of, named, own_place
 from cdc_assets.core.jobs import Job
+from cdc_assets.core.ran_on import RanOn
+
+log = logging.getLogger(__name__)
 
 SPECULATION = "spark.speculation"
 T = TypeVar("T")
@@ -52,6 +58,7 @@ class SparkTaskRunner:
         parallelism: function that returns the approximate number of parallel tasks; called only when needed, because it
             may start the session.
         watched: context manager for a block that waits for a job; translates the job's failure.
+        address: of the Connect server, if it is a session of one.
     """
 
     def __init__(
@@ -59,8 +66,10 @@ class SparkTaskRunner:
         session: Callable[[], SparkSession],
         parallelism: Callable[[], int],
         watched: Callable[[], AbstractContextManager[None]] = _watched,
+        address: str = "Spark Connect",
     ) -> None:
         self._session, self._parallelism, self._watched = session, parallelism, watched
+        self._address = address
 
     @property
     def parallelism(self) -> int:
@@ -92,31 +101,43 @@ class SparkTaskRunner:
         payload = cloudpickle.dumps((function, list(tasks)))  # together: tasks share the plans of their tables
         session = self._session()
         with cancelled_with_run(session), self._watched():
-            packed = outcomes(session, lambda index: _carry_out(payload, index), len(tasks))
-        return [_result(outcome) for outcome in packed]
+            application = application_of(session, self._address)
+            with named(session, job):
+                packed = outcomes(session, lambda index: _carry_out(payload, index), len(tasks))
+        done = [pickle.loads(outcome) for outcome in packed]  # noqa: S301 - our own workers wrote them
+        self._note(job, application, [place for place, _, _ in done])
+        return [_result(result, failure) for _, result, failure in done]
+
+    def _note(self, job: Job, application: RanOn, places: Sequence[Place]) -> None:
+        own, processes = own_place(), {(place.host, place.process) for place in places}
+        here = sum((place.host, place.process) == (own.host, own.process) for place in places)
+        why = "Spark has no processes of its own there" if here else ""
+        job.note(replace(application, jobs=1, tasks=len(places) - here, here=here, why=why))
+        if any(place.attempt for place in places):
+            log.info("%s: Spark has started some of its tasks again, because an executor or a worker was lost.", job)
+        log.debug("%s: stage %d, %d tasks in %s", job, places[0].stage, len(places), sorted(processes))
 
 
 def _carry_out(payload: bytes, index: int) -> bytes:
-    """In the worker: run one task, and pack its result or error."""
+    """In the worker: run one task; where it ran, and its result or error."""
     function, tasks = pickle.loads(payload)  # noqa: S301 - our own driver wrote it
     try:
-        return bytes(cloudpickle.dumps((function(tasks[index]), None)))
+        return bytes(cloudpickle.dumps((own_place(), function(tasks[index]), None)))
     except Exception as error:  # noqa: BLE001 - the driver raises it again
         return _packed(error)
 
 
 def _packed(error: Exception) -> bytes:
     """An error as bytes; its own pickling is not used, because that calls `__init__` with the wrong arguments."""
-    text = "".join(traceback.format_exception(error))
+    text, place = "".join(traceback.format_exception(error)), own_place()
     try:
-        return bytes(cloudpickle.dumps((None, (type(error), error.args, dict(vars(error)), text))))
+        return bytes(cloudpickle.dumps((place, None, (type(error), error.args, dict(vars(error)), text))))
     except Exception:  # noqa: BLE001 - what cannot be pickled travels as text
-        return bytes(cloudpickle.dumps((None, (RuntimeError, (f"{type(error).__name__}: {error}",), {}, text))))
+        return bytes(cloudpickle.dumps((place, None, (RuntimeError, (f"{type(error).__name__}: {error}",), {}, text))))
 
 
-def _result(outcome: bytes) -> Any:
+def _result(result: Any, failure: tuple[Any, ...] | None) -> Any:
     """In the driver: the task's result, or its error raised again with the worker's traceback as a note."""
-    result, failure = pickle.loads(outcome)  # noqa: S301 - our own worker wrote it
     if failure is None:
         return result
     kind, arguments, attributes, text = failure

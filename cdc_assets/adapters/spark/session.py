@@ -277,7 +277,8 @@ class LazySession:
     def runner(self) -> SparkTaskRunner:
         """The task runner of this session; started by it, the JVM compiles quickly rather than well."""
         java = _PATIENT if self.shared else _QUICK
-        return SparkTaskRunner(lambda: self.session(*java), lambda: self.parallelism(*java), self.watched)
+        address = self.settings.address
+        return SparkTaskRunner(lambda: self.session(*java), lambda: self.parallelism(*java), self.watched, address)
 
     def early_runner(self) -> EarlyRunner:
         """The same, by the rule of `early`; one for all that runs in this process, so that all know of the start."""

@@ -29,6 +29,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, IncompleteReadError, QueryError
 from cdc_assets.history.remedy import InstanceOptions
@@ -434,6 +435,7 @@ class LoopRunner:
         pass
 
     def run(self, function: Callable[..., object], tasks: Sequence[object], job: Job) -> list:  # type: ignore[type-arg]
+        job.note(RanOn(here=len(tasks), why="a simulation"))
         return [function(task) for task in tasks]
 
 

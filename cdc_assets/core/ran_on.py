@@ -1,0 +1,105 @@
+"""Where the tasks of jobs ran: on Spark, or in this process, and why.
+
+Whoever runs tasks notes each job (`core.jobs.Job.note`), so that what is told was counted where it happened. A task on Spark
+says itself in which process it ran (`adapters.spark.runner`): one that ran in the driver's counts as such.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NO_TASK = "no task was needed"
+
+
+@dataclass(frozen=True, slots=True)
+class RanOn:
+    """Where some jobs ran. A job on Spark counts once its tasks have ended, well or not; a task in this process once it is begun.
+
+    Args:
+        spark: Spark's master, or the address of a Connect server; empty if no task ran there.
+        application: id of the newest application; empty if it is not known.
+        pages: address of that application's pages; empty if Spark serves none.
+        jobs: number of jobs on Spark.
+        tasks: number of tasks on Spark.
+        here: number of tasks in the process that asked for them.
+        why: why the newest of these did not run on Spark.
+    """
+
+    spark: str = ""
+    application: str = ""
+    pages: str = ""
+    jobs: int = 0
+    tasks: int = 0
+    here: int = 0
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether any task ran."""
+        return bool(self.tasks or self.here)
+
+    def __add__(self, later: "RanOn") -> "RanOn":
+        """These jobs and later ones; of two applications the later one is named."""
+        newest = later if later.spark else self
+        return RanOn(
+            newest.spark,
+            newest.application,
+            newest.pages,
+            self.jobs + later.jobs,
+            self.tasks + later.tasks,
+            self.here + later.here,
+            later.why if later.here else self.why,
+        )
+
+    def since(self, earlier: "RanOn") -> "RanOn":
+        """What was added to an earlier count of the same jobs."""
+        jobs, tasks, here = self.jobs - earlier.jobs, self.tasks - earlier.tasks, self.here - earlier.here
+        named = (self.spark, self.application, self.pages) if tasks else ("", "", "")
+        return RanOn(*named, jobs, tasks, here, self.why if here else "")
+
+    def __str__(self) -> str:
+        parts = []
+        if self.tasks:
+            named = f"{self.spark} ({self.application})" if self.application else self.spark
+            parts.append(f"Spark {named}: {_count(self.jobs, 'job')}, {_count(self.tasks, 'task')}")
+        if self.here:
+            parts.append(f"this process: {_count(self.here, 'task')} ({self.why})")
+        return "; ".join(parts) or NO_TASK
+
+
+NOWHERE = RanOn()
+"""Of no job."""
+
+
+class JobAccount:
+    """Adds up where jobs ran, by their kind; several threads may run jobs at once."""
+
+    def __init__(self) -> None:
+        self._lock, self._found = threading.Lock(), dict[str, RanOn]()
+
+    def note(self, kind: str, ran_on: RanOn) -> None:
+        """Add a job."""
+        with self._lock:
+            self._found[kind] = self._found.get(kind, NOWHERE) + ran_on
+
+    def of(self, kind: str) -> RanOn:
+        """All jobs of one kind until now."""
+        with self._lock:
+            return self._found.get(kind, NOWHERE)
+
+    def by_kind(self) -> Mapping[str, RanOn]:
+        """All jobs until now."""
+        with self._lock:
+            return dict(self._found)
+
+
+def summary_of(by_kind: Mapping[str, RanOn]) -> str:
+    """Jobs by kind in one line, with the application once: what is the same for all of them is not repeated."""
+    total = sum(by_kind.values(), NOWHERE)
+    if not total:
+        return NO_TASK
+    each = ", ".join(f"{kind} {ran_on.jobs}/{ran_on.tasks}" for kind, ran_on in by_kind.items() if ran_on.tasks)
+    return f"{total} [{each}]" if each else str(total)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
