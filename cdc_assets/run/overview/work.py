@@ -154,8 +154,10 @@ class Work:
         ]
 
     def unheeded(self) -> list[TableId]:
-        """Signal tables with signals that windows have read and that no run has carried out: a run that died may have left
-        them. The same queries as those of `signalled`; signals that ask for nothing are among them, so ask behind such a run only.
+        """Signal tables with signals that windows have read and that no run may have carried out.
+
+        A run that died between the two leaves them. It costs what `signalled` costs, and names rows that ask for nothing, too:
+        ask behind a run that did not succeed.
         """
         if "source" not in self._signals.channels:
             return []
