@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from benchmarks.ending import requests, served
@@ -151,8 +151,11 @@ class Recorder:
     """
 
     def __init__(self, runner: SparkTaskRunner) -> None:
-        self._runner, self.parallelism = runner, runner.parallelism
+        self._runner = runner
         self.jobs: list[list[Sequence[Statement]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
 
     def get_ready(self) -> None:
         """The first job starts the session."""

@@ -5,10 +5,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from benchmarks.__main__ import SUBJECTS
 from benchmarks.document import FIGURES, write_table
 from benchmarks.latency import line
-from benchmarks.main_job import names
+from benchmarks.main_job import Recorder, names
 from benchmarks.measures import Measures
 from benchmarks.passes import Times, run_process, spread
 from benchmarks.processes import Memory
@@ -174,6 +175,13 @@ def test_a_witness_stands_in_for_its_runner() -> None:
     witness = Witness(LocalRunner(3), seen.append)
     assert witness.run(abs, [-1, 2, -3], Job("window")) == [1, 2, 3]
     assert (witness.parallelism, seen) == (3, [{os.getpid(): 3}])
+
+
+@pytest.mark.parametrize("stands_in", [lambda runner: Witness(runner, print), Recorder], ids=["witness", "recorder"])
+def test_what_stands_in_for_a_runner_has_all_of_it(stands_in: Callable[[Any], Any]) -> None:
+    runner = stands_in(LocalRunner(3))
+    runner.get_ready()
+    assert (runner.parallelism, runner.may_start_twice) == (3, False)
 
 
 def runs(process: psutil.Process, program: str = "") -> bool:
