@@ -18,6 +18,7 @@ a driver that has committed to a thousand tables kept 240 MB of it. With two are
 
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.current_rows import current_rows
+    from cdc_assets.adapters.spark.reading import create_views, read
     from cdc_assets.defs.alerts import Alert, alert_sensor
     from cdc_assets.defs.build import build_definitions
     from cdc_assets.defs.component import SqlServerCdcComponent
@@ -42,7 +43,9 @@ __all__ = [
     "SqlServerCdcResource",
     "alert_sensor",
     "build_definitions",
+    "create_views",
     "current_rows",
+    "read",
 ]
 
 _HOMES = {
@@ -57,7 +60,9 @@ _HOMES = {
     "SqlServerCdcResource": "defs.sqlserver",
     "alert_sensor": "defs.alerts",
     "build_definitions": "defs.build",
+    "create_views": "adapters.spark.reading",
     "current_rows": "adapters.spark.current_rows",
+    "read": "adapters.spark.reading",
 }
 """The module of each public name, imported when somebody asks for it."""
 

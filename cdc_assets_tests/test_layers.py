@@ -89,7 +89,7 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.kafka": {"config", "core", "engine", "errors", "publish", "reader"},
     "adapters.sqlserver": {"config", "core", "errors", "history"},
     "adapters.threads": {"core"},
-    "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake"},
+    "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake", "mirror"},
     "metrics": {"capture", "config", "core", "errors", "run"},
     "assembly": {
         "adapters.clock",

@@ -8,13 +8,11 @@ its round, also if that failed, since on a full disk each repetition would take 
 next run that claims the capture.
 """
 
-import io
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -30,11 +28,10 @@ from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.pieces import open_in_pieces
 
 FILE_BYTES = 16 * 1024 * 1024
 """Size in bytes after which the next staged file begins: one task reads a span, but several build its events."""
-
-_PIECE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,30 +106,13 @@ class Staging:
         )
 
 
-class _InPieces(io.RawIOBase):
-    """Splits large writes: one larger than the stream's buffer would become an upload part that object stores reject."""
-
-    def __init__(self, stream: pa.NativeFile) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        for start in range(0, len(view), _PIECE_BYTES):
-            self._stream.write(view[start : start + _PIECE_BYTES])
-        return len(view)
-
-
 def _write_file(files: fs.FileSystem, name: str, batches: Iterator[pa.RecordBatch]) -> Staged:
     """Write one file with the next rows."""
     first = next(batches)
     rows, size = first.num_rows, first.nbytes
     with (
-        files.open_output_stream(name, buffer_size=2 * _PIECE_BYTES) as stream,
-        pa.ipc.new_stream(_InPieces(stream), first.schema) as writer,
+        open_in_pieces(files, name) as stream,
+        pa.ipc.new_stream(stream, first.schema) as writer,
     ):
         writer.write_batch(first)
         while size < FILE_BYTES and (batch := next(batches, None)) is not None:

@@ -4,17 +4,45 @@ A batch of a staged file holds rows of one number, in the order in which they ca
 are in no table, and a job that is repeated writes others, so a crash leaves only files: whoever stages removes the folder.
 """
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import fs
 
 from cdc_assets.lake.location import Location
 
+_WRITE_BYTES = 1024 * 1024
 _IPC = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class _InPieces(io.RawIOBase):
+    """Splits large writes: an object store's client refuses one larger than its stream's buffer, which is not copied there."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        for start in range(0, len(view), _WRITE_BYTES):
+            self._stream.write(view[start : start + _WRITE_BYTES])
+        return len(view)
+
+
+@contextmanager
+def open_in_pieces(files: fs.FileSystem, name: str) -> Iterator[io.RawIOBase]:
+    """A stream into a file that takes writes of any size, in an object store as well."""
+    with files.open_output_stream(name, buffer_size=2 * _WRITE_BYTES) as stream:
+        yield _InPieces(stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +68,7 @@ class StagedFile:
         stream: where to; the first batch gives the schema.
     """
 
-    def __init__(self, name: str, stream: pa.NativeFile) -> None:
+    def __init__(self, name: str, stream: io.RawIOBase) -> None:
         self._name, self._stream = name, stream
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
         self.pieces: list[Piece] = []
@@ -62,7 +90,7 @@ class StagedFile:
 def staged_file(location: Location, folder: str) -> Iterator[StagedFile]:
     """A new file in a folder, complete when the block ends."""
     name = f"{uuid4().hex}.arrow"
-    with location.filesystem(folder).open_output_stream(name) as stream:
+    with open_in_pieces(location.filesystem(folder), name) as stream:
         file = StagedFile(name, stream)
         yield file
         file.close()

@@ -13,6 +13,9 @@ import pytest
 from pyarrow import fs
 from pyspark.sql import DataFrame
 
+from cdc_assets import create_views, read
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.spark import SparkResource
@@ -22,6 +25,7 @@ from cdc_assets.lake.delta_log import CHECKPOINT_EVERY
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets_tests.object_store import BUCKET, SECRET, lake_properties, open_store, options
 from cdc_assets_tests.shop import Shop, key, open_shop
 from cdc_assets_tests.unit.lake.writing import schema_of, write
@@ -115,6 +119,28 @@ def test_spark_reads_what_was_captured(
     assert load(shop, store, spark_resource, "changes", **{"cdc/from_lsn": last}).count() == 1
     changes.explain(extended=True)
     assert SECRET not in capfd.readouterr().out
+
+
+@pytest.mark.spark
+def test_any_session_reads_mirrors_in_the_store(
+    shop: Shop, store: str, spark_resource: SparkResource, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert not CaptureMirrors(shop.config(), LocalRunner(2), SystemClock()).catch_up()
+    session, lake, below = spark_resource.spark_session.newSession(), f"s3://{BUCKET}/shop", "shop.SalesDb.dbo."
+    mirror = read(session, lake, f"{below}customers.__current", storage_options=options(store))
+    columns = "id, name, credit, created"
+    assert sorted(map(tuple, mirror.selectExpr(*columns.split(", ")).collect())) == sorted(
+        map(tuple, shop.execute(f"SELECT {columns} FROM dbo.customers"))
+    )
+    assert len(create_views(session, config=shop.file, below=below)) == 8
+    joined = session.sql("SELECT o.id FROM orders o JOIN customers c ON o.customer_id = c.id")
+    assert joined.count() == len(shop.execute("SELECT id FROM dbo.orders"))
+    joined.explain(extended=True)
+    with pytest.raises(LakeError, match=r"It has shop\.SalesDb\.dbo\.customers, ") as unknown:
+        read(session, lake, "shop.SalesDb.dbo.customer", storage_options=options(store))
+    with pytest.raises((LakeError, LakeAwayError)) as away:
+        read(session, lake, "x", storage_options=options(store) | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    assert SECRET not in f"{capfd.readouterr()} {unknown.getrepr()} {away.getrepr()}"
 
 
 @pytest.mark.spark

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType
 
+from cdc_assets import read
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -96,6 +97,18 @@ def load(bills: Bills, spark: SparkResource, **metadata: object) -> DataFrame:
     manager = EnvelopeIOManager(lake=bills.config.lake.path, spark=spark)
     asset = dg.AssetKey(["shop", DATABASE, "dbo", "bills"])
     return manager.load_input(dg.build_input_context(asset_key=asset, definition_metadata=metadata))
+
+
+def test_any_session_reads_them_in_the_same_way(bills: Bills, spark_resource: SparkResource) -> None:
+    session = spark_resource.spark_session.newSession()
+
+    def alone(**arguments: Any) -> DataFrame:
+        return read(session, bills.config.lake.path, TOPIC, **arguments)
+
+    assert alone().schema == load(bills, spark_resource).schema
+    assert rows_of(alone()) == rows_of(load(bills, spark_resource))
+    assert {row.key.id for row in alone(generation=1).collect()} == {1, 2, 3}
+    assert rows_of(alone(to_lsn=str(bills.lsns[1]))).keys() == bills.rows[1].keys()
 
 
 def rows_of(frame: DataFrame) -> dict[int, dict[str, Any]]:

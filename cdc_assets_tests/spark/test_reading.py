@@ -26,7 +26,8 @@ pytestmark = [
 ]
 PAGE = (ROOT / "docs" / "reading.md").read_text()
 OF_TABLES, OF_EVENTS = (
-    next(iter(re.findall(r"```python\n(.*?)```", part, re.DOTALL))) for part in PAGE.split("## Events\n")
+    next(iter(re.findall(r"```python\n(.*?)```", part, re.DOTALL)))
+    for part in PAGE.split("## Tables\n")[1].split("## Events\n")
 )
 
 

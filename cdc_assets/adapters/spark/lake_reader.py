@@ -17,6 +17,7 @@ asked for after its files were listed: so what was dropped in between is refused
 import json
 import re
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -27,12 +28,15 @@ from cdc_assets.adapters.spark.generations import together
 from cdc_assets.adapters.spark.lake_source import read_files
 from cdc_assets.adapters.spark.lsn_range import LsnRange
 from cdc_assets.errors import InvalidValueError, LakeError
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 
 _PLAIN = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Features of Delta tables whose files hold their rows as they are."""
 _EXACT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "datetimeRebaseMode": "CORRECTED"}
+_NAMED = 20
+"""Tables that an error names at most."""
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 """Characters that Hadoop takes for a pattern of names."""
 
@@ -60,9 +64,7 @@ class LakeReader:
         lsns = lsns or LsnRange()
         handle = self._tables.open(directory)
         if handle is None:
-            raise LakeError(
-                f"There is no table {directory} in {self._tables.location.root}. Next: correct the name, or capture the table first."
-            )
+            raise _missing(self._tables.location, directory)
         _require_plain(directory, handle)
         structure = StructType.fromJson(json.loads(handle.schema().to_json()))
         if lsns != LsnRange() and "position" not in structure.names:
@@ -103,6 +105,17 @@ class LakeReader:
         scheme = "file://" if location.is_local else ""  # else Hadoop looks where its default is
         places = (scheme + _GLOB.sub(r"\\\g<0>", location.uri(f"{directory}/{path}")) for path in paths)
         return session.read.options(**_EXACT).schema(structure).parquet(*places)
+
+
+def _missing(location: Location, directory: str) -> LakeError:
+    """The error for a table that does not exist; it names those that do, the likeliest first."""
+    known = [name for name in location.directories() if "@" not in name]
+    named = get_close_matches(directory, known, _NAMED, cutoff=0)
+    more = f" and {len(known) - len(named)} more" if len(known) > len(named) else ""
+    return LakeError(
+        f"There is no table {directory!r} in {location.root}. It has {', '.join(named) or 'no table at all'}{more}. "
+        "Next: correct the name or the place of the lake; a table must be captured first, and its mirror be made."
+    )
 
 
 def _require_plain(directory: str, handle: DeltaTable) -> None:

@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,8 @@ _DIRECTORY, _FILES, _WINDOW = "directory", "files", "window_id"
 _REPORT = "files.json"
 _BATCH_ROWS = 16 * 1024
 _NO_COLUMNS = pa.schema([])
+_REGISTERED: "WeakKeyDictionary[SparkSession, set[str]]" = WeakKeyDictionary()
+"""Sources that sessions know."""
 
 
 def read_files(
@@ -96,7 +99,13 @@ def _registered(session: SparkSession, location: Location, columns: pa.Schema = 
             return _Writer(location, self.options[_DIRECTORY], columns, int(self.options[_WINDOW]))
 
     _activate(session)
-    session.dataSource.register(LakeSource)
+    known = _REGISTERED.setdefault(session, set())
+    if name not in known:  # Spark warns of a second time, and each costs as much as a query
+        from cdc_assets.adapters.spark.shipping import ship_code  # where frames are made; tasks import this module, too
+
+        ship_code(session)
+        session.dataSource.register(LakeSource)
+        known.add(name)
     return name
 
 
@@ -132,7 +141,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the file's rows."""
         store = self._location.filesystem(self._directory)
-        schema = to_arrow_schema(self._structure)
+        schema = to_arrow_schema(self._structure, timezone="UTC")  # as Spark expects it
         from pyarrow.dataset import dataset  # in its reader alone: it brings pandas with it, where that is installed
 
         yield from dataset(partition.value, schema, format="parquet", filesystem=store).to_batches(

@@ -23,7 +23,7 @@ from cdc_assets.adapters.spark.failures import JOB_ERRORS, SparkTaskError, job_e
 from cdc_assets.adapters.spark.jobs import cancelled_with_run, map_indexes
 from cdc_assets.adapters.spark.runner import SPECULATION, SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
-from cdc_assets.adapters.spark.shipping import code_archive, python_path
+from cdc_assets.adapters.spark.shipping import code_archive, python_path, ship_code
 from cdc_assets.core.interruption import in_thread
 from cdc_assets.errors import CdcError, ConfigurationError
 
@@ -193,13 +193,10 @@ class LazySession:
 
     def _prepare(self, session: SparkSession) -> None:
         """Send our code to the executors, wait until they are there, and ask them what they have."""
-        context, archive = context_of(session), str(code_archive())
+        context = context_of(session)
         self._watch = ExecutorWatch(session, self.settings.executor_timeout_s, self.settings.address)
         with cancelled_with_run(session), self.watched():
-            if context is None:
-                session.addArtifact(archive, pyfile=True)
-            else:
-                context.addPyFile(archive)
+            ship_code(session)
             preflight.require_modules(map_indexes(session, preflight.probe(), 1), self.settings.address)
             if context is not None:
                 wait_for_executors(context)

@@ -33,6 +33,11 @@ _SECONDS = re.compile(r"(\d+)\s*(s|m|min|h)?")
 _UNITS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
+def is_local(master: str) -> bool:
+    """Whether tasks of this master run in workers of the session's own JVM."""
+    return _LOCAL.fullmatch(master) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     """Settings of Spark.
@@ -56,7 +61,7 @@ class SparkSettings:
     @property
     def local(self) -> bool:
         """Whether tasks run on this machine, in workers of this session's own JVM."""
-        return not self.remote and _LOCAL.fullmatch(self.master) is not None
+        return not self.remote and is_local(self.master)
 
     @property
     def address(self) -> str:

@@ -2,9 +2,10 @@
 libraries.
 
 *Code.* A zip of the package is added to the session. Executors put it into their working directory before their first
-task begins, and `PYTHONPATH` names it there, so that the process that forks workers finds it as well;
+task begins, and in sessions of ours `PYTHONPATH` names it there, so that the process that forks workers finds it as well;
 `spark.submit.pyFiles` alone would be too late for that one. So executors always run the driver's code, regardless of
-the code installed there.
+the code installed there. In a session that others have started a worker finds it as late as it begins a task, which is
+enough to read a lake.
 
 *Libraries* hold native code and are large: they are installed on the executors, or shipped as an archive that
 `cdc-assets spark --archive FILE` makes of what is installed here, so that versions agree. `spark.archives` unpacks it beside the zip.
@@ -22,6 +23,10 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from cdc_assets.adapters.spark.executors import context_of
+from cdc_assets.adapters.spark.settings import is_local
 from cdc_assets.errors import ConfigurationError
 
 LIBRARIES = ("deltalake", "mssql-python", "numpy", "pyarrow", "regex")
@@ -47,6 +52,15 @@ def code_archive() -> Path:
         for path in files:
             content.write(path, Path(root.name) / path.relative_to(root))
     return archive
+
+
+def ship_code(session: SparkSession) -> None:
+    """Have a session's tasks find the package. Workers of a local one find it where this process does."""
+    archive, context = code_archive(), context_of(session)
+    if context is None:
+        session.addArtifact(str(archive), pyfile=True)
+    elif not is_local(context.master) and not any(path.endswith(archive.name) for path in context.listFiles):
+        context.addPyFile(str(archive))
 
 
 def python_path(configured: str = "") -> str:
