@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,11 @@ import pytest
 
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly.capture import open_capture
+from cdc_assets.core.jobs import Job
+from cdc_assets.core.ports import TaskRunner
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets_tests.shop import Shop, open_shop
 
@@ -126,17 +131,28 @@ def test_run_that_is_asked_to_end_while_spark_starts_ends_soon(with_java: Callab
     assert capture.left == []
 
 
-def test_capture_whose_small_windows_come_before_spark_is_exact(shop: Shop, spark_resource: SparkResource) -> None:
-    runner = EarlyRunner(SparkSettings("local[1]"), spark_resource.runner)
-    with open_capture(shop.config(), runner, lambda _: None) as capture:
-        capture.stream()
-    later = EarlyRunner(SparkSettings("local[1]"), spark_resource.runner)
-    shop.add_customers(30)
-    with open_capture(shop.config(), later, lambda _: None) as capture:
+def test_small_windows_run_here_until_the_session_is_there(shop: Shop, spark_resource: SparkResource) -> None:
+    let, found = threading.Event(), list[RanOn]()
+
+    def late() -> TaskRunner:
+        assert let.wait(60)
+        return spark_resource.runner()
+
+    runner = EarlyRunner(SparkSettings("local[2]"), late)
+
+    def stream() -> RanOn:
+        with open_capture(shop.config(), runner, lambda progress: found.append(progress.ran_on)) as capture:
+            capture.stream()
+        return found[-1]
+
+    with open_capture(shop.config(), LocalRunner(), lambda _: None) as capture:
         capture.snapshot()
-        shop.add_customers(30)
-        capture.stream()
-        assert exact(shop)
-        shop.add_customers(30)
-        capture.stream()
+    shop.add_customers(1)
+    early = stream()
+    assert (early.tasks, early.here, early.why) == (0, 1, "a small job, before the session was there")
+    let.set()
+    runner.run(str, [1, 2], Job("snapshot"))  # waits for it
+    shop.add_customers(1)
+    later = stream()
+    assert (later.tasks, later.here, later.spark) == (1, 0, "local[2]")
     assert exact(shop)

@@ -36,8 +36,9 @@ _OF_TASKS = (
     "cdc_assets.retention.tasks",
     "cdc_assets.snapshot.tasks",
     "cdc_assets.streaming.tasks",
+    "pyspark.worker",
 )
-"""Modules that tasks import, except for the database driver, a native library that may not survive a fork."""
+"""Modules that tasks of all kinds import, except for the database driver, a native library that may not survive a fork."""
 
 
 def worker(connection: socket.socket, authenticated: bool) -> int:

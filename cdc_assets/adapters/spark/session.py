@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -174,6 +175,8 @@ class LazySession:
             builder = builder.remote(settings.remote) if settings.remote else builder.master(settings.master)
             for name, value in (address | self.properties(*java)).items():
                 builder = builder.config(name, value)
+            if not settings.remote:
+                threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
             session = in_thread(builder.getOrCreate)
         except ImportError as error:
             raise ConfigurationError(
@@ -280,6 +283,12 @@ class LazySession:
     def early_runner(self) -> EarlyRunner:
         """The same, by the rule of `early`; one for all that runs in this process, so that all know of the start."""
         return self._early
+
+
+def _import_early() -> None:
+    """Import, while the JVM starts, what pyspark imports before it first calls it: a quarter of a second where pandas is there."""
+    with suppress(Exception):  # then pyspark tells it
+        import_module("pyspark.testing.utils")
 
 
 def _ended(session: SparkSession) -> bool:
