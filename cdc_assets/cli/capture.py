@@ -282,7 +282,7 @@ def _print_progress(progress: Progress) -> None:
     lag = f", lag {progress.lag_s:.1f} s" if progress.lag_s is not None else ""
     out.print(
         f"{progress.database} {progress.kind} {what}: {_count(rows, 'event')} of {_count(len(progress.tables), 'table')} "
-        f"to {progress.to_lsn}{lag}",
+        f"to {progress.to_lsn}{lag}; ran on {progress.ran_on}",
         soft_wrap=True,
     )
 

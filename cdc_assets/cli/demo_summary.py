@@ -25,6 +25,7 @@ from cdc_assets.mirror.ledger import MirrorLedger
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import LSN, OWN
 from cdc_assets.run.overview import CaptureOverview, TableOverview
+from cdc_assets.run.overview.words import describe_jobs
 
 if TYPE_CHECKING:
     from cdc_assets.standin.control import StandIn
@@ -105,6 +106,8 @@ def print_summary(config: CaptureConfig, comparisons: list[Comparison], transact
     for database in overview.databases:
         out.print(completeness_of(database.database, database.complete_to, database.lag_s, database.troubled))
     out.print(f"The workload committed {transactions:,} transactions.")
+    for line in describe_jobs(overview.state.ran_on):
+        out.print(line, soft_wrap=True, markup=False)
     out.print(f"The Delta tables, one per topic, are in {overview.lake.location.root}", soft_wrap=True)
     _print_samples(overview.lake, comparisons)
     mirrored = _print_current(config, server, comparisons)

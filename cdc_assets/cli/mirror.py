@@ -71,7 +71,7 @@ def _print_states(states: Mapping[str, MirrorState]) -> None:
 def _print_step(report: StepReport) -> None:
     out.print(
         f"{report.topic} step {report.step} to {report.lsn}: {report.events:,} events, {report.rows:,} rows, "
-        f"{report.rewritten:,} files written, {report.ended:,} versions ended",
+        f"{report.rewritten:,} files written, {report.ended:,} versions ended; ran on {report.ran_on}",
         markup=False,
         soft_wrap=True,
     )

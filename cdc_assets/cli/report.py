@@ -8,7 +8,7 @@ from rich.text import Text
 from cdc_assets.cli.console import FAILED, out
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.report import STOPPED, DatabaseReport, Health, Reached
-from cdc_assets.run.overview.words import describe_condition, describe_lag, describe_published
+from cdc_assets.run.overview.words import describe_condition, describe_jobs, describe_lag, describe_published
 
 STYLES = {
     "streaming": "green",
@@ -88,6 +88,7 @@ def _work(report: CaptureReport) -> Iterator[str]:
         yield f"unread changes are kept for {report.headroom_h:,.1f} h at least"
     if report.room_bytes is not None:
         yield f"unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB"
+    yield from describe_jobs(report.ran_on)
     if report.last_ddl is not None:
         ddl = report.last_ddl
         yield f"last structure recorded: {ddl.kind} of {ddl.table} at {ddl.lsn}"

@@ -92,14 +92,5 @@ class JobAccount:
             return dict(self._found)
 
 
-def summary_of(by_kind: Mapping[str, RanOn]) -> str:
-    """Jobs by kind in one line, with the application once: what is the same for all of them is not repeated."""
-    total = sum(by_kind.values(), NOWHERE)
-    if not total:
-        return NO_TASK
-    each = ", ".join(f"{kind} {ran_on.jobs}/{ran_on.tasks}" for kind, ran_on in by_kind.items() if ran_on.tasks)
-    return f"{total} [{each}]" if each else str(total)
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -24,6 +24,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.reporting import ran_on_facts
 from cdc_assets.defs.runs import is_asked_for
 from cdc_assets.defs.samples import sample_of_mirror
 from cdc_assets.errors import CdcError
@@ -140,6 +141,8 @@ class MirrorFollower:
             return
         for topic, trouble in troubles.items():
             self._context.log.error(f"The mirror of {topic} cannot follow: {trouble}")
+        if reports:
+            self._context.log.info(f"mirrors: {len(reports)} steps; ran on {opened.account.of('mirror')}")
         sums: dict[str, StepReport] = {}
         for report in reports:
             _add(sums, report)
@@ -164,6 +167,7 @@ def materializations(
         if table is None:
             continue
         common: dict[str, Any] = {"lsn": report.lsn, "step": report.step, "events": report.events, "bytes": report.size}
+        common |= ran_on_facts(report.ran_on)
         if report.newest:
             common["last_commit"] = dg.MetadataValue.timestamp(report.newest)
             common["lag_seconds"] = round(max(0.0, (datetime.now(UTC) - report.newest).total_seconds()), 3)

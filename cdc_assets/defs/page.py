@@ -8,10 +8,11 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.defs.reporting import OPERATIONS
+from cdc_assets.core.ran_on import NOWHERE
+from cdc_assets.defs.reporting import OPERATIONS, ran_on_facts
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.report import STOPPED, DatabaseReport, TableReport, Trouble
-from cdc_assets.run.overview.words import describe_condition, describe_published, duration
+from cdc_assets.run.overview.words import describe_condition, describe_jobs, describe_published, duration
 
 _SHOWN_IN_PLACE = 990
 _MOST_TABLES = 200
@@ -51,6 +52,9 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
             for entry in report.queue
         ]
         facts["queue"] = dg.MetadataValue.md(_table(("incremental snapshot of", "key reached", "rows", ""), rows))
+    if report.ran_on:
+        facts |= ran_on_facts(next((found for found in report.ran_on.values() if found.pages), NOWHERE))
+        facts["ran_on"] = dg.MetadataValue.md("\n".join(f"* {line}" for line in describe_jobs(report.ran_on)))
     return facts | _numbers(report)
 
 

@@ -17,6 +17,7 @@ import dagster as dg
 from cdc_assets.capture.progress import Progress, StructureChange, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ran_on import NOWHERE, RanOn
 from cdc_assets.history.records import table_change
 
 OPERATIONS = {
@@ -41,9 +42,11 @@ class Sum:
     committed: datetime | None = None
     windows: int = 0
     structures: list[StructureChange] = field(default_factory=list)
+    ran_on: RanOn = NOWHERE
 
-    def add(self, part: TableProgress) -> None:
-        """Add one window or round."""
+    def add(self, part: TableProgress, ran_on: RanOn = NOWHERE) -> None:
+        """Add one window or round, and where its jobs ran."""
+        self.ran_on += ran_on
         self.rows.update(part.rows)
         self.size += part.size
         self.from_lsn = part.from_lsn if self.windows == 0 else self.from_lsn
@@ -59,7 +62,14 @@ class Sum:
         if self.committed:
             facts["last_commit"] = dg.MetadataValue.timestamp(self.committed)
         facts |= structure_facts(self.structures) if self.structures else {}
+        facts |= ran_on_facts(self.ran_on)
         return facts if lag_s is None else facts | {"lag_seconds": round(lag_s, 3)}
+
+
+def ran_on_facts(ran_on: RanOn) -> dict[str, Any]:
+    """Metadata about where jobs ran, with a link to Spark's pages if it serves any."""
+    facts: dict[str, Any] = {"ran_on": str(ran_on)}
+    return facts | ({"spark_pages": dg.MetadataValue.url(ran_on.pages)} if ran_on.pages else {})
 
 
 def structure_facts(changes: Sequence[StructureChange]) -> dict[str, Any]:
@@ -97,7 +107,7 @@ class Tally:
         if self._since is None:
             self._since = now
         for table, part in progress.tables.items():
-            self._tables.setdefault(table, Sum()).add(part)
+            self._tables.setdefault(table, Sum()).add(part, progress.ran_on)
         for change in progress.structures:
             self._tables.setdefault(change.entry.table, Sum()).structures.append(change)
 

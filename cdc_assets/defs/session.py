@@ -154,4 +154,4 @@ class Session:
 def _line(progress: Progress) -> str:
     rows = sum(sum(part.rows.values()) for part in progress.tables.values())
     end = f"{progress.slices_done} of {progress.slices} slices" if progress.slices else f"to {progress.to_lsn}"
-    return f"{progress.kind} {progress.window_id} of {progress.database}: {rows} events of {len(progress.tables)} tables, {end}"
+    return f"{progress.kind} {progress.window_id} of {progress.database}: {rows} events of {len(progress.tables)} tables, {end}; ran on {progress.ran_on}"

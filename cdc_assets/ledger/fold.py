@@ -31,7 +31,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         state,
         notifications=decode_notices(detail),
         next_window=max(state.next_window, detail.get("next_window", 0)),
-        ran_on=decode(dict[str, RanOn], detail["ran_on"]) if "ran_on" in detail else state.ran_on,
+        ran_on={**state.ran_on, **decode(dict[str, RanOn], detail.get("ran_on", {}))},
     )
     match row["event"]:
         case "planned":

@@ -303,7 +303,7 @@ class CaptureState:
     writer: str = ""
     """Process that claimed the capture last (`core.processes`); empty if unknown."""
     ran_on: Mapping[str, RanOn] = field(default_factory=dict)
-    """Where the jobs of the newest run that had any have run, by kind; for people."""
+    """Where jobs have run, by kind: those of the newest run that had any of it; for people."""
 
     def with_tables(self, changed: Iterable[TableState]) -> "CaptureState":
         """The state with some tables replaced or added."""

@@ -21,7 +21,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.core.capture_runner import CaptureRunner
+from cdc_assets.core.ports import Clock
 from cdc_assets.core.steps import step as reach
 from cdc_assets.errors import LAKE_ERRORS, CdcError, FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.folder import Folder
@@ -52,14 +53,14 @@ class Mirrors:
         topics: TopicTables,
         tables: MirrorTables,
         ledger: MirrorLedger,
-        runner: TaskRunner,
+        runner: CaptureRunner,
         clock: Clock,
         on_step: OnStep,
         unavailable: str,
     ) -> None:
         self._topics, self._tables, self._ledger = topics, tables, ledger
         self._clock, self._on_step = clock, on_step
-        self._jobs = Jobs(topics, tables, runner, unavailable)
+        self._jobs, self._account = Jobs(topics, tables, runner, unavailable), runner.account
 
     def catch_up(
         self, tables: Sequence[MirroredTable], *, anew: bool = False, should_end: Callable[[], bool] = lambda: False
@@ -86,14 +87,16 @@ class Mirrors:
             new = [work for work in works if self._state(work.table.topic).pending != work.planned]
             if new:
                 works = self._recorded(works, new, troubles)
+            before = self._account.of("mirror")
             done = self._carry_out(works, troubles) if works else {}
+            ran_on = self._account.of("mirror").since(before)
             idle = {table.topic: state for table in left if (state := self._moved(table, works)) is not None}
             if done or idle:
                 self._ledger.complete(
                     self._clock.now(), {**idle, **{topic: state for topic, (state, _) in done.items()}}
                 )
             for _, report in done.values():
-                self._on_step(report)
+                self._on_step(replace(report, ran_on=ran_on))
             rebuilt -= done.keys()
             left = [table for table in left if table.topic in done]
         return troubles

@@ -81,6 +81,8 @@ class CaptureMirrors:
         self._config, self._runner, self._clock = config, (own := CaptureRunner(runner, config.name)), clock
         self._topics = TopicTables.of(config)
         self.tables = MirrorTables.of(config)
+        self.account = own.account
+        """Where the mirrors' jobs ran."""
         prefix = config.events.topic_prefix
         self._ledger = MirrorLedger(self.tables.tables, prefix)
         self._manifest = Manifest(self._topics, prefix)

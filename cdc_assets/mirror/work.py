@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from cdc_assets.core.ran_on import NOWHERE, RanOn
 from cdc_assets.lake.pieces import Piece
 from cdc_assets.mirror.absent import Absence
 from cdc_assets.mirror.describe import Description
@@ -42,6 +43,7 @@ class StepReport:
         rows: rows of `current`.
         leaves: leaves that were folded anew.
         newest: when the newest of the events was committed, if it is known.
+        ran_on: where its tasks ran; mirrors that follow together share their jobs.
     """
 
     topic: str
@@ -54,6 +56,7 @@ class StepReport:
     rows: int = 0
     leaves: int = 0
     newest: datetime | None = None
+    ran_on: RanOn = NOWHERE
 
     def after(self, earlier: "StepReport") -> "StepReport":
         """This step and an earlier one of the same mirror, as one."""
@@ -65,6 +68,7 @@ class StepReport:
             size=earlier.size + self.size,
             leaves=earlier.leaves + self.leaves,
             newest=max((at for at in (earlier.newest, self.newest) if at), default=None),
+            ran_on=earlier.ran_on + self.ran_on,
         )
 
 

@@ -34,7 +34,6 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 """For sessions of ours: without it Spark greets with a dozen lines."""
 
 BASE_CONF: dict[str, str] = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",  # a fresh worker per task costs 0.44 s (spec spark §1)
@@ -45,7 +44,11 @@ BASE_CONF: dict[str, str] = {
 }
 """Reasons in spec spark §7 no. 7; a configuration value of the same name wins."""
 
-LOCAL_CONF: dict[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+LOCAL_CONF: dict[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",  # a local session is there a moment earlier; on a cluster Spark serves its pages
+}
 """Only this machine needs to reach the driver of a local session."""
 
 CLUSTER_CONF: dict[str, str] = {
@@ -164,8 +167,10 @@ class LazySession:
         settings = self.settings
         python = settings.config.get("spark.pyspark.python")
         os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
-        if settings.master.startswith("local-cluster") and not settings.remote:
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # its master and workers are of this machine alone
+        if settings.master.startswith("local") and not settings.remote:
+            os.environ.setdefault(
+                "SPARK_LOCAL_IP", "127.0.0.1"
+            )  # its pages, master and workers are of this machine alone
         own = driver_address(settings.address)
         address = {"spark.driver.host": own} if own and not settings.remote else {}
         try:  # in the main thread pyspark would put its own handler of SIGINT in the place of ours, or of Dagster's

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.ledger.codec import encode
 from cdc_assets.publish.view import PublishedReport
 
@@ -214,6 +215,7 @@ class CaptureReport:
         last_ddl: None if the history is empty or was not read.
         published: how far the topics in Kafka are; None if nothing is written to Kafka.
         advice: what may be done and need not.
+        ran_on: where jobs have run, by kind: those of the newest run that had any of it.
     """
 
     capture: str
@@ -227,6 +229,7 @@ class CaptureReport:
     last_ddl: Ddl | None = None
     advice: tuple[str, ...] = ()
     published: PublishedReport | None = None
+    ran_on: Mapping[str, RanOn] = field(default_factory=dict)
 
     @property
     def health(self) -> Health:
@@ -314,7 +317,8 @@ class CaptureReport:
             "headroom_h": self.headroom_h,
             "rows_per_second": self.rates.rows,
         }
-        return derived | dict(encode(self))
+        ran_on = [{"kind": kind, **encode(found)} for kind, found in self.ran_on.items()]
+        return derived | dict(encode(self)) | {"ran_on": ran_on}
 
 
 def _doing(table: TableReport) -> str:

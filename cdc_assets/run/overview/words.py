@@ -1,5 +1,8 @@
 """How parts of a capture's report read, in the command line and on Dagster's pages."""
 
+from collections.abc import Iterator, Mapping
+
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets.run.overview.report import DatabaseReport, TableReport
 
@@ -29,6 +32,12 @@ def describe_published(published: PublishedReport) -> str:
         else "nothing waits"
     )
     return f"published to Kafka: {reached}; {waiting}; {published.per_second:,.1f} events a second"
+
+
+def describe_jobs(ran_on: Mapping[str, RanOn]) -> Iterator[str]:
+    """Where jobs have run, a line for each kind."""
+    for kind, found in ran_on.items():
+        yield f"{kind} jobs ran on {found}"
 
 
 def duration(seconds: float | None) -> str:

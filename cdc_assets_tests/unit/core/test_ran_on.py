@@ -8,7 +8,7 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.one_by_one import OneByOne
-from cdc_assets.core.ran_on import NO_TASK, JobAccount, RanOn, summary_of
+from cdc_assets.core.ran_on import NO_TASK, JobAccount, RanOn
 
 FIRST = RanOn("local[2]", "local-1", jobs=1, tasks=2)
 LATER = RanOn("local[2]", "local-2", "http://here:4040", jobs=1, tasks=3)
@@ -45,9 +45,6 @@ def test_account_adds_up_by_kind_also_from_many_threads() -> None:
         "mirror": (500, 1000),
     }
     assert account.of("snapshot") == RanOn()
-    assert summary_of(account.by_kind()).startswith("Spark local[2] (local-1): 1,000 jobs, 2,000 tasks [")
-    assert summary_of({}) == NO_TASK
-    assert summary_of({"window": HERE}) == str(HERE)
 
 
 @pytest.mark.parametrize("shared", [LocalRunner(2, "--local"), OneByOne("--local")])
