@@ -26,7 +26,7 @@ from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.signals import signal_job
 from cdc_assets.defs.snapshot import snapshot_assets
-from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.spark import AnySparkResource, SparkResource, spark_of
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.errors import ConfigurationError
@@ -37,7 +37,7 @@ STATE_VARIABLE = "CDC_STATE_DIR"
 
 def build_definitions(
     *captures: CaptureSource,
-    spark: SparkResource | None = None,
+    spark: AnySparkResource | None = None,
     translator: CdcTranslator | None = None,
     state_dir: str | Path | None = None,
     envelope_io: Callable[..., EnvelopeIOManager] = EnvelopeIOManager,
@@ -49,7 +49,8 @@ def build_definitions(
 
     Args:
         captures: a configuration file for each, or connector properties by name, with secrets written as `${env:NAME}`.
-        spark: Spark session that runs their tasks; a local one if None.
+        spark: Spark session that runs their tasks: ours, or a `PySparkResource` or `LazyPySparkResource` of dagster-pyspark; a
+            local one if None.
         translator: keys, groups and tags of the tables in Dagster.
         state_dir: folder for cached data, such as the last discovered tables; if None, the folder in `CDC_STATE_DIR`,
             or else `var`.
@@ -84,15 +85,16 @@ def build_definitions(
 
 def _definitions(
     captures: Sequence[CaptureSource],
-    spark: SparkResource | None,
+    spark: AnySparkResource | None,
     translator: CdcTranslator | None,
     folder: Path,
     envelope_io: Callable[..., EnvelopeIOManager],
     schema_history_io: Callable[..., SchemaHistoryIOManager],
 ) -> dg.Definitions:
-    io_managers = IOManagers(spark or SparkResource(), envelope_io, schema_history_io)
+    session = spark or SparkResource()
+    io_managers = IOManagers(spark_of(session), envelope_io, schema_history_io)
     chosen = translator or CdcTranslator()
-    common = dg.Definitions(resources={"spark": io_managers.spark}, executor=dg.in_process_executor)
+    common = dg.Definitions(resources={"spark": session}, executor=dg.in_process_executor)
     with without_collections():
         made = [_capture_definitions(capture, io_managers, chosen, folder) for capture in captures]
     return dg.Definitions.merge(common, *made)

@@ -1,8 +1,11 @@
 """Spark as a Dagster resource."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
-from dagster_pyspark import LazyPySparkResource
+from dagster import InitResourceContext
+from dagster_pyspark import LazyPySparkResource, PySparkResource
+from dagster_spark.utils import flatten_dict
 from pydantic import Field, PrivateAttr
 
 from cdc_assets.adapters.spark.early import EarlyRunner
@@ -27,7 +30,9 @@ class SparkResource(LazyPySparkResource):
     class_archive: str = Field(
         default_factory=default_class_archive, description="AppCDS archive of that JVM; used if the file exists."
     )
-    spark_config: dict[str, Any] = Field(default={}, description="More Spark properties; they override all others.")
+    spark_config: dict[str, Any] = Field(
+        default={}, description="More Spark properties, nested or with dots; they override all others."
+    )
     conf_file: str = Field(default="", description="A file like spark-defaults.conf; used if it exists.")
     _lazy: LazySession | None = PrivateAttr(default=None)
 
@@ -38,9 +43,15 @@ class SparkResource(LazyPySparkResource):
             ConfigurationError: the configuration is invalid.
         """
         if self._lazy is None:
-            settings = spark_settings(self.master, self.remote, self.tasks, self.spark_config, self.conf_file)
+            given = flattened(self.spark_config)
+            settings = spark_settings(self.master, self.remote, self.tasks, given, self.conf_file)
             self._lazy = LazySession(settings, self.driver_memory, self.class_archive, shared=True)
         return self._lazy
+
+    def setup_for_execution(self, context: InitResourceContext) -> None:
+        """Name the application after the run, if there is one: `cdc-assets shop_snapshot 1a2b3c4d`."""
+        if context.run is not None:
+            self.lazy().name = f"cdc-assets {context.run.job_name} {context.run.run_id[:8]}"
 
     def _init_session(self) -> None:
         self._spark_session = self.lazy().session()
@@ -60,3 +71,41 @@ class SparkResource(LazyPySparkResource):
     def early_runner(self) -> EarlyRunner:
         """What a capture runs its tasks by: this session; a small job that comes before it, in this process."""
         return self.lazy().early_runner()
+
+
+AnySparkResource: TypeAlias = SparkResource | PySparkResource | LazyPySparkResource
+"""What captures may get their session from."""
+
+
+def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties by their whole names, as dagster-pyspark has them nested or not."""
+    return dict(flatten_dict(dict(config)))  # type: ignore[no-untyped-call]
+
+
+def spark_of(given: AnySparkResource) -> SparkResource:
+    """A resource of dagster-pyspark as captures use one: its session is asked for when there is work, and left as it is.
+
+    Dagster makes a `PySparkResource` ready, and so starts its session, before a step or a sensor needs one; so captures do not
+    get it from Dagster, but have it made ready themselves.
+    """
+    if isinstance(given, SparkResource):
+        return given
+    lazies: list[LazySession] = []
+
+    class Given(SparkResource):
+        """That resource; Dagster makes copies of this one, which share the session."""
+
+        def setup_for_execution(self, context: InitResourceContext) -> None:
+            """The application's name is its owner's."""
+
+        def lazy(self) -> LazySession:
+            """The session of that resource, started or not."""
+            if not lazies:
+                settings = spark_settings(config=flattened(given.spark_config), environment={})
+                lazies.append(LazySession(settings, shared=True, given=session))
+            return lazies[0]
+
+    def session() -> Any:
+        return given.process_config_and_initialize().spark_session
+
+    return Given()

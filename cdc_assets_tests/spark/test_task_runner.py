@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.core.capture_runner import CaptureRunner
-from cdc_assets.core.interruption import Interrupted, listening
+from cdc_assets.core.interruption import Interrupted, limited, listening
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.spark import SparkResource
@@ -206,6 +206,39 @@ def test_jobs_of_a_run_that_is_asked_to_end_are_cancelled(runner: SparkTaskRunne
     assert runner.run(lambda task: task + 1, [1], JOB) == [2]
 
 
+def test_jobs_of_others_in_the_session_go_on(
+    runner: SparkTaskRunner, spark_resource: SparkResource, tmp_path: Path
+) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    outcome: list[int] = []
+
+    def wait_for_the_end(number: int) -> int:
+        begun.touch()
+        while not ended.exists():
+            time.sleep(0.05)
+        return number
+
+    def of_a_user() -> None:
+        outcome.extend(spark_resource.spark_context.parallelize([7], 1).map(wait_for_the_end).collect())
+
+    def end_once_it_runs() -> None:
+        while not begun.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threads = [threading.Thread(target=of_a_user), threading.Thread(target=end_once_it_runs)]
+    for thread in threads:
+        thread.start()
+    with pytest.raises(Interrupted), listening():
+        runner.run(lambda _: time.sleep(60), [0, 1], JOB)
+    with pytest.raises(Interrupted), limited(1):
+        runner.run(lambda _: time.sleep(60), [0], JOB)
+    ended.touch()
+    for thread in threads:
+        thread.join(30)
+    assert outcome == [7]
+
+
 def test_large_tasks_and_results_pass(runner: SparkTaskRunner) -> None:
     blob = bytes(3_000_000)
     assert [len(result) for result in runner.run(lambda task: task + b"!", [blob, blob], JOB)] == [3_000_001] * 2
@@ -297,3 +330,39 @@ def test_session_that_has_ended_is_made_anew() -> None:
     command = [sys.executable, "-c", _ENDS_BETWEEN]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.stdout.split("\n") == ["[1]", "[2]", ""], done.stderr
+
+
+_KILLED = """
+import os, signal, threading, time
+from pyspark import SparkContext
+from cdc_assets.adapters.spark.failures import SparkTaskError
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets_tests.jobs import JOB
+
+def kill():
+    os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+
+runner = SparkResource(master="local[1]").runner()
+print(runner.run(abs, [-1], JOB))
+kill()
+SparkContext._gateway.proc.wait()
+print(runner.run(abs, [-2], JOB))
+threading.Timer(1, kill).start()
+try:
+    runner.run(lambda seconds: time.sleep(seconds), [30], JOB)
+except SparkTaskError as error:
+    print(error.retryable, error)
+print(runner.run(abs, [-3], JOB))
+stop_spark()
+print(SparkContext._gateway)
+"""
+
+
+def test_jvm_that_is_killed_is_started_anew() -> None:
+    """Between two jobs nothing is noticed; in a job it is an error that is retried."""
+    command = [sys.executable, "-c", _KILLED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    said = done.stdout.split("\n")
+    assert [*said[:2], *said[3:]] == ["[1]", "[2]", "[3]", "None", ""], done.stderr
+    assert said[2].startswith("True Spark's JVM at local[1] does not answer any more")

@@ -8,7 +8,7 @@ while a new one is registered, which may be the first that works). On Connect, w
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -80,12 +80,13 @@ class ExecutorWatch:
         session: session of the jobs.
         timeout_s: maximum wait in seconds.
         where: address of the master or the Connect server, for messages.
+        cancel: cancels them.
     """
 
-    def __init__(self, session: SparkSession, timeout_s: float, where: str) -> None:
+    def __init__(self, session: SparkSession, timeout_s: float, where: str, cancel: Callable[[], None]) -> None:
         self._session, self._context = session, context_of(session)
         self._progress = Progress(session) if self._context is None else None
-        self._timeout_s, self._where = timeout_s, where
+        self._timeout_s, self._where, self._cancel = timeout_s, where, cancel
         self._seen = False
 
     @contextmanager
@@ -124,12 +125,6 @@ class ExecutorWatch:
                 if now - served >= patience:
                     expired.set()
                     self._cancel()
-
-    def _cancel(self) -> None:
-        if self._context is None:
-            self._session.interruptAll()
-        else:
-            self._context.cancelAllJobs()
 
     def _reason(self) -> CdcError:
         if self._context is None:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from cdc_assets.adapters.spark.jvm import LOST
 from cdc_assets.errors import CdcError, EngineError, RetryableError
 
-JOB_ERRORS = (PySparkException, Py4JError)
+JOB_ERRORS = (PySparkException, Py4JError, *LOST)
 """Exceptions of a failed job."""
 
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (.+)")
@@ -23,6 +24,8 @@ _FETCH = re.compile(
     r"(?:Failed to (?:fetch|download|open|connect to)|Error(?: while)? (?:fetching|downloading))[^\n]*(?:/files/|/jars/|spark://)[^\n]*"
 )
 _REMOVED = re.compile(r"Master removed our application")
+_CALL = re.compile(r"An error occurred while calling \S+$")
+"""All that py4j says of a call whose connection broke."""
 _AWAY = re.compile(r"StatusCode\.(?:UNAVAILABLE|DEADLINE_EXCEEDED)")
 _GONE = re.compile(
     r"StatusCode\.UNAVAILABLE|SparkContext was shut down|stopped SparkContext|INVALID_HANDLE|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|Master removed our application|All masters are unresponsive"
@@ -51,6 +54,11 @@ def job_error(error: Exception, where: str) -> CdcError:
                 next(group for group in (*match.groups(), match.group(0)) if group).strip().rstrip(".")
             )
             return EngineError(f"Spark at {where} cannot run the tasks: {fact}. Next: {step}.")
+    if connection_lost(error):
+        return SparkTaskError(
+            f"Spark's JVM at {where} does not answer any more: it has ended or was killed. Next: look for the kernel's "
+            "message if memory is short; another one is started, and what was read is read again."
+        )
     if _AWAY.search(text):
         return SparkTaskError(
             f"Spark Connect at {where} does not answer any more. Next: look at the server and its log; a new session is "
@@ -60,6 +68,11 @@ def job_error(error: Exception, where: str) -> CdcError:
         f"A Spark job at {where} broke: {root_cause(text) or type(error).__name__}. "
         "Next: look for a killed Python worker or lost executor in Spark's log; what was read is read again."
     )
+
+
+def connection_lost(error: Exception) -> bool:
+    """Whether the call broke off because its JVM has ended, or is about to."""
+    return isinstance(error, LOST) or _CALL.match(str(error)) is not None
 
 
 def session_gone(error: Exception) -> bool:

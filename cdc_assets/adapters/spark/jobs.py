@@ -7,7 +7,7 @@ partitions of one row, and a user-defined function runs the task; it needs no pa
 
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -17,6 +17,9 @@ from pyspark.sql.types import BinaryType
 
 from cdc_assets.adapters.spark.executors import context_of
 from cdc_assets.core.interruption import cancelled_by
+
+_TAG = f"cdc-assets-{uuid4().hex}"
+"""On each job of this process: a run that is asked to end, ends them all."""
 
 
 def outcomes(session: SparkSession, execute: Callable[[int], bytes], count: int) -> list[bytes]:
@@ -38,17 +41,22 @@ def map_indexes(session: SparkSession, function: Callable[[int], Any], count: in
 
 @contextmanager
 def cancelled_with_run(session: SparkSession) -> Iterator[None]:
-    """A block that waits for jobs. On Connect others may share the session, so there the jobs are identified by a
-    tag."""
+    """A block that waits for jobs of this thread. Others may use the session too, so ours are known by a tag."""
     context = context_of(session)
-    if context is not None:
-        with cancelled_by(context.cancelAllJobs):
-            yield
-        return
-    tag = f"cdc-assets-{uuid4().hex}"
-    session.addTag(tag)
+    add, remove = (session.addTag, session.removeTag) if context is None else (context.addJobTag, context.removeJobTag)
+    add(_TAG)
     try:
-        with cancelled_by(lambda: session.interruptTag(tag)):
+        with cancelled_by(lambda: cancel_own(session)):
             yield
     finally:
-        session.removeTag(tag)
+        with suppress(Exception):  # the session has ended, and its tags with it
+            remove(_TAG)
+
+
+def cancel_own(session: SparkSession) -> None:
+    """Cancel all jobs of this process that run by this package."""
+    context = context_of(session)
+    if context is None:
+        session.interruptTag(_TAG)
+    else:
+        context.cancelJobsWithTag(_TAG)

@@ -81,7 +81,8 @@ class SparkTaskRunner:
         """Whether the session starts a slow task again beside itself; never one that was started here (`session`)."""
         session = self._session()
         context = context_of(session)
-        found = session.conf.get(SPECULATION, "false") if context is None else context.getConf().get(SPECULATION)
+        with self._watched():
+            found = session.conf.get(SPECULATION, "false") if context is None else context.getConf().get(SPECULATION)
         return bool(found == "true")
 
     def get_ready(self) -> None:
@@ -100,7 +101,7 @@ class SparkTaskRunner:
             return []
         payload = cloudpickle.dumps((function, list(tasks)))  # together: tasks share the plans of their tables
         session = self._session()
-        with cancelled_with_run(session), self._watched():
+        with self._watched(), cancelled_with_run(session):
             application = application_of(session, self._address)
             with named(session, job):
                 packed = outcomes(session, lambda index: _carry_out(payload, index), len(tasks))

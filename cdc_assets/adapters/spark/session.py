@@ -4,24 +4,32 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkContext, __version__
+from pyspark import __version__
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cdc_assets.adapters.spark import preflight
+from cdc_assets.adapters.spark import jvm, preflight
 from cdc_assets.adapters.spark.address import driver_address
 from cdc_assets.adapters.spark.connect import abandon, limit_repetitions, wait_until_ready
 from cdc_assets.adapters.spark.early import EarlyRunner
 from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, slots, wait_for_executors
-from cdc_assets.adapters.spark.failures import JOB_ERRORS, SparkTaskError, job_error, root_cause, session_gone
-from cdc_assets.adapters.spark.jobs import cancelled_with_run, map_indexes
+from cdc_assets.adapters.spark.failures import (
+    JOB_ERRORS,
+    SparkTaskError,
+    connection_lost,
+    job_error,
+    root_cause,
+    session_gone,
+)
+from cdc_assets.adapters.spark.jobs import cancel_own, cancelled_with_run, map_indexes
+from cdc_assets.adapters.spark.jvm import stop_spark as stop_spark
 from cdc_assets.adapters.spark.runner import SPECULATION, SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.adapters.spark.shipping import code_archive, python_path, ship_code
@@ -65,6 +73,9 @@ OWN_CONF: dict[str, str] = {SPECULATION: "false"}  # `runner` says why
 """Whatever is configured."""
 
 _JAVA = "check Java (17 or newer) and the address, or leave Spark out: --local, or spark.cdc.threads true"
+_DIES_S = 5.0
+"""Seconds in which a JVM has ended whose connections are broken; one that has not lives on."""
+
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 """Tasks leave the JVM nothing but planning, and most runs end after a few jobs: without the optimizing compiler the
 session is there earlier, and start and first jobs take six tenths of the processor time. Long queries take twice as
@@ -82,23 +93,6 @@ _PATIENT = tuple(
 is ten times as hot as usual, which saves a quarter of the start's processor time. `spark_config` may say otherwise."""
 
 
-def stop_spark(wait_s: float = 30) -> None:
-    """End this process's classic session, if there is one, and wait until its JVM is gone.
-
-    Without this the JVM ends a moment after the process. A Connect session is left alone: to stop it would close its id
-    for good, for whoever shares it.
-    """
-    context = SparkContext._active_spark_context
-    if context is None:
-        return
-    gateway = context._gateway
-    context.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(wait_s)
-    SparkContext._gateway = SparkContext._jvm = None
-
-
 def default_class_archive() -> str:
     """Path of this environment's archive of JVM classes (`archive`), whether it exists or not."""
     return str(Path(sys.prefix) / f"spark-{__version__}.jsa")
@@ -113,16 +107,21 @@ class LazySession:
         driver_memory: heap of the driver's JVM.
         class_archive: AppCDS archive of that JVM; used if the file exists.
         shared: whether others than the tasks of `runner` may get the session.
+        name: name of the application in Spark's pages, unless `spark.app.name` gives another.
+        given: gives somebody else's session, which is used in place of one that is made here.
     """
 
     settings: SparkSettings = field(default_factory=SparkSettings)
     driver_memory: str = "1g"
     class_archive: str = field(default_factory=default_class_archive)
     shared: bool = False
+    name: str = "cdc-assets"
+    given: Callable[[], SparkSession] | None = None
     _session: SparkSession | None = None
     _watch: ExecutorWatch | None = None
     _starts: threading.RLock = field(default_factory=threading.RLock)  # it may be asked for by several threads at once
     _worked: bool = False
+    _own: bool = True  # whether the session was made here: then it is ours to stop
     _early: EarlyRunner = field(init=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +142,7 @@ class LazySession:
             if self._session is not None and not _ended(self._session):
                 return self._session
             self._forget()
-            session = self._again(*java) if self._worked else self._started(*java)
+            session = self._again(*java) if self._worked else self._first(*java)
             self._session = session
             if not self.settings.local:
                 try:
@@ -153,6 +152,15 @@ class LazySession:
                     raise
             self._worked = True
             return session
+
+    def _first(self, *java: str) -> SparkSession:
+        """The first session, begun once more if its JVM ended meanwhile: it may have been killed."""
+        try:
+            return self._started(*java)
+        except ConfigurationError:
+            if self.settings.remote or not jvm.forget_if_gone(_DIES_S):
+                raise
+            return self._started(*java)
 
     def _again(self, *java: str) -> SparkSession:
         """Another session after one that was lost: what has worked is not configured wrongly, so it may come back."""
@@ -167,22 +175,14 @@ class LazySession:
         settings = self.settings
         python = settings.config.get("spark.pyspark.python")
         os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
-        if settings.master.startswith("local") and not settings.remote:
-            os.environ.setdefault(
-                "SPARK_LOCAL_IP", "127.0.0.1"
-            )  # its pages, master and workers are of this machine alone
-        own = driver_address(settings.address)
-        address = {"spark.driver.host": own} if own and not settings.remote else {}
+        if (
+            settings.master.startswith("local") and not settings.remote
+        ):  # its pages, master and workers are of this machine alone
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         try:  # in the main thread pyspark would put its own handler of SIGINT in the place of ours, or of Dagster's
             if settings.remote:
                 in_thread(lambda: wait_until_ready(settings.remote))
-            builder = SparkSession.builder.appName("cdc-assets")
-            builder = builder.remote(settings.remote) if settings.remote else builder.master(settings.master)
-            for name, value in (address | self.properties(*java)).items():
-                builder = builder.config(name, value)
-            if not settings.remote:
-                threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
-            session = in_thread(builder.getOrCreate)
+            session = in_thread(lambda: self._borrowed() or self._made(*java))
         except ImportError as error:
             raise ConfigurationError(
                 "Spark Connect",
@@ -190,7 +190,7 @@ class LazySession:
                 "the packages of its client",
                 f'pip install "cdc-assets[connect]" ({error})',
             ) from error
-        except (PySparkException, Py4JError, TimeoutError) as error:
+        except (PySparkException, Py4JError, TimeoutError, *jvm.LOST) as error:
             raise ConfigurationError(
                 "Spark session", settings.address, "a reachable Spark",
                 f"{'check the server' if settings.remote else _JAVA} ({root_cause(str(error)) or type(error).__name__})",
@@ -199,11 +199,45 @@ class LazySession:
             limit_repetitions(session)
         return session
 
+    def _borrowed(self) -> SparkSession | None:
+        """The session that somebody else has made, as it is: neither are its settings changed, nor is it stopped here."""
+        self._own = True
+        found = self.given() if self.given is not None else None
+        if found is None and not self.settings.remote and jvm.has_context():
+            found = SparkSession.builder.getOrCreate()
+        if found is not None:
+            self._own = False
+            if self.given is None:
+                self._tell_differences(found)
+        return found
+
+    def _tell_differences(self, session: SparkSession) -> None:
+        asked = {"spark.master": self.settings.master} | dict(self.settings.config)
+        differing = [
+            name for name in sorted(asked) if session.conf.get(name, None) != asked[name]
+        ]  # a value may be secret
+        which = f"these properties differ: {', '.join(differing)}" if differing else "it is as configured"
+        log.info("An active session of Spark is used; %s.", which)
+
+    def _made(self, *java: str) -> SparkSession:
+        settings = self.settings
+        own = driver_address(settings.address)
+        address = {"spark.driver.host": own} if own and not settings.remote else {}
+        builder = SparkSession.builder.appName(self.name)
+        builder = builder.remote(settings.remote) if settings.remote else builder.master(settings.master)
+        for name, value in (address | self.properties(*java)).items():
+            builder = builder.config(name, value)
+        if not settings.remote:
+            threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
+        return builder.getOrCreate()
+
     def _prepare(self, session: SparkSession) -> None:
         """Send our code to the executors, wait until they are there, and ask them what they have."""
         context = context_of(session)
-        self._watch = ExecutorWatch(session, self.settings.executor_timeout_s, self.settings.address)
-        with cancelled_with_run(session), self.watched():
+        self._watch = ExecutorWatch(
+            session, self.settings.executor_timeout_s, self.settings.address, lambda: cancel_own(session)
+        )
+        with self.watched(), cancelled_with_run(session):
             ship_code(session)
             preflight.require_modules(map_indexes(session, preflight.probe(), 1), self.settings.address)
             if context is not None:
@@ -211,7 +245,7 @@ class LazySession:
         preflight.log_facts(self._ask(session), self.settings.address)
 
     def _ask(self, session: SparkSession) -> list[preflight.Facts]:
-        with cancelled_with_run(session), self.watched():
+        with self.watched(), cancelled_with_run(session):
             found = map_indexes(session, preflight.probe(), self._slots(session))
         preflight.require_modules(found, self.settings.address)
         if not self.settings.local:
@@ -241,14 +275,15 @@ class LazySession:
                 with self._watch.watching():
                     yield
         except JOB_ERRORS as error:
-            if session_gone(error):
+            if session_gone(error) or jvm.forget_if_gone(_DIES_S if connection_lost(error) else 0.0):
                 self._forget()
             raise job_error(error, self.settings.address) from error
 
     def _forget(self) -> None:
         """Drop a session that has ended, so that a new one can be created."""
         session, self._session, self._watch = self._session, None, None
-        if session is not None:
+        jvm.forget_if_gone()
+        if session is not None and self._own:
             with suppress(Exception):  # it has ended
                 abandon(session) if self.settings.remote else session.stop()
 
@@ -298,6 +333,4 @@ def _import_early() -> None:
 
 def _ended(session: SparkSession) -> bool:
     context = context_of(session)
-    if context is None:
-        return False
-    return context._jsc is None or bool(context._jsc.sc().isStopped())
+    return context is not None and jvm.has_ended(context)

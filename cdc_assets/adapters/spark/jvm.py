@@ -1,0 +1,104 @@
+"""The JVM of this process's classic session: whether it lives, and how it goes.
+
+pyspark starts one JVM per process and keeps it for good, so that each later session of the process is made in it. It has no
+public way to let go of one that was killed (by the kernel for its memory, or by a person), nor of one that is to end before the
+process does: without that, each call fails with a refused connection for as long as the process lives. So this module alone
+knows where pyspark keeps it.
+"""
+
+import logging
+import subprocess
+from contextlib import suppress
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+
+log = logging.getLogger(__name__)
+
+LOST = (Py4JNetworkError, ConnectionError, EOFError)
+"""Errors of a call to a JVM that is gone, besides a `Py4JError` that does not say why."""
+
+
+def has_context() -> bool:
+    """Whether this process has a classic session that works, whoever has made it."""
+    context = SparkContext._active_spark_context
+    return context is not None and not has_ended(context)
+
+
+def has_ended(context: SparkContext) -> bool:
+    """Whether a context is stopped, or its JVM is gone."""
+    gateway, java = SparkContext._gateway, context._jsc
+    if gateway is not None and not _lives(gateway):  # a call would log a page of traces
+        return True
+    try:
+        return java is None or bool(java.sc().isStopped())
+    except (Py4JError, *LOST):
+        return True
+
+
+def stop_spark(wait_s: float = 30) -> None:
+    """End this process's classic session and its JVM, if there is one, and wait until it is gone; a JVM that does not end is killed.
+
+    Without this the JVM ends a moment after the process. A Connect session is left alone: to stop it would close its id
+    for good, for whoever shares it.
+    """
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    context = SparkContext._active_spark_context
+    if context is not None and _lives(gateway):
+        with suppress(Py4JError, *LOST):
+            context.stop()
+    _end(gateway, wait_s)
+
+
+def forget_if_gone(patience_s: float = 0.0) -> bool:
+    """Let the next session of this process start another JVM if its own has died; whether it had.
+
+    Args:
+        patience_s: a process that was killed breaks its connections a moment before it has ended; so long is waited for that.
+    """
+    gateway = SparkContext._gateway
+    if gateway is None or _lives(gateway, patience_s):
+        return False
+    log.warning("Spark's JVM (process %s) has ended; the next job starts another one.", _pid(gateway))
+    _end(gateway, 0)
+    return True
+
+
+def _lives(gateway: Any, patience_s: float = 0.0) -> bool:
+    """A JVM that others have started, as `spark-submit` does, ends this process when it ends."""
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is None:
+        return True
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(patience_s)
+    return process.returncode is None
+
+
+def _pid(gateway: Any) -> int | None:
+    return gateway.proc.pid if gateway.proc is not None else None
+
+
+def _end(gateway: Any, wait_s: float) -> None:
+    """End a JVM, and have pyspark forget it with its context."""
+    process: subprocess.Popen[bytes] | None = gateway.proc
+    if process is not None:
+        if process.poll() is None:
+            with suppress(*LOST, Py4JError):
+                gateway.shutdown()
+        with suppress(OSError):  # its pipe is broken
+            if process.stdin is not None:
+                process.stdin.close()  # it ends when nobody holds its input
+        try:
+            process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    context = SparkContext._active_spark_context
+    for _ in range(2):  # a first call that Java does not answer leaves the context half stopped
+        with suppress(Py4JError, *LOST):
+            if context is not None:
+                context.stop()
+    SparkContext._gateway = SparkContext._jvm = None

@@ -1,0 +1,70 @@
+"""A session that a user's own resource of dagster-pyspark makes is used as it is, and left so."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster_pyspark import LazyPySparkResource, PySparkResource
+
+from cdc_assets.defs.spark import SparkResource, spark_of
+from cdc_assets_tests.shop import Shop, open_shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+_RUNS = """
+import logging, sys
+import dagster as dg
+import psutil
+from dagster_pyspark import LazyPySparkResource, PySparkResource
+from cdc_assets import build_definitions
+
+logging.getLogger("cdc_assets").setLevel(logging.INFO)
+kind, file = {"PySparkResource": PySparkResource, "LazyPySparkResource": LazyPySparkResource}[sys.argv[1]], sys.argv[2]
+own = {"spark": {"master": "local[2]", "app": {"name": "users own"}, "ui": {"enabled": False}}}
+
+@dg.asset(required_resource_keys={"spark"})
+def users(context):
+    spark = context.resources.spark.spark_session
+    application = spark.sparkContext
+    return application.applicationId, application.appName, spark.conf.get("spark.sql.shuffle.partitions")
+
+definitions = dg.Definitions.merge(build_definitions(file, spark=kind(spark_config=own)), dg.Definitions(
+    assets=[users], jobs=[dg.define_asset_job("users_job", [users])]))
+definitions.get_repository_def()
+java = lambda: [child.pid for child in psutil.Process().children() if "java" in child.name()]
+print("JVMs", len(java()))
+instance = dg.DagsterInstance.ephemeral()
+found = []
+for job in ("users_job", "shop_changes", "users_job"):
+    done = definitions.resolve_job_def(job).execute_in_process(instance=instance)
+    if job == "users_job":
+        found.append(done.output_for_node("users"))
+print(found[0] == found[1], found[0][1:], "JVMs", len(java()))
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with open_shop(tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kind", [PySparkResource, LazyPySparkResource])
+def test_one_application_for_the_captures_and_a_users_assets(
+    shop: Shop, kind: type[PySparkResource | LazyPySparkResource]
+) -> None:
+    with shop.in_environment():
+        done = subprocess.run(
+            [sys.executable, "-c", _RUNS, kind.__name__, str(shop.file)], capture_output=True, text=True, timeout=500
+        )
+    assert done.stdout.splitlines() == ["JVMs 0", "True ('users own', '200') JVMs 1"], done.stderr[-5000:]
+    assert shop.differences() == {}
+
+
+def test_nested_properties_are_flattened() -> None:
+    config = {"spark": {"sql": {"shuffle": {"partitions": 9}}}, "spark.master": "local[3]"}
+    for resource in (SparkResource(spark_config=config), spark_of(PySparkResource(spark_config=config))):
+        settings = resource.lazy().settings
+        assert (settings.master, settings.config) == ("local[3]", {"spark.sql.shuffle.partitions": "9"})

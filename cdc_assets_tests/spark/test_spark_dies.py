@@ -1,0 +1,112 @@
+"""Spark's JVM is killed: the run tells it, starts another one and reads again; nothing is lost or doubled."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cdc_assets_tests.patience import wait_until
+from cdc_assets_tests.shop import Shop, open_shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+SECONDS = 120
+"""Of a loaded machine."""
+COMMAND = [sys.executable, "-m", "cdc_assets.cli.main"]
+
+_TWICE = """
+import os, signal, threading, time
+from pyspark import SparkContext
+from cdc_assets.adapters.spark.failures import SparkTaskError
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets_tests.jobs import JOB
+
+def kill():
+    os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+
+runner = SparkResource(master="local[1]").runner()
+print(runner.run(abs, [-1], JOB))
+kill()
+SparkContext._gateway.proc.wait()
+print(runner.run(abs, [-2], JOB))
+threading.Timer(1, kill).start()
+try:
+    runner.run(time.sleep, [60], JOB)
+except SparkTaskError as error:
+    print(error.retryable, str(error).partition(":")[0])
+print(runner.run(abs, [-3], JOB))
+stop_spark()
+"""
+
+
+def test_next_job_of_the_process_starts_another_jvm() -> None:
+    done = subprocess.run([sys.executable, "-c", _TWICE], capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == ["[1]", "[2]", "True Spark's JVM at local[1] does not answer any more", "[3]"], (
+        done.stderr
+    )
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with open_shop(tmp_path) as found:
+        (tmp_path / "spark.conf").write_text("spark.master local[2]\nspark.cdc.threads false\n")
+        found.write(
+            {"errors.max.retries": "-1", "retriable.restart.connector.wait.ms": "300", "mirror.enabled": "true"}
+        )
+        yield found
+
+
+@contextmanager
+def running(shop: Shop, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command at work on the shop; what it says is in the file `said`."""
+    environment = os.environ | shop.environment | {"CDC_SPARK_CONF": str(shop.folder / "spark.conf")}
+    with (shop.folder / "said").open("wb") as said:
+        process = subprocess.Popen([*COMMAND, *arguments], env=environment, stderr=said, stdout=said)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def said(shop: Shop) -> str:
+    """By the command."""
+    return (shop.folder / "said").read_text()
+
+
+def jvm_of(process: "subprocess.Popen[bytes]") -> psutil.Process | None:
+    """The JVM of a process, if it has one."""
+    children = psutil.Process(process.pid).children()
+    return next((child for child in children if child.is_running() and "java" in child.name()), None)
+
+
+def kill_jvm(shop: Shop, process: "subprocess.Popen[bytes]", number: int = signal.SIGKILL) -> None:
+    """Kill it once it is there."""
+    wait_until(lambda: jvm_of(process) is not None, SECONDS, lambda: f"a JVM is there: {said(shop)}", every=0.05)
+    found = jvm_of(process)
+    assert found is not None
+    found.send_signal(number)
+
+
+def test_stream_reads_the_window_again_with_another_jvm(shop: Shop) -> None:
+    with running(shop, "capture", "--follow") as process:
+        wait_until(lambda: len(shop.view().state.tables) == 4, SECONDS, lambda: said(shop))
+        for _ in range(2):
+            shop.server.faults.hang(matching="cdc-assets: changes")
+            shop.add_customers(30)
+            wait_until(lambda: shop.server.faults.struck, SECONDS, lambda: f"a window is being read: {said(shop)}")
+            kill_jvm(shop, process)
+            shop.server.faults.clear()
+            shop.server.faults.struck.clear()
+            wait_until(lambda: not shop.differences(), SECONDS, lambda: f"it is read again: {said(shop)}")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 130 or process.returncode == 0, said(shop)
+    assert shop.doubled() == []
+    assert "This is a bug" not in said(shop)
+    assert "py4j" not in said(shop)
