@@ -14,7 +14,8 @@ when the session is there runs on it, whatever its size.
 *Why it is right.* A task depends on its argument and the server alone, and writes files that count only once they are
 committed (`runner`): so it does not matter where it runs, and each job runs in one place. Tasks that wait for one another are never more
 than run at once. A start that fails is an error of the next job, of a small one too: nothing goes on in this process
-because Spark is gone, so a run never leaves Spark out unseen. *A crash at any moment* is a crash of the run; it leaves
+because Spark is gone, so a run never leaves Spark out unseen. A start that ends because a run was asked to end is begun anew by
+the next run of the process. *A crash at any moment* is a crash of the run; it leaves
 some files that no commit names. A run that ends while a session is being started ends the start (`launch`).
 """
 
@@ -107,7 +108,7 @@ class EarlyRunner:
     def _begun(self) -> "Future[None]":
         """The start in the background."""
         with self._starts:
-            if self._start is None:
+            if self._start is None or _is_interrupted(self._start):
                 self._start = Future()
                 if self._settings.threads:
                     self._start.set_result(None)
@@ -130,8 +131,8 @@ class EarlyRunner:
         return self._spark()
 
     def _warm(self, start: "Future[None]") -> None:
-        self._launch.begin()
         try:
+            self._launch.begin()
             spark = self._spark()
             if not self._ends.is_set():
                 spark.run(str, range(spark.parallelism), Job("start"))
@@ -140,6 +141,11 @@ class EarlyRunner:
             if not self._awaited and not self._ends.is_set() and isinstance(error, Exception):
                 log.warning("Spark has not started, and the next job fails too: %s", error)
             start.set_exception(error)
+
+
+def _is_interrupted(start: "Future[None]") -> bool:
+    """Whether it ended because a run was asked to end, which later runs of the process were not."""
+    return start.done() and start.exception() is not None and not isinstance(start.exception(), Exception)
 
 
 def _ended() -> "Future[None]":

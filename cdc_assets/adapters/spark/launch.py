@@ -27,8 +27,9 @@ class Launch:
         self._before: frozenset[int] | None = None
 
     def begin(self) -> None:
-        """Called before the start: what runs now is not of it."""
-        self._before = _machines()
+        """Called before the start, and again if it is begun anew: what ran before the first time is not of it."""
+        if self._before is None:
+            self._before = _machines()
 
     def end(self) -> None:
         """End the JVM; waits a moment until it is gone."""

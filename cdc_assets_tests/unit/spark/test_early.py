@@ -10,6 +10,7 @@ import pytest
 
 from cdc_assets.adapters.spark.early import EARLY_ROWS, EarlyRunner
 from cdc_assets.adapters.spark.settings import SparkSettings, spark_settings
+from cdc_assets.core.interruption import Interrupted
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
@@ -26,7 +27,7 @@ SMALL, LARGE = Job("window", rows=EARLY_ROWS), Job("window", rows=EARLY_ROWS + 1
 class FakeSpark:
     """A Spark that notes the jobs that it is given, and whose session is there when it is let."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: BaseException | None = None) -> None:
         self.may_start_twice, self.parallelism = False, 2
         self.jobs, self.threads = list[tuple[str, list[Any]]](), set[str]()
         self.session = threading.Event()
@@ -53,6 +54,12 @@ def started(settings: SparkSettings = LOCAL) -> tuple[EarlyRunner, FakeSpark]:
     spark = FakeSpark()
     spark.session.set()
     return EarlyRunner(settings, lambda: spark), spark
+
+
+def join_start() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "spark-start":
+            thread.join(20)
 
 
 def no_spark() -> TaskRunner:
@@ -160,10 +167,29 @@ def test_start_that_fails_is_told_if_no_job_waits_for_it(caplog: pytest.LogCaptu
     runner = EarlyRunner(LOCAL, lambda: spark)
     runner.get_ready()
     spark.session.set()
-    for thread in threading.enumerate():
-        if thread.name == "spark-start":
-            thread.join(20)
+    join_start()
     assert "Spark has not started, and the next job fails too" in caplog.text
+
+
+def test_start_that_a_run_which_was_asked_to_end_interrupts_is_begun_anew_by_the_next_run() -> None:
+    spark = FakeSpark(Interrupted())
+    spark.session.set()
+    runner = EarlyRunner(CLUSTER, lambda: spark)
+    with pytest.raises(Interrupted):
+        runner.run(square, [1], JOB)
+    spark._error = None
+    assert runner.run(square, [2], JOB) == [4]
+    assert spark.kinds == ["start", JOB.kind]
+
+
+def test_start_that_is_interrupted_while_nobody_waits_is_no_request_to_end_a_later_run() -> None:
+    spark = FakeSpark(Interrupted())
+    runner = EarlyRunner(LOCAL, lambda: spark)
+    runner.get_ready()
+    spark.session.set()
+    join_start()
+    spark._error = None
+    assert runner.run(square, [2], LARGE) == [4]
 
 
 def test_session_that_dies_is_an_error_and_nothing_goes_on_here() -> None:
