@@ -25,6 +25,9 @@ from cdc_assets_tests.shop import Shop, open_shop
 
 pytestmark = pytest.mark.spark
 
+ENDLESS = "while echo; do sleep 0.1; done"
+"""A Java that is never there, and that ends when nobody reads what it says, as the one does that finds the options of a JVM."""
+
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
@@ -96,7 +99,7 @@ def test_machine_without_java_says_so_and_names_what_needs_none(
 
 
 def test_run_without_new_rows_starts_no_java(shop: Shop, with_java: Callable[[str], Command]) -> None:
-    capture = with_java("exec sleep 600")
+    capture = with_java(ENDLESS)
     assert capture.run("--local")[0] == 0
     assert capture.run("--idle", "0.5")[0] == 0
     assert not capture.started.exists()
@@ -106,7 +109,7 @@ def test_run_without_new_rows_starts_no_java(shop: Shop, with_java: Callable[[st
 def test_run_whose_work_is_done_before_the_session_is_there_ends_without_it(
     shop: Shop, with_java: Callable[[str], Command]
 ) -> None:
-    capture = with_java("exec sleep 600")
+    capture = with_java(ENDLESS)
     assert capture.run("--local")[0] == 0
     shop.add_customers(1)
     begun = time.monotonic()
@@ -119,7 +122,7 @@ def test_run_whose_work_is_done_before_the_session_is_there_ends_without_it(
 
 
 def test_run_that_is_asked_to_end_while_spark_starts_ends_soon(with_java: Callable[[str], Command]) -> None:
-    capture = with_java("exec sleep 600")
+    capture = with_java(ENDLESS)
     with capture.begin() as process:  # a snapshot, which waits for Spark
         while not capture.started.exists():
             assert process.poll() is None

@@ -9,7 +9,6 @@ import os
 import signal
 import time
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 
 from cdc_assets.core.processes import children_of
@@ -35,7 +34,7 @@ class Launch:
         """End the JVM; waits a moment until it is gone."""
         until = time.monotonic() + _PATIENCE_S
         while self._before is not None and (found := _machines() - self._before) and time.monotonic() < until:
-            for number in [*found, *chain.from_iterable(map(_descendants, found))]:
+            for number in found:
                 with suppress(ProcessLookupError):
                     os.kill(number, signal.SIGTERM)
             time.sleep(_LOOK_S)
@@ -44,12 +43,6 @@ class Launch:
 def _machines() -> frozenset[int]:
     """Children of this process that are, or become, a JVM of pyspark."""
     return frozenset(number for number in children_of(os.getpid()) if _SHELL in _command(number))
-
-
-def _descendants(number: int) -> list[int]:
-    """Scripts come before the JVM, and one that finds its options."""
-    own = children_of(number)
-    return [*own, *chain.from_iterable(map(_descendants, own))]
 
 
 def _command(number: int) -> bytes:
