@@ -183,6 +183,8 @@ def test_a_killed_worker_is_a_retryable_error_and_the_session_continues(runner: 
     with pytest.raises(SparkTaskError, match="Python worker exited unexpectedly") as caught:
         runner.run(die, [0], JOB)
     assert caught.value.retryable
+    assert "\n" not in str(caught.value)
+    assert caught.value.__suppress_context__, "no page of Java in a log that shows causes"
     assert runner.run(lambda task: task + 1, [1], JOB) == [2]
 
 
@@ -310,6 +312,36 @@ def test_worker_whose_reader_has_enough_ends_in_silence() -> None:
     command = [sys.executable, "-c", _TAKES_ONE_ROW]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "BrokenPipeError" not in done.stderr
+
+
+_KILLED_WORKER = """
+import os, signal
+from urllib.request import urlopen
+from cdc_assets.adapters.spark.failures import SparkTaskError
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.core.capture_runner import CaptureRunner
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets_tests.jobs import JOB
+
+runner = SparkResource(master="local[1]", spark_config={"spark.ui.enabled": "true"}).runner()
+try:
+    runner.run(lambda _: os.kill(os.getpid(), signal.SIGKILL), [1], JOB)
+except SparkTaskError as error:
+    print(error)
+job = CaptureRunner(runner, "shop")
+print(job.run(abs, [-1], JOB), urlopen(job.account.of("window").pages, timeout=60).status)
+stop_spark()
+"""
+
+
+def test_killed_worker_is_told_in_a_line_and_pages_are_served_if_asked_for() -> None:
+    command = [sys.executable, "-c", _KILLED_WORKER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout.count("\n") == 2, done.stdout
+    told, worked = done.stdout.splitlines()
+    assert told.startswith("A Spark job at local[1] broke: Python worker exited unexpectedly (crashed). Next: ")
+    assert worked == "[1] 200"
+    assert not [line for line in done.stderr.splitlines() if "ERROR" in line or line.startswith("\tat ")], done.stderr
 
 
 _ENDS_BETWEEN = """

@@ -5,6 +5,7 @@ version, an unreachable driver. That is an `EngineError`, which ends the run and
 such as a killed worker or a lost executor, may be transient: a `SparkTaskError`, after which the read is repeated.
 """
 
+import logging
 import re
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from pyspark.errors import PySparkException
 
 from cdc_assets.adapters.spark.jvm import LOST
 from cdc_assets.errors import CdcError, EngineError, RetryableError
+
+log = logging.getLogger(__name__)
 
 JOB_ERRORS = (PySparkException, Py4JError, *LOST)
 """Exceptions of a failed job."""
@@ -48,6 +51,7 @@ def job_error(error: Exception, where: str) -> CdcError:
         where: the master, or the address of the Connect server.
     """
     text = str(error)
+    log.debug("Spark's own words: %s", text)
     for pattern, explain in _SETUP:
         if match := pattern.search(text):
             fact, step = explain(
@@ -85,7 +89,8 @@ def root_cause(text: str) -> str:
     lines = text.splitlines()
     causes = [line[2:] for line in lines[1:2] if line.startswith(": ")]
     causes += [line.partition("Exception: ")[2] for line in lines if "SparkException: " in line]
-    return (causes[-1] if causes else lines[0] if lines else "").rstrip(".")
+    found = causes[-1] if causes else lines[0] if lines else ""
+    return found.partition(" Consider setting ")[0].rstrip(".")
 
 
 _Told = Callable[[str], tuple[str, str]]

@@ -47,7 +47,7 @@ def _watched() -> Iterator[None]:
     try:
         yield
     except JOB_ERRORS as error:
-        raise job_error(error, "its address") from error
+        raise job_error(error, "its address") from None
 
 
 class SparkTaskRunner:

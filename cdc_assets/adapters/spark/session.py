@@ -277,7 +277,7 @@ class LazySession:
         except JOB_ERRORS as error:
             if session_gone(error) or jvm.forget_if_gone(_DIES_S if connection_lost(error) else 0.0):
                 self._forget()
-            raise job_error(error, self.settings.address) from error
+            raise job_error(error, self.settings.address) from None  # a page of Java; `failures` has taken what it says
 
     def _forget(self) -> None:
         """Drop a session that has ended, so that a new one can be created."""

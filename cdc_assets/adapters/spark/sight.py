@@ -10,7 +10,7 @@ in which process it runs, and its answer travels with its result.
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from pyspark import TaskContext
@@ -68,12 +68,14 @@ def named(session: SparkSession, job: Job) -> Iterator[None]:
         try:
             yield
         finally:
-            session.removeTag(tag)
+            with suppress(Exception):  # the session has ended
+                session.removeTag(tag)
         return
     before = {key: context.getLocalProperty(key) for key in _SET_BY_GROUP}
     context.setJobGroup(f"{job.capture or 'cdc-assets'} {job.kind}", str(job))
     try:
         yield
     finally:
-        for key, value in before.items():
-            context.setLocalProperty(key, value)
+        with suppress(Exception):  # the session has ended, and its properties with it
+            for key, value in before.items():
+                context.setLocalProperty(key, value)
