@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.live import differs
 from cdc_assets.defs.page import page_of
 from cdc_assets.run.overview import CaptureReport
@@ -53,6 +54,14 @@ def test_what_is_not_known_is_not_a_number() -> None:
 def test_queue_is_shown() -> None:
     queue = (QueuedSnapshot(ORDERS, "17", 5, paused=True),)
     assert "| SalesDb.dbo.orders | 17 | 5 | paused |" in page_of(replace(WELL, queue=queue))["queue"].value
+
+
+def test_page_says_where_jobs_ran() -> None:
+    ran_on = {"window": RanOn("local[2]", "local-1", "http://here:4040", 3, 6), "snapshot": RanOn(here=1, why="small")}
+    facts = page_of(replace(WELL, ran_on=ran_on))
+    assert "* window jobs ran on Spark local[2] (local-1): 3 jobs, 6 tasks" in facts["ran_on"].value
+    assert "* snapshot jobs ran on this process: 1 task (small)" in facts["ran_on"].value
+    assert facts["spark_pages"].url == "http://here:4040"
 
 
 def test_report_differs_by_what_is_wrong_and_not_by_how_long() -> None:

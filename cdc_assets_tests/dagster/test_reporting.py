@@ -1,5 +1,6 @@
 """Progress is added up into few reports, and none of it is lost on the way."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from cdc_assets.capture.progress import Progress, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.reporting import Tally
 
 TABLE = TableId("SalesDb", "dbo", "orders")
@@ -53,3 +55,18 @@ def test_numbers_stay_numbers_so_that_pages_plot_them() -> None:
     assert (facts["bytes"], facts["windows"]) == (200, 2)
     assert (facts["rows_creates"], facts["rows_updates"]) == (2, 1)
     assert (facts["rows_deletes"], facts["rows_tombstones"], facts["lag_seconds"]) == (1, 1, 1.5)
+
+
+def test_reports_say_where_jobs_ran_and_link_to_pages_that_are_served() -> None:
+    tally = Tally(EVERY_S)
+    for number, ran_on in enumerate((RanOn("local[2]", "local-1", jobs=1, tasks=2), RanOn(here=1, why="small"))):
+        tally.add(replace(progress(number, c=1), ran_on=ran_on), 0.0)
+    facts = tally.drain()[TABLE].metadata(None)
+    assert facts["ran_on"] == "Spark local[2] (local-1): 1 job, 2 tasks; this process: 1 task (small)"
+    assert "spark_pages" not in facts
+    tally.add(replace(progress(3, c=1), ran_on=RanOn("local[2]", "local-2", "http://here:4040", 1, 1)), 0.0)
+    facts = tally.drain()[TABLE].metadata(None)
+    assert (facts["ran_on"], facts["spark_pages"].url) == (
+        "Spark local[2] (local-2): 1 job, 1 task",
+        "http://here:4040",
+    )

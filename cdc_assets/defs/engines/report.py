@@ -25,6 +25,8 @@ from cdc_assets.errors import CdcError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.metrics.exports import OnCommit
 
+_RAN_ON = "the connector's own process, and this one, which commits what it has read"
+
 
 @dataclass(slots=True)
 class BatchSum:
@@ -49,6 +51,7 @@ class BatchSum:
         facts |= {"bytes": self.size} if self.size else {}
         facts |= {f"rows_{OPERATIONS.get(op, op)}": count for op, count in sorted(self.rows.items())}
         facts |= {"to_position": reached} if reached else {}
+        facts["ran_on"] = _RAN_ON
         return facts | ({"last_commit": dg.MetadataValue.timestamp(self.at)} if self.at else {})
 
 
