@@ -39,7 +39,7 @@ laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken sig
 	CDC_SOAK_SECONDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_mirror_soak.py
 	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_schema_law.py
 
-histories: setup-dev ## Random histories of two databases in bad weather: runs killed, asleep and woken, capture jobs that lag, structures changed, stores that lose answers (CDC_HISTORIES, CDC_HISTORIES_LAG); the better part of an hour
+histories: setup-dev ## Random histories of two databases in bad weather: runs killed, asleep and woken, capture jobs that lag, structures changed, stores that lose answers; with CDC_HISTORIES_SPARK=1 on Spark, whose processes are killed (CDC_HISTORIES, CDC_HISTORIES_LAG); the better part of an hour
 	CDC_HISTORIES=$${CDC_HISTORIES:-200} CDC_HISTORIES_LAG=$${CDC_HISTORIES_LAG:-30} $(PYTEST) -q -n $${WORKERS:-2} cdc_assets_tests/contract/test_histories.py
 
 setup-browser: ## What the tests need, and Chromium from the system's packages

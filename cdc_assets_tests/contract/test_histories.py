@@ -2,7 +2,7 @@
 
 `CDC_HISTORIES` plays more of them than the few of the default run: a number, or `first:end`. `CDC_HISTORIES_LAG` lets the
 capture job stand still for up to so many seconds. Every eighth history is a shorter one, with its lake in an
-object store that loses answers.
+object store that loses answers. With `CDC_HISTORIES_SPARK` all tasks run on Spark, whose JVM and workers are killed too.
 """
 
 import os
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.adapters.spark.session import LazySession, stop_spark
+from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.histories.chronicle import DATABASES
 from cdc_assets_tests.contract.histories.unreliable_store import unreliable
@@ -21,6 +23,7 @@ from cdc_assets_tests.object_store import BUCKET, SECRET, lake_properties, open_
 _FIRST, _, _END = os.environ.get("CDC_HISTORIES", "2").rpartition(":")
 SEEDS = range(int(_FIRST or 0), int(_END))
 LAG_S = float(os.environ.get("CDC_HISTORIES_LAG", "0.5"))
+SPARK = bool(os.environ.get("CDC_HISTORIES_SPARK"))
 STEPS, STEPS_IN_STORE = 60, 25
 
 
@@ -30,6 +33,14 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_assets.snapshot.plan.MIN_SLICE", 4)
     monkeypatch.setattr("cdc_assets.snapshot.rounds.MIN_SLICE", 1)
     monkeypatch.setattr("cdc_assets.snapshot.rounds._ROUND_SLICES", 1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ended_spark() -> Iterator[None]:
+    """No JVM is left."""
+    yield
+    if SPARK:
+        stop_spark()
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +59,7 @@ def play(
     calm: Callable[[], object] = lambda: None,
 ) -> None:
     """Play a history and hold its lake against the law."""
-    weather = Weather(server, lake, seed, LAG_S)
+    weather = Weather(server, lake, seed, LAG_S, LazySession(SparkSettings("local[2]")).runner() if SPARK else None)
     try:
         weather.play(steps, calm)
         assert check(weather.chronicle, weather.config)

@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+import psutil
 from deltalake import DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
@@ -18,6 +19,7 @@ from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, InvariantError
 from cdc_assets.history.drift import Drift
@@ -53,6 +55,9 @@ PLAYED: Final = {
 }
 """What a history is made of, and how often."""
 
+KILLS: Final = {"kill_jvm": 5, "kill_worker": 5}
+"""What comes on top of it where tasks run on Spark."""
+
 _PASSING: Final = (229, 3948, 3961, 40549, 1205, 701)
 """Errors that pass by themselves."""
 
@@ -65,11 +70,21 @@ class Weather:
         properties: of the lake.
         seed: of the history.
         lag_s: longest time for which the capture job stands still, in seconds.
+        spark: runs the tasks, in place of threads; then its processes are killed too.
         keyless_by: isolation mode of snapshots.
     """
 
-    def __init__(self, server: StandIn, properties: Mapping[str, str], seed: int, lag_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        server: StandIn,
+        properties: Mapping[str, str],
+        seed: int,
+        lag_s: float = 1.0,
+        spark: TaskRunner | None = None,
+    ) -> None:
         self.server, self._lag_s = server, lag_s
+        self._runner = spark or LocalRunner(2)
+        self._played = PLAYED if spark is None else PLAYED | KILLS
         self._rng = random.Random(seed)  # noqa: S311 - a history that can be repeated
         self.chronicle = Chronicle(server, random.Random(-1 - seed))  # noqa: S311 - the same
         self._signals = count(1)
@@ -115,7 +130,7 @@ class Weather:
             calm: ends the bad weather of the lake.
         """
         self.repair()
-        acts = self._rng.choices(list(PLAYED), list(PLAYED.values()), k=steps)
+        acts = self._rng.choices(list(self._played), list(self._played.values()), k=steps)
         for act in acts:
             if act != "work":
                 self._say(act)
@@ -155,7 +170,7 @@ class Weather:
         config = self.config
         with SqlServerSource(config.connection) as source:
             bulk = MssqlBulkSource(config.connection)
-            yield Capture(config, source, bulk, LocalRunner(2), SystemClock())
+            yield Capture(config, source, bulk, self._runner, SystemClock())
 
     def _attempt(self, action: Callable[[Capture], object]) -> bool:
         """Whether a run went well; what is told to a user is no fault here, but a bug is."""
@@ -260,6 +275,31 @@ class Weather:
         assert not sleeper.is_alive(), "the woken run does not end"
         if failures:
             raise failures[0]
+
+    def kill_jvm(self) -> None:
+        """Spark's JVM dies while a run reads."""
+        self._kill(lambda process: "java" in process.name())
+
+    def kill_worker(self) -> None:
+        """One of Spark's Python workers dies while a run reads."""
+        self._kill(lambda process: "pyspark.worker" in process.cmdline())
+
+    def _kill(self, chosen: Callable[[psutil.Process], bool]) -> None:
+        wait = self._rng.uniform(0, 0.5)
+
+        def kill(over: threading.Event) -> None:
+            over.wait(wait)
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if chosen(process):
+                        self._say(f"  kills {process.pid}")
+                        process.kill()
+                        return
+
+        self.chronicle.work()
+        self.server.agent.drain()
+        with beside(kill):
+            self._rng.choice([self.stream, self.snapshot])()
 
     # ---- signals -----------------------------------------------------------------------------------------------
 
