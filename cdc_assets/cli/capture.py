@@ -114,7 +114,7 @@ def capture(
     if metrics_port is not None:
         settings = replace(settings, metrics=replace(settings.metrics, port=metrics_port))
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
-    with listening(), exported(settings) as run.note, task_runner(local) as runner:
+    with listening(), exported(settings) as run.note, task_runner(local, f"{settings.name} capture") as runner:
         if follow:
             run.retries = Retries(
                 lambda: _settings(load_config(configuration_file(config)), follow, idle),
@@ -238,13 +238,18 @@ def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> Capt
 
 
 @contextmanager
-def task_runner(local: bool) -> Iterator[TaskRunner]:
-    """A runner over threads or Spark; the Spark session starts when there is work and ends with the command."""
+def task_runner(local: bool, name: str) -> Iterator[TaskRunner]:
+    """A runner over threads or Spark; the Spark session starts when there is work and ends with the command.
+
+    Args:
+        local: whether to leave Spark out.
+        name: capture and command, for the name of Spark's application.
+    """
     if local:
         yield LocalRunner(why="--local")
         return
     settings = spark_settings(file=DEFAULT_FILE)
-    runner = EarlyRunner(settings, lambda: _spark(settings))
+    runner = EarlyRunner(settings, lambda: _spark(settings, name))
     try:
         yield runner
     finally:
@@ -252,11 +257,11 @@ def task_runner(local: bool) -> Iterator[TaskRunner]:
             sys.modules[_SESSION].stop_spark()
 
 
-def _spark(settings: SparkSettings) -> TaskRunner:
+def _spark(settings: SparkSettings, name: str) -> TaskRunner:
     """Spark as the runner of tasks; a run without work, and `--local`, need neither pyspark nor Java."""
     from cdc_assets.adapters.spark.session import LazySession
 
-    return LazySession(settings).runner()
+    return LazySession(settings, name=f"cdc-assets {name}").runner()
 
 
 def _chosen(facade: Capture, names: list[str]) -> list[TableId]:

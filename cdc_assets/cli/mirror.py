@@ -1,6 +1,7 @@
 """`cdc-assets mirror`: brings the tables of current rows and their history to where the topics are."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
@@ -18,9 +19,14 @@ from cdc_assets.cli.console import (
     read_lake_config,
     show_logs,
 )
-from cdc_assets.core.interruption import listening
+from cdc_assets.core.interruption import listening, sleep
+from cdc_assets.errors import CdcError, RetryableError
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.work import StepReport
+
+log = logging.getLogger(__name__)
+
+_REPETITIONS = 3
 
 
 def mirror(
@@ -42,10 +48,10 @@ def mirror(
     """
     show_logs()
     settings, _ = read_lake_config(config)
-    with listening(), task_runner(local) as runner:
+    with listening(), task_runner(local, f"{settings.name} mirror") as runner:
         mirrors = open_mirrors(settings, runner, _ignore if as_json else _print_step)
         wanted = mirrors.named(tables) if tables else None
-        troubles = mirrors.catch_up(wanted, anew=rebuild)
+        troubles = _caught_up(lambda: mirrors.catch_up(wanted, anew=rebuild), settings.streaming.retry_wait_s)
         states = mirrors.states()
     for topic, error in troubles.items():
         err.print(f"{topic}: {error}", style="bold red", markup=False, soft_wrap=True)
@@ -55,6 +61,17 @@ def mirror(
         _print_states(states)
     if troubles:
         raise typer.Exit(FAILED)
+
+
+def _caught_up(attempt: Callable[[], Mapping[str, CdcError]], pause_s: float) -> Mapping[str, CdcError]:
+    """The result of an attempt, begun again when it broke off: Spark may have been killed. What was recorded stays."""
+    for _ in range(_REPETITIONS):
+        try:
+            return attempt()
+        except RetryableError as error:
+            log.warning("%s Beginning again in %s s.", error, pause_s)
+            sleep(pause_s)
+    return attempt()
 
 
 def _ignore(_: StepReport) -> None:

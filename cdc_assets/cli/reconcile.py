@@ -48,7 +48,7 @@ def reconcile(
     settings = read_config(config)
     with (
         listening(),
-        task_runner(local) as runner,
+        task_runner(local, f"{settings.name} reconcile") as runner,
         open_reconciler(settings, runner, _ignore if as_json else _print_group) as (mirrors, reconciler),
     ):
         wishes = Wishes(ranges, repair, anew, timeout)

@@ -62,6 +62,15 @@ def children_of(number: int) -> list[int]:
     return found
 
 
+def is_stopped(number: int) -> bool:
+    """Whether a process is stopped until it is told to go on (SIGSTOP, a debugger); False if the kernel does not tell."""
+    try:
+        stat = (_PROC / str(number) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
 def host_of(process: str) -> str:
     """The host of a process identified by `own_process`."""
     return process.rsplit("/", 3)[0]

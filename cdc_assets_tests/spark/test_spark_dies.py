@@ -1,11 +1,12 @@
-"""Spark's JVM is killed: the run tells it, starts another one and reads again; nothing is lost or doubled."""
+"""Spark's JVM is killed, or is stopped: the run tells it and goes on with another one, or ends; nothing is lost or doubled."""
 
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -86,6 +87,15 @@ def jvm_of(process: "subprocess.Popen[bytes]") -> psutil.Process | None:
     return next((child for child in children if child.is_running() and "java" in child.name()), None)
 
 
+def workers_of(jvm: psutil.Process) -> list[psutil.Process]:
+    """Its Python processes."""
+    found = []
+    for child in jvm.children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            found += [child] if "pyspark.worker" in child.cmdline() else []
+    return found
+
+
 def kill_jvm(shop: Shop, process: "subprocess.Popen[bytes]", number: int = signal.SIGKILL) -> None:
     """Kill it once it is there."""
     wait_until(lambda: jvm_of(process) is not None, SECONDS, lambda: f"a JVM is there: {said(shop)}", every=0.05)
@@ -110,3 +120,43 @@ def test_stream_reads_the_window_again_with_another_jvm(shop: Shop) -> None:
     assert shop.doubled() == []
     assert "This is a bug" not in said(shop)
     assert "py4j" not in said(shop)
+
+
+def test_mirrors_are_made_though_the_jvm_is_killed(shop: Shop) -> None:
+    shop.write({"retriable.restart.connector.wait.ms": "300"})
+    with running(shop, "capture", "--local") as process:
+        assert process.wait(SECONDS) == 0, said(shop)
+    shop.write({"retriable.restart.connector.wait.ms": "300", "mirror.enabled": "true"})
+    with running(shop, "mirror") as process:
+        wait_until(
+            lambda: (jvm := jvm_of(process)) is not None and workers_of(jvm), SECONDS, lambda: said(shop), every=0.02
+        )
+        kill_jvm(shop, process)
+        assert process.wait(SECONDS) == 0, said(shop)
+    assert "does not answer any more" in said(shop)
+    assert "4 mirrors." in said(shop)
+
+
+@pytest.mark.parametrize("which", ["the JVM", "a worker"])
+def test_what_stands_still_is_told_and_a_run_can_be_ended(shop: Shop, which: str) -> None:
+    with running(shop, "capture", "--follow") as process:
+        wait_until(lambda: len(shop.view().state.tables) == 4, SECONDS, lambda: said(shop))
+        shop.server.faults.hang(matching="cdc-assets: changes")
+        shop.add_customers(3)
+        wait_until(lambda: shop.server.faults.struck, SECONDS, lambda: f"a window is being read: {said(shop)}")
+        jvm = jvm_of(process)
+        assert jvm is not None
+        workers = workers_of(jvm)
+        still = [jvm] if which == "the JVM" else workers
+        for one in still:
+            one.suspend()
+        wait_until(lambda: f"Process {still[0].pid} of Spark is stopped" in said(shop), 60, lambda: said(shop))
+        asked = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS)
+        assert time.monotonic() - asked < 20
+        _, left = psutil.wait_procs([jvm, *workers], SECONDS)
+        assert not left
+    with running(shop, "capture", "--local") as process:
+        assert process.wait(SECONDS) == 0, said(shop)
+    assert (shop.differences(), shop.doubled()) == ({}, [])

@@ -16,6 +16,8 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
 from cdc_assets.adapters.spark.executors import context_of
+from cdc_assets.adapters.spark.jvm import kill_if_stopped
+from cdc_assets.adapters.spark.stillness import told_if_still
 from cdc_assets.core.interruption import cancelled_by
 
 _TAG = f"cdc-assets-{uuid4().hex}"
@@ -46,7 +48,7 @@ def cancelled_with_run(session: SparkSession) -> Iterator[None]:
     add, remove = (session.addTag, session.removeTag) if context is None else (context.addJobTag, context.removeJobTag)
     add(_TAG)
     try:
-        with cancelled_by(lambda: cancel_own(session)):
+        with cancelled_by(lambda: _end_own(session)), told_if_still():
             yield
     finally:
         with suppress(Exception):  # the session has ended, and its tags with it
@@ -60,3 +62,9 @@ def cancel_own(session: SparkSession) -> None:
         session.interruptTag(_TAG)
     else:
         context.cancelJobsWithTag(_TAG)
+
+
+def _end_own(session: SparkSession) -> None:
+    """Cancel them when the run is to end; a JVM that is stopped cannot cancel."""
+    kill_if_stopped()
+    cancel_own(session)

@@ -14,6 +14,8 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
+from cdc_assets.core.processes import is_stopped
+
 log = logging.getLogger(__name__)
 
 LOST = (Py4JNetworkError, ConnectionError, EOFError)
@@ -46,6 +48,7 @@ def stop_spark(wait_s: float = 30) -> None:
     gateway = SparkContext._gateway
     if gateway is None:
         return
+    kill_if_stopped()
     context = SparkContext._active_spark_context
     if context is not None and _lives(gateway):
         with suppress(Py4JError, *LOST):
@@ -65,6 +68,15 @@ def forget_if_gone(patience_s: float = 0.0) -> bool:
     log.warning("Spark's JVM (process %s) has ended; the next job starts another one.", _pid(gateway))
     _end(gateway, 0)
     return True
+
+
+def kill_if_stopped() -> None:
+    """Kill a JVM that is stopped (SIGSTOP): whoever waits for its answer cannot end, and a call to it would wait too."""
+    process: subprocess.Popen[bytes] | None = SparkContext._gateway.proc if SparkContext._gateway is not None else None
+    if process is not None and is_stopped(process.pid):
+        log.warning("Spark's JVM (process %s) is stopped and is killed, for this run is to end.", process.pid)
+        process.kill()
+        process.wait()
 
 
 def _lives(gateway: Any, patience_s: float = 0.0) -> bool:
