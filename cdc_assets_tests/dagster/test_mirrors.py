@@ -44,6 +44,7 @@ def test_mirrors_follow_in_the_runs_that_write_topics(shop: Shop) -> None:
         lineage = found.metadata["dagster/column_lineage"].value
         assert lineage.deps_by_column["name"][0].asset_key == key("customers", "source")  # type: ignore[union-attr]
         assert (found.metadata["events"].value, found.metadata["leaves_rewritten"].value) == (4, 1)
+        assert str(found.metadata["ran_on"].value).startswith(("Spark local[2] (local-", "this process: "))
         assert isinstance(lag := found.metadata["lag_seconds"].value, float)
         assert 0 <= lag < 3600
         columns = {column.name: column.description for column in found.metadata["dagster/column_schema"].value.columns}  # type: ignore[union-attr]

@@ -260,6 +260,17 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
     assert all(name.startswith("spark.sql.") for name in connect)
 
 
+def test_pages_are_served_by_clusters_and_by_a_local_spark_that_is_asked_to() -> None:
+    name = "spark.ui.enabled"
+    assert SparkResource(master="local[2]").properties()[name] == "false"
+    assert SparkResource(master="local[2]", spark_config={name: "true"}).properties()[name] == "true"
+    assert name not in SparkResource(master="spark://head:7077").properties()
+    command = [sys.executable, "-c", "from resources.definitions import PAGES; print(PAGES)"]
+    under_dev = {**os.environ, "DAGSTER_IS_DEV_CLI": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=under_dev)
+    assert done.stdout.strip() == str({name: "true"})
+
+
 _OPTIONS = """
 from pyspark import SparkContext
 from cdc_assets.adapters.spark.session import LazySession, stop_spark
