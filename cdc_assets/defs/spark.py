@@ -1,6 +1,7 @@
 """Spark as a Dagster resource."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from dagster import InitResourceContext
@@ -86,7 +87,8 @@ def spark_of(given: AnySparkResource) -> SparkResource:
     """A resource of dagster-pyspark as captures use one: its session is asked for when there is work, and left as it is.
 
     Dagster makes a `PySparkResource` ready, and so starts its session, before a step or a sensor needs one; so captures do not
-    get it from Dagster, but have it made ready themselves.
+    get it from Dagster, but have it made ready themselves. Whether it is local is known beforehand only if its `spark_config` names a
+    master; otherwise every job waits for it, as for a cluster.
     """
     if isinstance(given, SparkResource):
         return given
@@ -101,7 +103,10 @@ def spark_of(given: AnySparkResource) -> SparkResource:
         def lazy(self) -> LazySession:
             """The session of that resource, started or not."""
             if not lazies:
-                settings = spark_settings(config=flattened(given.spark_config), environment={})
+                config = flattened(given.spark_config)
+                settings = spark_settings(config=config, environment={})
+                if not {"spark.master", "spark.remote"} & config.keys():
+                    settings = replace(settings, master="")
                 lazies.append(LazySession(settings, shared=True, given=session))
             return lazies[0]
 

@@ -45,6 +45,29 @@ print(found[0] == found[1], found[0][1:], "JVMs", len(java()))
 """
 
 
+_CLUSTER = """
+import os
+from dagster_pyspark import LazyPySparkResource
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.core.jobs import Job
+from cdc_assets.core.ran_on import JobAccount
+from cdc_assets.defs.spark import spark_of
+
+class Users(LazyPySparkResource):
+    def _init_session(self):
+        if self._spark_session is None:
+            builder = SparkSession.builder.master("local-cluster[1,3,512]").config("spark.executor.memory", "512m")
+            self._spark_session = builder.getOrCreate()
+
+runner, account = spark_of(Users(spark_config={})).early_runner(), JobAccount()
+print(runner.run(abs, [-1], Job("window", rows=1, account=account)), account.of("window").tasks, runner.parallelism)
+print([file.rpartition("/")[2][:10] for file in SparkContext.getOrCreate().listFiles])
+stop_spark()
+"""
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
     with open_shop(tmp_path) as found:
@@ -61,6 +84,11 @@ def test_one_application_for_the_captures_and_a_users_assets(
         )
     assert done.stdout.splitlines() == ["JVMs 0", "True ('users own', '200') JVMs 1"], done.stderr[-5000:]
     assert shop.differences() == {}
+
+
+def test_users_own_cluster_runs_small_jobs_too_and_tells_its_own_size() -> None:
+    done = subprocess.run([sys.executable, "-c", _CLUSTER], capture_output=True, text=True, timeout=500)
+    assert done.stdout.splitlines() == ["[1] 1 3", "['cdc_assets']"], done.stderr[-5000:]
 
 
 def test_nested_properties_are_flattened() -> None:

@@ -23,9 +23,10 @@ LOST = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 def has_context() -> bool:
-    """Whether this process has a classic session that works, whoever has made it."""
-    context = SparkContext._active_spark_context
-    return context is not None and not has_ended(context)
+    """Whether this process has a classic session that works, whoever has made it; one that is being made is waited for."""
+    with SparkContext._lock:
+        context = SparkContext._active_spark_context
+        return context is not None and not has_ended(context)
 
 
 def has_ended(context: SparkContext) -> bool:

@@ -31,7 +31,7 @@ from cdc_assets.adapters.spark.failures import (
 from cdc_assets.adapters.spark.jobs import cancel_own, cancelled_with_run, map_indexes
 from cdc_assets.adapters.spark.jvm import stop_spark as stop_spark
 from cdc_assets.adapters.spark.runner import SPECULATION, SparkTaskRunner
-from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets.adapters.spark.settings import SparkSettings, is_local
 from cdc_assets.adapters.spark.shipping import code_archive, python_path, ship_code
 from cdc_assets.core.interruption import in_thread
 from cdc_assets.errors import CdcError, ConfigurationError
@@ -144,7 +144,7 @@ class LazySession:
             self._forget()
             session = self._again(*java) if self._worked else self._first(*java)
             self._session = session
-            if not self.settings.local:
+            if not _is_local(session):
                 try:
                     self._prepare(session)
                 except CdcError:
@@ -248,7 +248,7 @@ class LazySession:
         with self.watched(), cancelled_with_run(session):
             found = map_indexes(session, preflight.probe(), self._slots(session))
         preflight.require_modules(found, self.settings.address)
-        if not self.settings.local:
+        if not _is_local(session):
             preflight.require_shipped_code(found, self.settings.address, code_archive().name)
         return found
 
@@ -309,10 +309,14 @@ class LazySession:
 
     def parallelism(self, *java: str) -> int:
         """Tasks that run at once, without starting a session where the settings tell it; asked anew for each window."""
-        return self.settings.slots() or self._slots(self.session(*java))
+        return self._known_slots() or slots(self.session(*java))
 
     def _slots(self, session: SparkSession) -> int:
-        return self.settings.slots() or slots(session)
+        return self._known_slots() or slots(session)
+
+    def _known_slots(self) -> int:
+        """Their number as the settings tell it, or 0; a session that others have made has its own."""
+        return self.settings.slots() if self._own else self.settings.tasks
 
     def runner(self) -> SparkTaskRunner:
         """The task runner of this session; started by it, the JVM compiles quickly rather than well."""
@@ -329,6 +333,12 @@ def _import_early() -> None:
     """Import, while the JVM starts, what pyspark imports before it first calls it: a quarter of a second where pandas is there."""
     with suppress(Exception):  # then pyspark tells it
         import_module("pyspark.testing.utils")
+
+
+def _is_local(session: SparkSession) -> bool:
+    """As the session itself says: one that others have made may be of another kind than is configured."""
+    context = context_of(session)
+    return context is not None and is_local(context.master)
 
 
 def _ended(session: SparkSession) -> bool:

@@ -43,7 +43,7 @@ class SparkSettings:
     """Settings of Spark.
 
     Args:
-        master: Spark's master; unused if `remote` is given.
+        master: Spark's master; unused if `remote` is given, empty if only the session knows, which others make.
         remote: Spark Connect address such as `sc://host:15002`.
         tasks: number of parallel tasks; 0 asks Spark.
         executor_timeout_s: seconds that a cluster may be without any executor while tasks wait for one.
@@ -66,7 +66,7 @@ class SparkSettings:
     @property
     def address(self) -> str:
         """Address for messages, without the parameters of a Connect address, which may hold a token."""
-        return self.remote.partition(";")[0] or self.master
+        return self.remote.partition(";")[0] or self.master or "its own address"
 
     def slots(self) -> int:
         """Number of parallel tasks if known without a session, otherwise 0."""
