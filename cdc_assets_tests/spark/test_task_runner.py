@@ -40,6 +40,12 @@ def test_results_come_in_task_order(runner: SparkTaskRunner) -> None:
     assert runner.run(lambda task: task * task, range(7), JOB) == [0, 1, 4, 9, 16, 25, 36]
 
 
+def test_small_job_runs_on_the_session_that_another_run_of_the_process_has_started(runner: SparkTaskRunner) -> None:
+    runner.run(abs, [1], JOB)
+    another = SparkResource(master="local[2]", spark_config={"spark.cdc.threads": "false"}).early_runner()
+    assert another.run(lambda _: os.getpid(), [0], Job("window", rows=1)) != [os.getpid()]
+
+
 class WithoutContext:
     """A session of Spark Connect, as far as a runner sees it."""
 

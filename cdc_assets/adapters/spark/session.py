@@ -128,7 +128,11 @@ class LazySession:
         """Pack our code for executors now: a session may start hours later, when another version may be installed here."""
         if not self.settings.local:
             code_archive()
-        self._early = EarlyRunner(self.settings, self.runner, lambda: self._session is not None)
+        self._early = EarlyRunner(self.settings, self.runner, self._is_there)
+
+    def _is_there(self) -> bool:
+        """Whether a session is there, made here or by another run of this process, which is then used."""
+        return self._session is not None or (not self.settings.remote and jvm.has_context())
 
     def session(self, *java: str) -> SparkSession:
         """The session, started with these options of Java unless it runs already; another one if it has ended.
