@@ -1,9 +1,11 @@
 """A session that a user's own resource of dagster-pyspark makes is used as it is, and left so."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from dagster_pyspark import LazyPySparkResource, PySparkResource
@@ -19,6 +21,7 @@ import dagster as dg
 import psutil
 from dagster_pyspark import LazyPySparkResource, PySparkResource
 from cdc_assets import build_definitions
+from cdc_assets.defs.partitions import all_ranges, range_partitions
 
 logging.getLogger("cdc_assets").setLevel(logging.INFO)
 kind, file = {"PySparkResource": PySparkResource, "LazyPySparkResource": LazyPySparkResource}[sys.argv[1]], sys.argv[2]
@@ -37,8 +40,9 @@ java = lambda: [child.pid for child in psutil.Process().children() if "java" in 
 print("JVMs", len(java()))
 instance = dg.DagsterInstance.ephemeral()
 found = []
-for job in ("users_job", "shop_changes", "users_job"):
-    done = definitions.resolve_job_def(job).execute_in_process(instance=instance)
+snapshot = dict(tags=dict(all_ranges(range_partitions(8))), run_config={"ops": {"shop_read_tables": {"config": {"due_only": True}}}})
+for job, given in (("users_job", {}), ("shop_snapshot", snapshot), ("users_job", {})):
+    done = definitions.resolve_job_def(job).execute_in_process(instance=instance, **given)
     if job == "users_job":
         found.append(done.output_for_node("users"))
 print(found[0] == found[1], found[0][1:], "JVMs", len(java()))
@@ -78,12 +82,12 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 def test_one_application_for_the_captures_and_a_users_assets(
     shop: Shop, kind: type[PySparkResource | LazyPySparkResource]
 ) -> None:
-    with shop.in_environment():
+    with shop.in_environment(), patch.dict(os.environ, {"PYSPARK_PYTHON": sys.executable}):  # it is the user's to set
         done = subprocess.run(
             [sys.executable, "-c", _RUNS, kind.__name__, str(shop.file)], capture_output=True, text=True, timeout=500
         )
     assert done.stdout.splitlines() == ["JVMs 0", "True ('users own', '200') JVMs 1"], done.stderr[-5000:]
-    assert shop.differences() == {}
+    assert (len(shop.events("customers")), shop.differences()) == (40, {})
 
 
 def test_users_own_cluster_runs_small_jobs_too_and_tells_its_own_size() -> None:
