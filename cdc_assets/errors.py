@@ -32,12 +32,14 @@ the next step. Secrets never enter a message: adapters pass driver texts through
 """
 
 import errno
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 _LONGEST_VALUE = 300
 _LONGEST_LIST = 3_500
 """Bytes of a list of errors."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
 
 
 def shortened(text: str) -> str:
@@ -45,6 +47,11 @@ def shortened(text: str) -> str:
     if len(text) <= _LONGEST_VALUE:
         return text
     return f"{text[:_LONGEST_VALUE]}… ({len(text):,} characters)"
+
+
+def has_credentials(text: str) -> bool:
+    """Whether the text holds an address with a user and a password."""
+    return bool(_CREDENTIALS.search(text))
 
 
 def lacking(error: BaseException) -> str | None:
@@ -141,14 +148,15 @@ class InvalidValueError(TerminalError, ValueError):
 
     Args:
         what: the kind of value, such as `LSN`.
-        value: what was given; the message quotes it.
+        value: what was given; the message quotes it, without the password of an address.
         expected: description of the allowed values.
         hint: next step for the reader.
     """
 
     def __init__(self, what: str, value: object, expected: str, hint: str) -> None:
         shown = shortened(repr(value))
-        super().__init__(f"{shortened(what)} {shown} is not valid: expected {expected}. Next: {hint}.")
+        message = f"{shortened(what)} {shown} is not valid: expected {expected}. Next: {hint}."
+        super().__init__(_CREDENTIALS.sub("***", message))
         self.what = what
         self.value = value
         self.expected = expected

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
-from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError
+from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError, has_credentials
 
 HEAD_BYTES: Final = 5
 _ANSWER_S: Final = 30.0
@@ -35,7 +35,7 @@ class SchemaRegistry:
         credentials: `user:password`, or empty.
 
     Raises:
-        ConfigurationError: an address is no web address.
+        ConfigurationError: an address is no web address, or holds a password.
     """
 
     def __init__(self, addresses: str, credentials: str = "") -> None:
@@ -43,6 +43,10 @@ class SchemaRegistry:
         for address in self._addresses or [""]:
             if urlsplit(address).scheme not in ("http", "https"):
                 raise ConfigurationError(_OPTION, address, "an address with http or https", "correct it")
+            if has_credentials(address):
+                raise ConfigurationError(
+                    _OPTION, address, "an address without a password", "give user:password as basic.auth.user.info"
+                )
         self._headers = {"Accept": _FORM, "Content-Type": _FORM}
         if credentials:
             self._headers["Authorization"] = "Basic " + b64encode(credentials.encode()).decode()

@@ -13,9 +13,9 @@ from cdc_assets.cli.engine_status import read_engine_config
 from cdc_assets.config.document import detail, markdown
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.load import configuration_files, given_properties
-from cdc_assets.config.masks import Masks, shown_name
+from cdc_assets.config.masks import Masks
 from cdc_assets.config.properties import PROPERTIES, property_of
-from cdc_assets.config.property import Property, Status
+from cdc_assets.config.property import Property, Status, shown_name
 from cdc_assets.errors import shortened
 
 

@@ -9,9 +9,9 @@ from cdc_assets.config.columns import column_rules
 from cdc_assets.config.connection import connection_settings, driver_options
 from cdc_assets.config.found import Found, of_pattern
 from cdc_assets.config.kafka import kafka_settings
-from cdc_assets.config.masks import HIDDEN, PATTERN, Masks
+from cdc_assets.config.masks import PATTERN, Masks
 from cdc_assets.config.properties import PROPERTIES, property_of
-from cdc_assets.config.property import Property, Status
+from cdc_assets.config.property import HIDDEN, Property, Status, shown_name
 from cdc_assets.config.settings import (
     CaptureConfig,
     EventSettings,
@@ -118,10 +118,10 @@ def _lake(values: Mapping[str, Any], found: Found, *, mirrored: bool) -> LakeSet
 
 def _check_characters(name: str, text: str) -> None:
     """Refuse characters that neither files nor drivers accept: NUL and lone surrogates."""
-    for part, shown in ((name, name), (text, "(its value)")):  # the value may be a secret
+    for part, shown in ((name, shown_name(name)), (text, "(its value)")):  # the value may be a secret
         if "\0" in part or any("\ud800" <= character <= "\udfff" for character in part):
             raise ConfigurationError(
-                shortened(name.replace("\0", "?").encode(errors="replace").decode()),
+                shortened(shown_name(name).replace("\0", "?").encode(errors="replace").decode()),
                 shown,
                 "text without NUL and without lone surrogates",
                 "correct it",

@@ -33,7 +33,7 @@ def _column_rule(name: str, row: Property, text: str) -> ColumnRule:
     if "algorithm" in holes:
         if holes["algorithm"].upper() not in _HASH_ALGORITHMS:
             raise ConfigurationError(
-                row.name, holes["algorithm"], "one of " + ", ".join(_HASH_ALGORITHMS), "correct it"
+                f"algorithm of {row.name}", holes["algorithm"], "one of " + ", ".join(_HASH_ALGORITHMS), "correct it"
             )
         kind = "hash_v2" if ".v2." in row.name else "hash"
         return ColumnRule(cast(Any, kind), columns, algorithm=holes["algorithm"], salt=holes["salt"])

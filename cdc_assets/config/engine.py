@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties, substitute
+from cdc_assets.config.masks import Masks
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.settings import LakeSettings, MetricsSettings
 from cdc_assets.errors import ConfigurationError
 
 SQL_SERVER: Final = "SqlServerConnector"
-_SECRET: Final = re.compile(r"password|passphrase|secret|token|private.?key", re.IGNORECASE)
 _HEAP: Final = re.compile(r"[1-9][0-9]*[kKmMgG]?")
 _OWN: Final = ("engine.", "lake.", "metrics.", "sensor.", "stream.")
 _OFFERED: Final[Mapping[str, tuple[str, int, int]]] = {
@@ -161,12 +161,6 @@ def load_engine_lake_config(
     return _resolved(texts, environment), unresolved
 
 
-def literal_engine_secrets(properties: Mapping[str, Any]) -> list[str]:
-    """Names of properties whose value is secret and written out instead of being referenced."""
-    texts = flat(dict(properties))
-    return [name for name, text in texts.items() if _SECRET.search(name) and "${" not in text]
-
-
 def _resolved(given: Mapping[str, str], environment: Mapping[str, str] | None) -> EngineConfig:
     variables = os.environ if environment is None else environment
     texts = {name: substitute(name, text, variables) for name, text in given.items()}
@@ -181,6 +175,13 @@ def engine_config(texts: Mapping[str, str]) -> EngineConfig:
     Raises:
         ConfigurationError: a property of ours is missing or wrong.
     """
+    try:
+        return _engine_config(texts)
+    except ConfigurationError as error:
+        raise Masks(texts).mask(error) from None
+
+
+def _engine_config(texts: Mapping[str, str]) -> EngineConfig:
     prefix = texts.get("topic.prefix", "").strip()
     if not prefix:
         raise ConfigurationError("topic.prefix", prefix or None, "a name", "add topic.prefix to the configuration")

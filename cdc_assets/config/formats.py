@@ -12,6 +12,7 @@ import yaml
 
 from cdc_assets.config import kinds
 from cdc_assets.config.properties import PROPERTIES
+from cdc_assets.config.property import shown_name
 from cdc_assets.errors import ConfigurationError
 
 MOST_BYTES = 1024 * 1024
@@ -120,7 +121,7 @@ def _without_repetition(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name, value in pairs:
         if name in known:
-            raise ConfigurationError("property", name, "each property once", "remove one of the two")
+            raise ConfigurationError("property", shown_name(name), "each property once", "remove one of the two")
         known[name] = value
     return known
 
@@ -145,7 +146,8 @@ def _leaves(prefix: str, document: Mapping[Any, Any], level: int) -> Iterator[tu
     for key, value in document.items():
         name = f"{prefix}{key}"
         if len(name) > _LONGEST_NAME:
-            raise ConfigurationError("property", name, f"a name of at most {_LONGEST_NAME:,} characters", "correct it")
+            expected = f"a name of at most {_LONGEST_NAME:,} characters"
+            raise ConfigurationError("property", shown_name(name), expected, "correct it")
         if isinstance(value, dict):
             yield from _leaves(f"{name}.", value, level + 1)
         elif isinstance(value, list):

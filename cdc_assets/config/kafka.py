@@ -6,9 +6,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cdc_assets.config.java_patterns import java_pattern
+from cdc_assets.config.property import HIDDEN
 from cdc_assets.config.settings.kafka import AVRO, JSON, SIMPLE, ConverterSettings, KafkaSettings, TopicRule
 from cdc_assets.config.transforms import transform_chain
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, has_credentials
 
 _CREATION = "topic.creation."
 _OF_THE_JVM = frozenset({"key.serializer", "value.serializer", "enable.idempotence", "transactional.id"})
@@ -112,7 +113,7 @@ def _unknown_to_avro(side: str, texts: Mapping[str, str]) -> tuple[str, str, str
         option, value = name.removeprefix(start), text.strip()
         if not name.startswith(start) or option in (*_AVRO_OPTIONS, *_FREE) or value == _ONLY.get(option):
             continue
-        return name, value, _ONLY.get(option, "no such option")
+        return name, value if option in _ONLY else HIDDEN, _ONLY.get(option, "no such option")
     return None
 
 
@@ -139,11 +140,14 @@ def check_addresses(name: str, text: str) -> None:
     """Check the addresses of a registry.
 
     Raises:
-        ConfigurationError: one is no web address.
+        ConfigurationError: one is no web address, or holds a password.
     """
     for address in text.split(","):
         if urlsplit(address.strip()).scheme not in ("http", "https"):
             raise ConfigurationError(name, address, "addresses with http or https", "correct it")
+        if has_credentials(address):
+            option = name.partition(_REGISTRY)[0] + "basic.auth.user.info"
+            raise ConfigurationError(name, address, "addresses without a password", f"give user:password as {option}")
 
 
 def _producer(texts: Mapping[str, str]) -> list[tuple[str, str]]:

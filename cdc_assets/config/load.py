@@ -14,8 +14,9 @@ from typing import Any
 
 from cdc_assets.config.build import build_config
 from cdc_assets.config.formats import MOST_BYTES, READERS, flat, parse, parse_java_properties
+from cdc_assets.config.masks import Masks
 from cdc_assets.config.properties import PROPERTIES
-from cdc_assets.config.property import find
+from cdc_assets.config.property import shown_name
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 
@@ -108,10 +109,15 @@ def config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | No
 
 
 def literal_secrets(properties: Mapping[str, Any]) -> list[str]:
-    """Names of secret properties whose value is written in the file instead of being referenced by `${env:…}` or
-    `${file:…}`."""
+    """Names of properties of a capture of any kind whose secret is written out instead of being referenced by
+    `${env:…}` or `${file:…}`. A salt is part of its property's name, so it always is."""
     texts = flat(dict(properties))
-    return [name for name, text in texts.items() if find(PROPERTIES, name).secret and not _PLACEHOLDER.search(text)]
+    masks = Masks(texts)
+    return [
+        name
+        for name, text in texts.items()
+        if masks.hides(name) and (shown_name(name) != name or not _PLACEHOLDER.search(text))
+    ]
 
 
 def configuration_files(place: Path) -> list[Path]:

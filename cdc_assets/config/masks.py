@@ -1,26 +1,32 @@
-"""Decides which property values are masked in error messages and listings."""
+"""Which properties may hold a secret: one list for all kinds of captures.
+
+Values of these properties are in no error and in no listing, are taken out of the log of an embedded connector, and may
+not be written out where Dagster would show them.
+"""
 
 import re
 from collections.abc import Mapping
 
 from cdc_assets.config.patterns import PatternError, finds
 from cdc_assets.config.properties import PROPERTIES
-from cdc_assets.config.property import Property, lookup
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.config.property import HIDDEN, Property, lookup, shown_name
+from cdc_assets.errors import ConfigurationError, has_credentials
 
 PATTERN = "custom.sanitize.pattern"
-HIDDEN = "********"
 _SECRET = re.compile(
-    r"secret$|password$|token$|sasl\.jaas\.config$|basic\.auth\.user\.info|registry\.auth\.client-secret", re.IGNORECASE
+    r"passw|passphrase|secret|token|credential|\.salt\.|private.?key|(access|account|api|sas).?key|jaas|user\.?info|"
+    r"connection\.string|(database|jdbc)\.url|initial\.statements|grpc\.headers|"
+    r"^(consumer\.override|files\.storage\.option|schema\.history\.internal\.(producer|consumer))\.",
+    re.IGNORECASE,
 )
-"""Names that denote secrets in any property, such as options of clients."""
+"""Names that denote secrets in any property, such as options of clients, or of connectors that the table does not list."""
 
 
 class Masks:
     """The properties of a configuration whose values are hidden.
 
-    These are the secrets of the property table, names that denote secrets, and names that `custom.sanitize.pattern`
-    matches.
+    These are the secrets of the property table, names that denote secrets, names that `custom.sanitize.pattern`
+    matches, and addresses that hold a password.
 
     Args:
         given: texts by property name.
@@ -33,7 +39,8 @@ class Masks:
     def hides(self, name: str) -> bool:
         """Whether a property's value is hidden."""
         row = _row(name)
-        return bool((row and row.secret) or _SECRET.search(name) or (name != PATTERN and self._finds(name)))
+        named = bool((row and row.secret) or _SECRET.search(name) or (name != PATTERN and self._finds(name)))
+        return named or has_credentials(self._given.get(name, ""))
 
     def _finds(self, name: str) -> bool:
         try:
@@ -51,20 +58,19 @@ class Masks:
         return bool(self._own) and not any(self._finds(name) for name in names - {PATTERN})
 
     def mask(self, error: ConfigurationError) -> ConfigurationError:
-        """The error with a hidden value masked; secrets of the property table are removed where they are parsed."""
-        hidden = (row for name in self._given if self.hides(name) and (row := _row(name)))
-        row = next((row for row in hidden if error.what == row.name and not row.secret), None)
-        if row is None:
+        """The error without the value of a property that is hidden; it names the property, or its row of the table."""
+        about = next(filter(self.hides, self._named_by(error.what)), None)
+        if about is None or error.value is None:
             return error
-        expected = row.kind.allowed if "does not compile" in error.expected else error.expected
-        return ConfigurationError(error.what, HIDDEN, expected, error.hint)
+        row = _row(about)
+        expected = row.kind.allowed if row and "does not compile" in error.expected else error.expected
+        return ConfigurationError(shown_name(error.what), HIDDEN, expected, error.hint)
 
-
-def shown_name(name: str) -> str:
-    """A property's name without a salt."""
-    row = _row(name)
-    salt = (row.holes(name) or {}).get("salt") if row and row.patterned else None
-    return name.removesuffix(salt) + HIDDEN if salt else name
+    def _named_by(self, what: str) -> list[str]:
+        """Properties that an error is about, by the given name, or by that of the table."""
+        rows = {name: _row(name) for name in self._given}
+        given = [name for name, row in rows.items() if name == what or (row is not None and row.name == what)]
+        return given or [what] * (_row(what) is not None)
 
 
 def _row(name: str) -> Property | None:

@@ -11,7 +11,10 @@ from cdc_assets.config.kinds import Kind
 from cdc_assets.errors import ConfigurationError
 
 _HOLE = re.compile(r"<([a-z]+)>")
-_HASH = "column.mask.hash."
+HIDDEN = "********"
+"""Takes the place of a value, or part of a name, that nobody may see."""
+_SALT = re.compile(r"(?<=\.salt\.)(?!<).+|(?<=column\.mask\.hash\.)(?!.*\.salt\.).+", re.IGNORECASE | re.DOTALL)
+"""Of a name; if it is misspelt, all that may be one."""
 
 
 class Status(StrEnum):
@@ -81,7 +84,7 @@ class Property:
         except ValueError as error:
             detail = str(error)
             expected = detail if detail.startswith("regular expression") else self.kind.allowed
-            shown = "(hidden)" if self.secret else text
+            shown = HIDDEN if self.secret else text
             remedy = f"see `cdc-assets properties {self.name}`" + (f". {self.note.rstrip('.')}" if self.note else "")
             raise ConfigurationError(self.name, shown, expected, remedy) from None
 
@@ -108,7 +111,11 @@ def find(table: Iterable[Property], name: str) -> Property:
         return row
     near = difflib.get_close_matches(name, [row.name for row in rows], n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}" if near else "list all names with `cdc-assets properties`"
-    shown = _HASH + "…" if name.startswith(_HASH) else name  # the rest may contain a salt
     raise ConfigurationError(
-        "property", shown, "a property of Debezium's SQL Server connector or one of cdc-assets", hint
+        "property", shown_name(name), "a property of Debezium's SQL Server connector or one of cdc-assets", hint
     )
+
+
+def shown_name(name: str) -> str:
+    """A property's name without the salt that it may hold, whoever's property it is."""
+    return _SALT.sub(HIDDEN, name)

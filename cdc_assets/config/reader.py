@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from cdc_assets.config.java_patterns import java_pattern
+from cdc_assets.config.property import shown_name
 from cdc_assets.errors import ConfigurationError
 
 KAFKA: Final = "cdc_assets.KafkaEvents"
@@ -101,7 +102,7 @@ def reader_settings(texts: Mapping[str, str]) -> ReaderSettings:
     for name in texts:
         if name not in known and not name.startswith(prefix):
             expected = "one of " + ", ".join(sorted(known)) + f", {prefix}<option>"
-            raise ConfigurationError("property", name, expected, "correct its name, or remove it")
+            raise ConfigurationError("property", shown_name(name), expected, "correct its name, or remove it")
     topics = tuple(name.strip() for name in texts.get("topics", "").split(",") if name.strip())
     own = "topics.regex" if kind == KAFKA else "files.pattern"
     pattern = java_pattern(own, texts.get(own, "").strip())

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.config.engine import is_engine, is_engine_file, literal_engine_secrets
+from cdc_assets.config.engine import is_engine, is_engine_file
 from cdc_assets.config.load import config_of, literal_secrets, load_config
+from cdc_assets.config.property import HIDDEN, shown_name
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 
@@ -26,10 +27,10 @@ def source_fields(capture: CaptureSource) -> dict[str, Any]:
     """
     if isinstance(capture, str | Path):
         return {"config_file": str(capture)}
-    if written := literal_engine_secrets(capture) if is_engine(capture) else literal_secrets(capture):
+    if written := literal_secrets(capture):
         raise ConfigurationError(
-            written[0],
-            "(hidden)",
+            shown_name(written[0]),
+            HIDDEN,
             "a placeholder, because Dagster shows the configuration of resources on its pages",
             "write ${env:NAME} or ${file:/path}, or name a configuration file",
         )

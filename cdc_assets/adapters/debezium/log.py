@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import IO, Final
 
-from cdc_assets.config.masks import HIDDEN, Masks
+from cdc_assets.config.masks import Masks
+from cdc_assets.config.property import HIDDEN
 
 log = logging.getLogger("cdc_assets.engine.log")
 

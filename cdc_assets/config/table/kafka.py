@@ -42,11 +42,17 @@ KAFKA = (
                 note="Others are refused by `publish` alone; the lake does not depend on them.",
             ),
             Property(
+                f"{part}.converter.schema.registry.url",
+                kinds.TEXT,
+                None,
+                f"Address of the schema registry for {part}s as Avro, or several, comma separated; without a password.",
+            ),
+            Property(
                 f"{part}.converter.<option>",
                 kinds.TEXT,
                 None,
-                f"Further options of the converter of {part}s; of Avro: `schema.registry.url`, `basic.auth.user.info`, "
-                "`auto.register.schemas`, `ignore.default.for.nullables`.",
+                f"Further options of the converter of {part}s; of Avro: `basic.auth.user.info`, `auto.register.schemas`, "
+                "`ignore.default.for.nullables`.",
                 secret=True,
             ),
         )

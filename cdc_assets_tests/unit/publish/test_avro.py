@@ -36,7 +36,9 @@ INTEGER = st.integers(-(2**63), 2**63 - 1)
 def avro_of(registry: Registry, **options: str) -> KafkaSettings:
     """Keys and values in Avro."""
     texts = {f"{side}.converter": AVRO for side in ("key", "value")}
-    texts |= {f"{side}.converter.schema.registry.url": registry.address for side in ("key", "value")}
+    texts |= dict.fromkeys(
+        ("key.converter.schema.registry.url", "value.converter.schema.registry.url"), registry.address
+    )
     found = kafka_settings({}, texts | {name.replace("__", "."): text for name, text in options.items()}, "debezium")
     assert found.problem is None
     return found
