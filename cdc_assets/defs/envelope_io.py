@@ -7,8 +7,9 @@ ranges (`key_range_filter`).
 
 *Mirrors.* On `"table.current"` and `"table.history"` an asset gets the rows of that table in natural types.
 
-*Appending.* Spark's tasks write Parquet files below the table's directory, and one Delta commit adds them to the table. The
-commit carries the application transaction `(run, step)`, so a step that is retried in its run appends once. A crash
+*Returned data frames* are their asset's table from then on, or its partition (`own_tables`). Where an asset appends, because it
+is a topic of a capture or says so, Spark's tasks write Parquet files below the table's directory, and one Delta commit adds them.
+Either commit carries the application transaction `(run, step)`, so a step that is retried in its run commits once. A crash
 before the commit leaves files that no version refers to; vacuum removes them.
 
 *The capture's own events.* Dagster calls an IO manager once per output, but a loop commits many windows. So the tables
@@ -17,26 +18,32 @@ compares it with what `write` has counted, and reports it. A crash in between lo
 run's report begins where that one ended.
 """
 
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-from deltalake import Schema
 from pydantic import Field, PrivateAttr
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
 
 from cdc_assets.adapters.spark.lake_reader import LakeReader
-from cdc_assets.adapters.spark.lake_source import write_files
 from cdc_assets.adapters.spark.lsn_range import LsnRange
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.defs.homes import BareLake, Home, home_of
 from cdc_assets.defs.key_range_filter import of_partitions
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, asset_facts, table_and_role
+from cdc_assets.defs.own_tables import (
+    OwnTable,
+    columns_in,
+    is_appended,
+    is_topic,
+    partition_of,
+    require_frame,
+    written,
+)
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.write_counts import WriteCounts
 from cdc_assets.envelope.naming import key_parts
@@ -45,6 +52,7 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.sink import Append, Sink, commit
+from cdc_assets.lake.tables import arrow_schema
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.delta import current_directory, history_directory
@@ -53,8 +61,8 @@ SNAPSHOT, CHANGES = "snapshot", "changes"
 FROM_LSN, TO_LSN, GENERATION = "cdc/from_lsn", "cdc/to_lsn", "cdc/generation"
 """Metadata keys of an input (`AssetIn(metadata=…)`): commit LSNs in (from, to], and the table's generation."""
 _MIRRORS = {"current": current_directory, "history": history_directory}
-NO_WINDOW = 0
-"""`window_id` of appended rows; the capture's windows count from 1."""
+_WINDOW, NO_WINDOW = "window_id", 0
+"""Column and its value in rows that assets append to topics; the capture's windows count from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +133,28 @@ class LakeIOManager(dg.ConfigurableIOManager):
         return self._reader.table(directory, lsns)
 
     def append(self, context: dg.OutputContext, topic: str, output: "DataFrame | EnvelopeFiles") -> None:
-        """Append rows in one commit, once per run and step.
+        """Append rows in one commit, once per run and step. Columns that the table lacks are added to it, and told.
 
         Raises:
+            InvalidValueError: the output is something else, or a type has none of its kind in Delta.
             LakeError: the commit failed.
         """
-        tables = self.tables(f"dagster:{context.run_id}:{context.step_key}:{context.name}")
+        tables = self.tables(_writer(context))
+        columns = _columns(tables, topic)
         if isinstance(output, EnvelopeFiles):
             directory = tables.directory_for(topic, output.schema)
         else:
-            directory, output = self._written(tables, topic, output)
+            directory, output = self._written(tables, topic, _numbered(context, require_frame(output), columns))
         landed = tables.commit(directory, output.schema, output.files, 1, dict(output.metadata))
-        rows = sum(file.rows for file in output.files)
+        facts: dict[str, Any] = {"rows_appended": sum(file.rows for file in output.files), "appended": landed}
+        if added := sorted(set(output.schema.names) - columns) if columns else []:
+            context.log.warning(f"{topic} has got new columns, null in its other rows: {', '.join(added)}.")
+            facts["columns_added"] = added
         uri = tables.location.uri(directory)
-        context.add_output_metadata({"dagster/row_count": rows, "dagster/uri": uri, "appended": landed})
+        context.add_output_metadata({"dagster/row_count": tables.row_count(topic), "dagster/uri": uri, **facts})
 
     def write(self, append: Append) -> bool:
-        """Commit rows to a table of the lake. All that a capture appends comes here, and what assets return; override it to
+        """Commit rows to a table of the lake. All that a capture appends comes here, and what assets append; override it to
         look at it, or to add metadata to its commit, and call `super().write(append)`: nothing else commits.
 
         Each window, round or batch makes one call for each table that it writes, from several threads. A call is
@@ -217,20 +230,35 @@ class LakeIOManager(dg.ConfigurableIOManager):
     @staticmethod
     def _written(tables: TopicTables, topic: str, frame: DataFrame) -> tuple[str, EnvelopeFiles]:
         """Write the data frame as Parquet files below its table's directory."""
-        frame = frame.withColumn("window_id", lit(NO_WINDOW).cast("long"))
-        schema = pa.schema(Schema.from_json(frame.schema.json()).to_arrow())
+        schema = columns_in(frame)
         directory = tables.directory_for(topic, schema)
-        folder = f"spark-{uuid.uuid4().hex}"
-        path = f"{directory}/{folder}"
-        files = write_files(frame, tables.location, path, schema, NO_WINDOW)
-        return directory, EnvelopeFiles(schema, [replace(file, path=f"{folder}/{file.path}") for file in files])
+        return directory, EnvelopeFiles(schema, written(frame, tables.location, directory, schema))
+
+
+def _writer(context: dg.OutputContext) -> str:
+    """Application id of what a step commits: it commits once."""
+    return f"dagster:{context.run_id}:{context.step_key}:{context.name}"
+
+
+def _columns(tables: TopicTables, topic: str) -> set[str]:
+    """Names of a topic's columns, in all its generations; none if it has no table."""
+    handles = [tables.open(directory) for directory in tables.generations(topic)]
+    return {name for handle in handles if handle is not None for name in arrow_schema(handle).names}
+
+
+def _numbered(context: dg.OutputContext, frame: DataFrame, columns: Collection[str]) -> DataFrame:
+    """The rows with a `window_id`, if they are a topic's, or their table has that column."""
+    if not (is_topic(context) or _WINDOW in columns):
+        return frame
+    return frame.withColumn(_WINDOW, lit(NO_WINDOW).cast("long"))
 
 
 class EnvelopeIOManager(LakeIOManager):
-    """Loads topic tables as Spark data frames and appends data frames to them."""
+    """Loads topic tables as Spark data frames, and keeps data frames that assets return as tables beside them."""
 
     def load_input(self, context: dg.InputContext) -> DataFrame:
-        """The upstream asset's events; of a mirror's asset its rows.
+        """The upstream asset's events; of a mirror's asset its rows; of an asset of your own what it has returned, for
+        the partitions that are asked for.
 
         Raises:
             EventsDroppedError: the topic no longer holds all that is asked for.
@@ -243,22 +271,34 @@ class EnvelopeIOManager(LakeIOManager):
         topic = facts.get(TOPIC) or self.topic(context.asset_key)
         if role in _MIRRORS:
             return self.load(_MIRRORS[role](topic))
-        frame = self._reader.events(topic, self.range_of(metadata), metadata.get(GENERATION))
+        partitions = context.asset_partition_keys if context.has_asset_partitions else None
+        frame = self._reader.events(topic, self.range_of(metadata), metadata.get(GENERATION), partitions)
         if role == SNAPSHOT:
             return self._of_partitions(context, frame.where("value.op = 'r'"))
         return frame.where("value is null or value.op <> 'r'") if role == CHANGES else frame
 
     def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | Committed | None") -> None:
-        """Append a data frame of events, or files that are already written; or report what a loop has committed.
+        """Have a data frame be the asset's table, or its partition; or append it, to a topic of a capture or if the asset
+        says `metadata={"cdc/write": "append"}`. Or append files that are written, or report what a loop has committed.
 
         Raises:
+            InvalidValueError: the table is a capture's and not to be overwritten, or the output is no data frame of Spark, or it
+                is of several partitions.
             InvariantError: the loop reports more than `write` has committed.
             LakeError: the commit failed.
         """
         if isinstance(obj, Committed):
             context.add_output_metadata(self.account(obj))
-        elif obj is not None:
-            self.append(context, asset_facts(context).get(TOPIC) or self.topic(context.asset_key), obj)
+            return
+        if obj is None:
+            return
+        topic = asset_facts(context).get(TOPIC) or self.topic(context.asset_key)
+        if isinstance(obj, EnvelopeFiles) or is_appended(context):
+            self.append(context, topic, obj)
+        else:
+            settings = self._home.lake
+            table = OwnTable(Location.of(settings), settings, _writer(context), topic)
+            context.add_output_metadata(table.overwrite(require_frame(obj), partition_of(context)))
 
     def _of_partitions(self, context: dg.InputContext, reads: DataFrame) -> DataFrame:
         """READ events of the input's partitions; all of them if it has none."""

@@ -20,6 +20,8 @@ TABLE, TOPIC, ROLE = "cdc/table", "cdc/topic", "cdc/role"
 Role = Literal["source", "snapshot", "changes", "current", "history"]
 """What an asset of a captured table is: the table on the server, its rows as READ events, its changes, or its mirrors."""
 _ROLES = frozenset(get_args(Role))
+_LEAST_PARTS = 3
+"""Parts of a captured table's key without its role at least: prefix, database and table; shorter keys are of other assets."""
 
 
 def table_key(prefix: str, table: TableId, role: Role) -> dg.AssetKey:
@@ -53,10 +55,12 @@ def table_and_role(key: dg.AssetKey) -> tuple[tuple[str, ...], str | None]:
     Knows the default keys, and those with the role as a part of its own (`RoleLastTranslator`).
     """
     *folder, last = key.path
-    if folder and last in _ROLES:
-        return tuple(folder), last
     table, _, role = last.rpartition(".")
-    return ((*folder, table), role) if table and role in _ROLES else (tuple(key.path), None)
+    forms = [(folder, last), *([([*folder, table], role)] if table else [])]
+    for parts, found in forms:
+        if found in _ROLES and len(parts) >= _LEAST_PARTS:
+            return tuple(parts), found
+    return tuple(key.path), None
 
 
 def asset_facts(context: dg.InputContext | dg.OutputContext) -> Mapping[str, Any]:

@@ -294,7 +294,10 @@ def can_be_undone(tables: DeltaTables, commit: ForeignCommit) -> bool:
     """
     tables.forget(commit.directory)
     handle, wanted = tables.open(commit.directory), _undoing(tables, commit)
-    if handle is None or wanted is None or not set(wanted.remove or ()) <= rows_by_path(handle).keys():
+    if handle is None or wanted is None:
+        return False
+    live = rows_by_path(handle)
+    if not set(wanted.paths(live)) <= live.keys():
         return False
     return not missing_files(tables.location, {commit.directory: wanted.add})
 

@@ -22,7 +22,7 @@ does not say whether the commit is there, the log behind v is read: if it has th
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
@@ -89,7 +89,7 @@ class Replacement:
     """What a commit does to the files of a table.
 
     Args:
-        remove: paths of the files that go; None takes all of the version.
+        remove: paths of the files that go; or which of the version's go, by their path; None takes all of them.
         add: files that come; one of a path that goes only describes it anew.
         dropped: how many rows fewer come than go; None if what comes is not what goes, as in a fold.
         is_new: whether readers of the log see new rows in what comes.
@@ -98,13 +98,19 @@ class Replacement:
         metadata: of the commit.
     """
 
-    remove: Sequence[str] | None
+    remove: Sequence[str] | Callable[[str], bool] | None
     add: Sequence[NewFile] = ()
     dropped: int | None = 0
     is_new: bool = False
     number: int | None = None
     schema: Schema | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def paths(self, live: Iterable[str]) -> list[str]:
+        """Paths of the files that go, of a version that has these."""
+        if self.remove is None:
+            return list(live)
+        return [path for path in live if self.remove(path)] if callable(self.remove) else list(self.remove)
 
 
 def replace_files(tables: DeltaTables, directory: str, wanted: Replacement, fence: Fence) -> bool:
@@ -159,7 +165,7 @@ def _actions(directory: str, handle: DeltaTable, wanted: Replacement) -> list[Ad
         InvariantError: rows would be lost or come twice.
     """
     live = rows_by_path(handle)
-    paths = list(live) if wanted.remove is None else list(wanted.remove)
+    paths = wanted.paths(live)
     if gone := [path for path in paths if path not in live]:
         raise LakeConflictError(
             f"{directory}: another writer has replaced {gone[0]} meanwhile. Next: nothing, it is tried again with what is there now."

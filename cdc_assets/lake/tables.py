@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cdc_assets.config.settings import LakeSettings
@@ -22,6 +22,8 @@ STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
 """Delta's property that names the columns of which files tell bounds."""
 COMMIT_ATTEMPTS = 5
 """Attempts of a commit that conflicts with another writer of the same table, such as a compaction."""
+_FEATURES = {"timestampNtz": TableFeatures.TimestampWithoutTimezone, "invariants": TableFeatures.Invariants}
+"""Features of tables with timestamps without zone. Once a table names features, NOT NULL is one of them: Spark does not read it else."""
 _REPLACED_MINUTES = 1
 """Retention of the log's entries of replaced files of a table that is often folded. Its checkpoints list them all, so ten
 minutes of a busy stream doubled the cost of its commits; the files themselves stay for an hour (`run.housekeeping`)."""
@@ -201,6 +203,21 @@ class DeltaTables:
         """Shorten the log after a checkpoint was written."""
         if (version + 1) % CHECKPOINT_EVERY == 0:
             trim(self.location, directory, self._log_commits)
+
+
+def allow_plain_timestamps(handle: DeltaTable, schema: pa.Schema) -> None:
+    """Have a table allow timestamps without zone if there are some; Delta knows them only in tables that say so."""
+    if not any(_has_plain_timestamps(field.type) for field in schema):
+        return
+    known = handle.protocol().writer_features or ()
+    if missing := [feature for name, feature in _FEATURES.items() if name not in known]:
+        handle.alter.add_feature(missing, allow_protocol_versions_increase=True)
+        handle.update_incremental()
+
+
+def _has_plain_timestamps(kind: pa.DataType) -> bool:
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return kind.tz is None if pa.types.is_timestamp(kind) else any(_has_plain_timestamps(part) for part in inner)
 
 
 def arrow_schema(handle: DeltaTable) -> pa.Schema:

@@ -9,7 +9,7 @@ not committed.
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema, TableFeatures
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
@@ -17,12 +17,9 @@ from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake.delta_log import log_properties
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.replacing import Fence, Replacement, replace_files
-from cdc_assets.lake.tables import STATISTICS_PROPERTY, DeltaTables
+from cdc_assets.lake.tables import STATISTICS_PROPERTY, DeltaTables, allow_plain_timestamps
 from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
 from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
-
-_FEATURES = {"timestampNtz": TableFeatures.TimestampWithoutTimezone, "invariants": TableFeatures.Invariants}
-"""Features of tables with timestamps without zone. Once a table names features, NOT NULL is one of them: Spark does not read it else."""
 
 
 def current_directory(topic: str) -> str:
@@ -158,8 +155,7 @@ class MirrorTables:
         if skipping.items() - handle.metadata().configuration.items():
             handle.alter.set_table_properties(skipping)
             handle.update_incremental()
-        if any(pa.types.is_timestamp(field.type) and field.type.tz is None for field in schema):
-            self._allow_plain_timestamps(handle)
+        allow_plain_timestamps(handle, schema)
         if not whole:
             known = set(pa.schema(handle.schema().to_arrow()).names)
             if missing := [field.with_nullable(True) for field in schema if field.name not in known]:
@@ -176,12 +172,3 @@ class MirrorTables:
             if is_of_source(field) and known[field.name] != comment_of(field):
                 handle.alter.set_column_metadata(field.name, {COMMENT: comment_of(field)})
                 handle.update_incremental()
-
-    @staticmethod
-    def _allow_plain_timestamps(handle: DeltaTable) -> None:
-        """Enable timestamps without zone, which Delta knows only in tables that say so."""
-        known = handle.protocol().writer_features or ()
-        missing = [feature for name, feature in _FEATURES.items() if name not in known]
-        if missing:
-            handle.alter.add_feature(missing, allow_protocol_versions_increase=True)
-            handle.update_incremental()

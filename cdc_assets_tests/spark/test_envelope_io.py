@@ -61,7 +61,7 @@ def test_lsn_range_bounds_what_is_loaded(shop: Shop, spark_resource: SparkResour
 
 
 @pytest.mark.parametrize("other_session", [False, True])
-def test_returned_frame_is_appended_whatever_session_is_active_and_any_reader_sees_it(
+def test_returned_frame_is_the_table_whatever_session_is_active_and_any_reader_sees_it(
     shop: Shop, spark_resource: SparkResource, tmp_path: Path, *, other_session: bool
 ) -> None:
     manager = EnvelopeIOManager(lake=str(tmp_path), spark=spark_resource)
@@ -73,9 +73,9 @@ def test_returned_frame_is_appended_whatever_session_is_active_and_any_reader_se
             spark_resource.lazy().session().newSession().createDataFrame([(1,)], "a int")  # makes that one active
         return frame
 
-    for rows in (2, 4):
+    for _ in range(2):
         assert dg.materialize([copy], resources={"envelope_io": manager}).success
-        assert DeltaTable(str(tmp_path / "copy.customers")).to_pyarrow_table().num_rows == rows
+        assert DeltaTable(str(tmp_path / "copy.customers")).to_pyarrow_table().num_rows == 2
 
 
 def test_topics_are_named_as_the_capture_names_them(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from cdc_assets.adapters.spark.lake_source import read_files
 from cdc_assets.adapters.spark.lsn_range import LsnRange
 from cdc_assets.errors import InvalidValueError, LakeError
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.overwriting import is_outside
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 
@@ -51,11 +52,12 @@ class LakeReader:
     def __init__(self, tables: TopicTables, session: Callable[[], SparkSession]) -> None:
         self._tables, self._session = tables, session
 
-    def table(self, directory: str, lsns: LsnRange | None = None) -> DataFrame:
+    def table(self, directory: str, lsns: LsnRange | None = None, partitions: Sequence[str] | None = None) -> DataFrame:
         """The rows of a Delta table.
 
         Args:
             lsns: of a table of events.
+            partitions: keys of partitions, of a table that an asset overwrites by these; None for all.
 
         Raises:
             InvalidValueError: the table has no events, so no range either.
@@ -71,20 +73,24 @@ class LakeReader:
             raise InvalidValueError(
                 "range of LSNs", directory, "the name of a topic", "read this table without a range"
             )
-        return lsns.filter(self._frame(directory, _files(handle, lsns), structure))
+        paths = [path for path in _files(handle, lsns) if partitions is None or not is_outside(path, partitions)]
+        return lsns.filter(self._frame(directory, paths, structure))
 
-    def events(self, topic: str, lsns: LsnRange, generation: int | None = None) -> DataFrame:
+    def events(
+        self, topic: str, lsns: LsnRange, generation: int | None = None, partitions: Sequence[str] | None = None
+    ) -> DataFrame:
         """Events of a topic, of all its generations or of one.
 
         Args:
             generation: its number, from 1.
+            partitions: as for `table`.
 
         Raises:
             EventsDroppedError: the topic no longer holds all that is asked for.
             InvalidValueError: there is no such generation.
             LakeError: the topic is missing or cannot be read.
         """
-        frame = together([self.table(part, lsns) for part in self._parts(topic, generation)])
+        frame = together([self.table(part, lsns, partitions) for part in self._parts(topic, generation)])
         return lsns.held_by(topic, retained(self._tables, topic)).filter(frame)
 
     def _parts(self, topic: str, generation: int | None) -> list[str]:

@@ -52,6 +52,8 @@ class ConnectorLake:
         if len(key.path) == 2 and (system := system_topics(self.config).get(key.path[1])):
             return system
         parts = list(table_and_role(key)[0])
-        if len(parts) == 4:  # prefix, database, schema, table: the connector's topic has no database
+        if (
+            len(parts) == 4 and parts[0] == self.prefix
+        ):  # prefix, database, schema, table: the connector's topic has no database
             del parts[1]
         return (self.config.properties.get("topic.delimiter") or ".").join(parts)
