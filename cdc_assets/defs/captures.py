@@ -15,7 +15,7 @@ from cdc_assets.assembly.publishing import TICK_MARKER, publish_topics
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.spark import OnAnySpark, SparkDependency
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
@@ -40,14 +40,14 @@ def _ignore_group(table: TableId, found: "Pass") -> None:
     del table, found
 
 
-class CaptureResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself
+class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself
     """Opens a capture for one run, with Spark as its task runner.
 
     Holds the path of the configuration and not its content, so that no secret appears on Dagster's pages.
     """
 
     server: dg.ResourceDependency[SqlServerCdcResource]
-    spark: dg.ResourceDependency[SparkResource]
+    spark: SparkDependency
 
     def config(self) -> CaptureConfig:
         """The settings, read now.

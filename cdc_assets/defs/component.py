@@ -17,7 +17,7 @@ from cdc_assets.defs.build import STATE_VARIABLE, build_definitions
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
-from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.spark import AnySparkResource, SparkResource
 from cdc_assets.defs.translator import CdcTranslator
 
 
@@ -167,8 +167,8 @@ class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
         """The class of the schema history's IO manager; override it to use your own."""
         return SchemaHistoryIOManager
 
-    def spark_resource(self, conf_file: str | Path = "") -> SparkResource:
-        """The Spark session; override it to share one among several components."""
+    def spark_resource(self, conf_file: str | Path = "") -> AnySparkResource:
+        """The Spark session; override it to share one among several components, or to give a resource of dagster-pyspark."""
         spark = self.spark
         return SparkResource(
             master=spark.master,

@@ -44,7 +44,7 @@ from cdc_assets.defs.own_tables import (
     require_frame,
     written,
 )
-from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.spark import OnAnySpark, SparkDependency
 from cdc_assets.defs.write_counts import WriteCounts
 from cdc_assets.envelope.naming import key_parts
 from cdc_assets.errors import ConfigurationError, InvalidValueError
@@ -102,7 +102,7 @@ def account_of(tables: TopicTables, topic: str) -> dict[str, Any]:
     return facts | ({"complete_after": holds.after} if holds.after else {})
 
 
-class LakeIOManager(dg.ConfigurableIOManager):
+class LakeIOManager(OnAnySpark, dg.ConfigurableIOManager):
     """Shared by the IO managers of one lake: loads a table's files and commits new ones. It is the `Sink` of their tables."""
 
     config_file: str = Field(default="", description="Configuration file of the lake's capture; or set `lake`.")
@@ -120,7 +120,7 @@ class LakeIOManager(dg.ConfigurableIOManager):
     to_lsn: str = Field(
         default="", description="Load only changes up to this commit LSN, unless the input's metadata sets one."
     )
-    spark: dg.ResourceDependency[SparkResource]
+    spark: SparkDependency
     _topics: TopicTables | None = PrivateAttr(default=None)
     _counts: WriteCounts = PrivateAttr(default_factory=WriteCounts)
 

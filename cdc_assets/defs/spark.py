@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dagster import InitResourceContext
+from dagster import InitResourceContext, ResourceDependency
 from dagster_pyspark import LazyPySparkResource, PySparkResource
 from dagster_spark.utils import flatten_dict
 from pydantic import Field, PrivateAttr
@@ -90,8 +90,8 @@ def spark_of(given: AnySparkResource) -> SparkResource:
     get it from Dagster, but have it made ready themselves. Whether it is local is known beforehand only if its `spark_config` names a
     master; otherwise every job waits for it, as for a cluster.
     """
-    if isinstance(given, SparkResource):
-        return given
+    if isinstance(given, SparkResource) or not isinstance(given, (PySparkResource, LazyPySparkResource)):
+        return given  # also one that Dagster is still to complete, from which it makes this resource anew
     lazies: list[LazySession] = []
 
     class Given(SparkResource):
@@ -114,3 +114,22 @@ def spark_of(given: AnySparkResource) -> SparkResource:
         return given.process_config_and_initialize().spark_session
 
     return Given()
+
+
+if TYPE_CHECKING:
+
+    class SparkDependency:
+        """A resource's field `spark`: takes `AnySparkResource`, gives `SparkResource`."""
+
+        def __get__(self, holder: Any, owner: Any) -> SparkResource: ...
+        def __set__(self, holder: Any, value: AnySparkResource) -> None: ...
+
+else:
+    SparkDependency = ResourceDependency[SparkResource]
+
+
+class OnAnySpark:
+    """For resources with a field `spark`: it may be any resource that captures accept."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields | {"spark": spark_of(fields["spark"])} if "spark" in fields else fields)

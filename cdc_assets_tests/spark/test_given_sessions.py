@@ -1,5 +1,6 @@
 """A session that a user's own resource of dagster-pyspark makes is used as it is, and left so."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -10,21 +11,26 @@ from unittest.mock import patch
 import pytest
 from dagster_pyspark import LazyPySparkResource, PySparkResource
 
+from cdc_assets import EnvelopeIOManager, SchemaHistoryIOManager
+from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.spark import SparkResource, spark_of
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets_tests.shop import Shop, open_shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 _RUNS = """
-import logging, sys
+import logging, sys, threading, time
+from pathlib import Path
 import dagster as dg
 import psutil
 from dagster_pyspark import LazyPySparkResource, PySparkResource
-from cdc_assets import build_definitions
+from cdc_assets import EnvelopeIOManager, build_definitions
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 
 logging.getLogger("cdc_assets").setLevel(logging.INFO)
 kind, file = {"PySparkResource": PySparkResource, "LazyPySparkResource": LazyPySparkResource}[sys.argv[1]], sys.argv[2]
+begun, ended, long = Path(sys.argv[3], "begun"), Path(sys.argv[3], "ended"), []
 own = {"spark": {"master": "local[2]", "app": {"name": "users own"}, "ui": {"enabled": False}}}
 
 @dg.asset(required_resource_keys={"spark"})
@@ -33,7 +39,22 @@ def users(context):
     application = spark.sparkContext
     return application.applicationId, application.appName, spark.conf.get("spark.sql.shuffle.partitions")
 
-definitions = dg.Definitions.merge(build_definitions(file, spark=kind(spark_config=own)), dg.Definitions(
+def wait_for_the_end(number):
+    begun.touch()
+    while not ended.exists():
+        time.sleep(0.05)
+    return number
+
+def of_the_user(context):
+    long.extend(context.parallelize([7], 1).map(wait_for_the_end).collect())
+
+given = kind(spark_config=own)
+
+@dg.asset(ins={"rows": dg.AssetIn(key=["shop", "SalesDb", "dbo", "customers.snapshot"], input_manager_key="envelope_io")})
+def loaded(rows):
+    return rows.sparkSession.sparkContext.applicationId, rows.count()
+
+definitions = dg.Definitions.merge(build_definitions(file, spark=given), dg.Definitions(
     assets=[users], jobs=[dg.define_asset_job("users_job", [users])]))
 definitions.get_repository_def()
 java = lambda: [child.pid for child in psutil.Process().children() if "java" in child.name()]
@@ -41,10 +62,22 @@ print("JVMs", len(java()))
 instance = dg.DagsterInstance.ephemeral()
 found = []
 snapshot = dict(tags=dict(all_ranges(range_partitions(8))), run_config={"ops": {"shop_read_tables": {"config": {"due_only": True}}}})
-for job, given in (("users_job", {}), ("shop_snapshot", snapshot), ("users_job", {})):
-    done = definitions.resolve_job_def(job).execute_in_process(instance=instance, **given)
+for job, options in (("users_job", {}), ("shop_snapshot", snapshot), ("users_job", {})):
+    if job == "shop_snapshot":
+        from pyspark import SparkContext
+        users_own = threading.Thread(target=of_the_user, args=(SparkContext.getOrCreate(),))
+        users_own.start()
+        while not begun.exists():
+            time.sleep(0.05)
+    done = definitions.resolve_job_def(job).execute_in_process(instance=instance, **options)
     if job == "users_job":
         found.append(done.output_for_node("users"))
+ended.touch()
+users_own.join()
+manager = EnvelopeIOManager(lake=sys.argv[4], spark=given)
+source = dg.SourceAsset(loaded.keys_by_input_name["rows"], io_manager_key="envelope_io")
+application, rows = dg.materialize([loaded, source], resources={"envelope_io": manager}, selection=[loaded]).output_for_node("loaded")
+print("long", long, "loaded", rows, application == found[0][0])
 print(found[0] == found[1], found[0][1:], "JVMs", len(java()))
 """
 
@@ -84,15 +117,43 @@ def test_one_application_for_the_captures_and_a_users_assets(
 ) -> None:
     with shop.in_environment(), patch.dict(os.environ, {"PYSPARK_PYTHON": sys.executable}):  # it is the user's to set
         done = subprocess.run(
-            [sys.executable, "-c", _RUNS, kind.__name__, str(shop.file)], capture_output=True, text=True, timeout=500
-        )
-    assert done.stdout.splitlines() == ["JVMs 0", "True ('users own', '200') JVMs 1"], done.stderr[-5000:]
+            [sys.executable, "-c", _RUNS, kind.__name__, str(shop.file), str(shop.folder), str(shop.folder / "lake")],
+            capture_output=True, text=True, timeout=500,
+        )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "JVMs 0", "long [7] loaded 40 True", "True ('users own', '200') JVMs 1",
+    ], done.stderr[-5000:]  # fmt: skip
     assert (len(shop.events("customers")), shop.differences()) == (40, {})
 
 
 def test_users_own_cluster_runs_small_jobs_too_and_tells_its_own_size() -> None:
     done = subprocess.run([sys.executable, "-c", _CLUSTER], capture_output=True, text=True, timeout=500)
     assert done.stdout.splitlines() == ["[1] 1 3", "['cdc_assets']"], done.stderr[-5000:]
+
+
+@pytest.mark.parametrize("kind", [SparkResource, PySparkResource, LazyPySparkResource])
+def test_all_that_needs_spark_takes_any_of_its_resources(
+    kind: type[SparkResource | PySparkResource | LazyPySparkResource],
+) -> None:
+    given = kind(spark_config={"spark.master": "local[3]"})
+    server = SqlServerCdcResource(config_file="shop.json")
+    holders = (
+        EnvelopeIOManager(lake="lake", spark=given),
+        SchemaHistoryIOManager(lake="lake", spark=given),
+        CaptureResource(server=server, spark=given),
+    )
+    assert [holder.spark.lazy().settings.master for holder in holders] == ["local[3]"] * 3
+
+
+def test_active_session_is_used_and_the_names_of_what_differs_are_told(
+    spark_resource: SparkResource, caplog: pytest.LogCaptureFixture
+) -> None:
+    active = spark_resource.spark_session
+    caplog.set_level(logging.INFO, "cdc_assets")
+    other = SparkResource(master="local[3]", spark_config={"spark.users.own": "secret"})
+    assert other.spark_session.sparkContext is active.sparkContext
+    assert "An active session of Spark is used; these properties differ: spark.master, spark.users.own." in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_nested_properties_are_flattened() -> None:
