@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Literal
 
 from cdc_assets.core.ran_on import JobAccount, RanOn
@@ -22,6 +23,7 @@ class Job:
             known, or they read other rows.
         capture: whose job it is (`core.capture_runner`).
         account: where it is counted; nowhere if None.
+        over: set when nobody waits for its results any more; then tasks that have not begun never do.
     """
 
     kind: JobKind
@@ -29,6 +31,7 @@ class Job:
     rows: int | None = None
     capture: str = ""
     account: JobAccount | None = field(default=None, repr=False, compare=False)
+    over: Event | None = field(default=None, repr=False, compare=False)
 
     def note(self, ran_on: RanOn) -> None:
         """Count the job; called by whoever has run it."""

@@ -22,7 +22,7 @@ matter when a reader notices anything.
 *Failures.* A reader that starts twice, because its task was repeated, finds its
 own `ready` file and gives up: its second transaction would see more. If there are too few task slots for all
 readers to run at once, if a lock cannot be taken or a reader fails, the driver
-writes `over`, all readers end, nothing is recorded, and the next attempt uses another
+writes `over`, all readers end, those that still wait for a slot never begin, nothing is recorded, and the next attempt uses another
 folder. If the driver dies, readers end after their time limit, and the
 folder remains with a few empty files.
 
@@ -133,14 +133,14 @@ class Barrier:
     # ---- driver --------------------------------------------------------------------------------------------------
 
     def hold(
-        self, source: Source, tables: Sequence[TableId], read: Callable[[], T], way: Way | None = None
+        self, source: Source, tables: Sequence[TableId], read: Callable[[Event], T], way: Way | None = None
     ) -> tuple[T, Lsn | None]:
         """Read by tasks that call `fix_moment`, and check that they all saw the same moment.
 
         Args:
             source: control plane that locks the tables.
             tables: tables to lock.
-            read: function that runs the tasks.
+            read: function that runs the tasks; they are of no use any more when the event is set.
             way: how the place of the moment in the log is found; None if no reader asks for it.
 
         Returns:
@@ -150,11 +150,11 @@ class Barrier:
             ConfigurationError: fewer readers than expected run at once.
             CdcError: a lock could not be taken or was lost, or the tasks failed.
         """
-        gone = Event()
+        gone, over = Event(), Event()
         with ThreadPoolExecutor(1) as pool:
-            host = pool.submit(self._host, source, sorted(tables), gone, way)
+            host = pool.submit(self._host, source, sorted(tables), gone, over, way)
             try:
-                result = read()
+                result = read(over)
                 arrived, place = host.result()
             except CdcError as error:
                 gone.set()
@@ -168,7 +168,9 @@ class Barrier:
             raise InvariantError("Readers of the snapshot ended before all of them had started. Next: report this.")
         return result, place
 
-    def _host(self, source: Source, tables: Sequence[TableId], gone: Event, way: Way | None) -> tuple[bool, Lsn | None]:
+    def _host(
+        self, source: Source, tables: Sequence[TableId], gone: Event, over: Event, way: Way | None
+    ) -> tuple[bool, Lsn | None]:
         """Whether all readers saw the same moment, and its place; False if one of them failed, whose error then holds the reason."""
         place = None
         try:
@@ -200,6 +202,7 @@ class Barrier:
                 self._folder.write("placed", str(place).encode())
         except BaseException as error:
             self.leave(error)
+            over.set()
             raise
         return pinned == self.readers, place
 

@@ -154,7 +154,10 @@ class Readers:
         locked = to_lock(settings, (entry.table for entry in slices))
         try:
             results, low = barrier.hold(
-                self._server.source, locked, lambda: self._runner.run(run_bundle, tasks, job.said_of(slices)), way
+                self._server.source,
+                locked,
+                lambda over: self._runner.run(run_bundle, tasks, replace(job.said_of(slices), over=over)),
+                way,
             )
         except MarkerRefusedError as error:
             self._moments.refuse_marker(database, error)

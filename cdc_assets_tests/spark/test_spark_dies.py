@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,17 +21,20 @@ SECONDS = 120
 COMMAND = [sys.executable, "-m", "cdc_assets.cli.main"]
 
 _TWICE = """
-import os, signal, threading, time
+import os, signal, sys, threading, time
+import dagster_pyspark
 from pyspark import SparkContext
+import cdc_assets
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.session import stop_spark
-from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.spark import spark_of
 from cdc_assets_tests.jobs import JOB
 
 def kill():
     os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
 
-runner = SparkResource(master="local[1]").runner()
+kind = getattr(cdc_assets, sys.argv[1], None) or getattr(dagster_pyspark, sys.argv[1])
+runner = spark_of(kind(spark_config={"spark.master": "local[1]", "spark.ui.enabled": "false"})).runner()
 print(runner.run(abs, [-1], JOB))
 kill()
 SparkContext._gateway.proc.wait()
@@ -45,12 +48,93 @@ print(runner.run(abs, [-3], JOB))
 stop_spark()
 """
 
+_EARLY = """
+import sys
+import psutil
+from pyspark import SparkContext
+from cdc_assets import SparkResource
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets_tests.jobs import JOB
+from cdc_assets_tests.patience import wait_until
 
-def test_next_job_of_the_process_starts_another_jvm() -> None:
-    done = subprocess.run([sys.executable, "-c", _TWICE], capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines() == ["[1]", "[2]", "True Spark's JVM at local[1] does not answer any more", "[3]"], (
-        done.stderr
+def jvm():
+    return next((child for child in psutil.Process().children() if "java" in child.name()), None)
+
+seen = {"process": jvm, "context": lambda: SparkContext._active_spark_context}
+runner = SparkResource(spark_config={"spark.master": "local[1]", "spark.cdc.threads": "false"}).early_runner()
+runner.get_ready()
+wait_until(seen[sys.argv[1]], 60, lambda: "no JVM", every=0.01)
+jvm().kill()
+print(runner.run(abs, [-1, -2], JOB))
+stop_spark()
+"""
+
+_OTHERS = """
+import os, signal, threading, time
+from dagster_pyspark import LazyPySparkResource
+from pyspark import SparkContext
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.core.interruption import Interrupted, limited
+from cdc_assets.defs.spark import spark_of
+from cdc_assets_tests.jobs import JOB
+
+runner = spark_of(LazyPySparkResource(spark_config={"spark.master": "local[1]", "spark.ui.enabled": "false"})).runner()
+print(runner.run(abs, [-1], JOB))
+jvm = SparkContext._gateway.proc
+threading.Timer(1, jvm.send_signal, [signal.SIGSTOP]).start()
+threading.Timer(6, jvm.send_signal, [signal.SIGCONT]).start()
+try:
+    with limited(3):
+        runner.run(time.sleep, [60], JOB)
+except Interrupted:
+    print("ended", jvm.poll())
+print(runner.run(abs, [-2], JOB), SparkContext._gateway.proc is jvm)
+stop_spark()
+"""
+
+
+def ran(script: str, *arguments: str) -> list[str]:
+    """What a process prints."""
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}  # a user's session has its own
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=300, env=environment
     )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("kind", ["SparkResource", "PySparkResource"])
+def test_next_job_of_the_process_starts_another_jvm(kind: str) -> None:
+    assert ran(_TWICE, kind) == ["[1]", "[2]", "True Spark's JVM at local[1] does not answer any more", "[3]"]
+
+
+@pytest.mark.parametrize("moment", ["process", "context"])
+def test_start_is_begun_again_if_the_jvm_is_killed_meanwhile(moment: str) -> None:
+    assert ran(_EARLY, moment) == ["[1, 2]"]
+
+
+def test_stopped_jvm_of_others_is_not_killed_when_a_run_ends() -> None:
+    assert ran(_OTHERS) == ["[1]", "ended None", "[2] True"]
+
+
+_JOB = """
+import sys
+import dagster as dg
+from pyspark import SparkContext
+from cdc_assets import SparkResource, build_definitions
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.defs.partitions import all_ranges, range_partitions
+
+file, job = sys.argv[1:]
+definitions = build_definitions(file, spark=SparkResource(master="local[2]", spark_config={"spark.cdc.threads": "false"}))
+given = {}
+if job == "shop_snapshot":
+    given = dict(tags=dict(all_ranges(range_partitions(8))), run_config={"ops": {"shop_read_tables": {"config": {"due_only": True}}}})
+done = definitions.resolve_job_def(job).execute_in_process(
+    instance=dg.DagsterInstance.ephemeral(), raise_on_error=False, **given)
+print("success", done.success, SparkContext._active_spark_context.appName.replace(done.run_id[:8], "RUN"))
+stop_spark()
+"""
 
 
 @pytest.fixture
@@ -64,11 +148,11 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 @contextmanager
-def running(shop: Shop, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(shop: Shop, *arguments: str, command: Sequence[str] = COMMAND) -> Iterator[subprocess.Popen[bytes]]:
     """A command at work on the shop; what it says is in the file `said`."""
     environment = os.environ | shop.environment | {"CDC_SPARK_CONF": str(shop.folder / "spark.conf")}
     with (shop.folder / "said").open("wb") as said:
-        process = subprocess.Popen([*COMMAND, *arguments], env=environment, stderr=said, stdout=said)
+        process = subprocess.Popen([*command, *arguments], env=environment, stderr=said, stdout=said)
         try:
             yield process
         finally:
@@ -159,4 +243,22 @@ def test_what_stands_still_is_told_and_a_run_can_be_ended(shop: Shop, which: str
         assert not left
     with running(shop, "capture", "--local") as process:
         assert process.wait(SECONDS) == 0, said(shop)
+    assert (shop.differences(), shop.doubled()) == ({}, [])
+
+
+@pytest.mark.parametrize("job", ["shop_snapshot", "shop_changes"])
+def test_run_of_dagster_goes_on_with_another_jvm(shop: Shop, job: str) -> None:
+    if job == "shop_changes":
+        with running(shop, "capture", "--local") as process:
+            assert process.wait(SECONDS) == 0, said(shop)
+        shop.add_customers(30)
+    statement = "changes" if job == "shop_changes" else "rows"
+    shop.server.faults.hang(matching=f"cdc-assets: {statement}")
+    with running(shop, str(shop.file), job, command=[sys.executable, "-c", _JOB]) as process:
+        wait_until(lambda: shop.server.faults.struck, SECONDS, lambda: f"rows are being read: {said(shop)}")
+        kill_jvm(shop, process)
+        shop.server.faults.clear()
+        assert process.wait(SECONDS) == 0, said(shop)
+    assert f"success True cdc-assets {job} RUN" in said(shop)
+    assert "does not answer any more" in said(shop)
     assert (shop.differences(), shop.doubled()) == ({}, [])

@@ -6,8 +6,10 @@ partitions of one row, and a user-defined function runs the task; it needs no pa
 """
 
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -16,12 +18,13 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
 from cdc_assets.adapters.spark.executors import context_of
-from cdc_assets.adapters.spark.jvm import kill_if_stopped
+from cdc_assets.adapters.spark.jvm import end_if_stopped
 from cdc_assets.adapters.spark.stillness import told_if_still
 from cdc_assets.core.interruption import cancelled_by
 
 _TAG = f"cdc-assets-{uuid4().hex}"
 """On each job of this process: a run that is asked to end, ends them all."""
+_MOMENT_S = 1.0
 
 
 def outcomes(session: SparkSession, execute: Callable[[int], bytes], count: int) -> list[bytes]:
@@ -44,27 +47,59 @@ def map_indexes(session: SparkSession, function: Callable[[int], Any], count: in
 @contextmanager
 def cancelled_with_run(session: SparkSession) -> Iterator[None]:
     """A block that waits for jobs of this thread. Others may use the session too, so ours are known by a tag."""
+    with _tagged(session, _TAG), cancelled_by(lambda: _end_own(session)), told_if_still():
+        yield
+
+
+@contextmanager
+def cancelled_when(over: Event | None, session: SparkSession) -> Iterator[None]:
+    """A block that waits for a job of this thread, which is cancelled once an event is set. Its tasks get a moment to end by
+    themselves; but those that wait for a slot may wait for as long as a job of somebody else takes."""
+    if over is None:
+        yield
+        return
+    tag, left = f"{_TAG}-{uuid4().hex}", Event()
+
+    def watch() -> None:
+        while not left.wait(_MOMENT_S):
+            if over.is_set():
+                with suppress(Exception):  # the session has ended
+                    _cancel(session, tag)
+
+    with _tagged(session, tag):
+        threading.Thread(target=watch, name="cancellation of a job", daemon=True).start()
+        try:
+            yield
+        finally:
+            left.set()
+
+
+@contextmanager
+def _tagged(session: SparkSession, tag: str) -> Iterator[None]:
     context = context_of(session)
     add, remove = (session.addTag, session.removeTag) if context is None else (context.addJobTag, context.removeJobTag)
-    add(_TAG)
+    add(tag)
     try:
-        with cancelled_by(lambda: _end_own(session)), told_if_still():
-            yield
+        yield
     finally:
         with suppress(Exception):  # the session has ended, and its tags with it
-            remove(_TAG)
+            remove(tag)
 
 
 def cancel_own(session: SparkSession) -> None:
     """Cancel all jobs of this process that run by this package."""
+    _cancel(session, _TAG)
+
+
+def _cancel(session: SparkSession, tag: str) -> None:
     context = context_of(session)
     if context is None:
-        session.interruptTag(_TAG)
+        session.interruptTag(tag)
     else:
-        context.cancelJobsWithTag(_TAG)
+        context.cancelJobsWithTag(tag)
 
 
 def _end_own(session: SparkSession) -> None:
-    """Cancel them when the run is to end; a JVM that is stopped cannot cancel."""
-    kill_if_stopped()
-    cancel_own(session)
+    """Cancel them when the run is to end; a JVM that is stopped cannot cancel, and one of somebody else does so when it goes on."""
+    if not end_if_stopped():
+        cancel_own(session)

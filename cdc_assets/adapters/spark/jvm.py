@@ -8,7 +8,8 @@ knows where pyspark keeps it.
 
 import logging
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
@@ -20,6 +21,21 @@ log = logging.getLogger(__name__)
 
 LOST = (Py4JNetworkError, ConnectionError, EOFError)
 """Errors of a call to a JVM that is gone, besides a `Py4JError` that does not say why."""
+
+_ours: set[int] = set()
+"""Process ids of the JVMs that were started here."""
+
+
+@contextmanager
+def started_here() -> Iterator[None]:
+    """A block that makes a session: the JVM that it starts, if there is none yet, is ours."""
+    before = SparkContext._gateway
+    try:
+        yield
+    finally:
+        gateway = SparkContext._gateway
+        if gateway is not None and gateway is not before and gateway.proc is not None:
+            _ours.add(gateway.proc.pid)
 
 
 def has_context() -> bool:
@@ -47,9 +63,8 @@ def stop_spark(wait_s: float = 30) -> None:
     for good, for whoever shares it.
     """
     gateway = SparkContext._gateway
-    if gateway is None:
+    if gateway is None or end_if_stopped():
         return
-    kill_if_stopped()
     context = SparkContext._active_spark_context
     if context is not None and _lives(gateway):
         with suppress(Py4JError, *LOST):
@@ -71,13 +86,21 @@ def forget_if_gone(patience_s: float = 0.0) -> bool:
     return True
 
 
-def kill_if_stopped() -> None:
-    """Kill a JVM that is stopped (SIGSTOP): whoever waits for its answer cannot end, and a call to it would wait too."""
+def end_if_stopped() -> bool:
+    """Kill a JVM of ours that is stopped (SIGSTOP): whoever waits for its answer cannot end, and a call to it would wait too.
+
+    Returns:
+        Whether it is stopped and not ours: then nobody may call it until it goes on.
+    """
     process: subprocess.Popen[bytes] | None = SparkContext._gateway.proc if SparkContext._gateway is not None else None
-    if process is not None and is_stopped(process.pid):
-        log.warning("Spark's JVM (process %s) is stopped and is killed, for this run is to end.", process.pid)
-        process.kill()
-        process.wait()
+    if process is None or not is_stopped(process.pid):
+        return False
+    if process.pid not in _ours:
+        return True
+    log.warning("Spark's JVM (process %s) is stopped and is killed, for this run is to end.", process.pid)
+    process.kill()
+    process.wait()
+    return False
 
 
 def _lives(gateway: Any, patience_s: float = 0.0) -> bool:

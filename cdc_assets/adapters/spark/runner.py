@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.adapters.spark.executors import context_of
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error
-from cdc_assets.adapters.spark.jobs import cancelled_with_run, outcomes
+from cdc_assets.adapters.spark.jobs import cancelled_when, cancelled_with_run, outcomes
 from cdc_assets.adapters.spark.sight import Place, application_of, named, own_place
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ran_on import RanOn
@@ -103,7 +103,7 @@ class SparkTaskRunner:
         session = self._session()
         with self._watched(), cancelled_with_run(session):
             application = application_of(session, self._address)
-            with named(session, job):
+            with named(session, job), cancelled_when(job.over, session):
                 packed = outcomes(session, lambda index: _carry_out(payload, index), len(tasks))
         done = [pickle.loads(outcome) for outcome in packed]  # noqa: S301 - our own workers wrote them
         self._note(job, application, [place for place, _, _ in done])

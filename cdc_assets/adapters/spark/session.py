@@ -76,6 +76,8 @@ _JAVA = "check Java (17 or newer) and the address, or leave Spark out: --local, 
 _DIES_S = 5.0
 """Seconds in which a JVM has ended whose connections are broken; one that has not lives on."""
 
+_UNANSWERED = "JAVA_GATEWAY_EXITED"
+
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 """Tasks leave the JVM nothing but planning, and most runs end after a few jobs: without the optimizing compiler the
 session is there earlier, and start and first jobs take six tenths of the processor time. Long queries take twice as
@@ -158,11 +160,11 @@ class LazySession:
             return session
 
     def _first(self, *java: str) -> SparkSession:
-        """The first session, begun once more if its JVM ended meanwhile: it may have been killed."""
+        """The first session, begun once more if its JVM ended meanwhile: it may have been killed, also before it could answer."""
         try:
             return self._started(*java)
-        except ConfigurationError:
-            if self.settings.remote or not jvm.forget_if_gone(_DIES_S):
+        except ConfigurationError as error:
+            if self.settings.remote or not (_UNANSWERED in str(error) or jvm.forget_if_gone(_DIES_S)):
                 raise
             return self._started(*java)
 
@@ -233,7 +235,8 @@ class LazySession:
             builder = builder.config(name, value)
         if not settings.remote:
             threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
-        return builder.getOrCreate()
+        with jvm.started_here():
+            return builder.getOrCreate()
 
     def _prepare(self, session: SparkSession) -> None:
         """Send our code to the executors, wait until they are there, and ask them what they have."""
@@ -313,7 +316,11 @@ class LazySession:
 
     def parallelism(self, *java: str) -> int:
         """Tasks that run at once, without starting a session where the settings tell it; asked anew for each window."""
-        return self._known_slots() or slots(self.session(*java))
+        if known := self._known_slots():
+            return known
+        session = self.session(*java)
+        with self.watched():
+            return slots(session)
 
     def _slots(self, session: SparkSession) -> int:
         return self._known_slots() or slots(session)

@@ -1,5 +1,7 @@
 """Isolation `snapshot`: all readers see one moment, whoever writes meanwhile, and none of it goes on after a crash."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,11 +16,13 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import listening
+from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, QueryError, ServerBusyError
 from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
 from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner
 
@@ -196,3 +200,31 @@ def test_in_spark_tasks(server: StandIn, tmp_path: Path, runner: TaskRunner) -> 
     bank = Bank(server, tmp_path)
     assert bank.snapshot(runner) == tuple(bank.tables)
     assert bank.sums() == [100] * 4
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("taken", [1, 2])
+def test_slots_that_others_have_taken_are_told(
+    server: StandIn, tmp_path: Path, spark_resource: SparkResource, runner: TaskRunner, taken: int
+) -> None:
+    bank, ended = Bank(server, tmp_path), tmp_path / "ended"
+
+    def of_a_user(number: int) -> int:
+        (tmp_path / f"begun-{number}").touch()
+        while not ended.exists():
+            time.sleep(0.05)
+        return number
+
+    context = spark_resource.spark_session.sparkContext
+    job = threading.Thread(target=lambda: context.parallelize(range(taken), taken).map(of_a_user).collect())
+    job.start()
+    wait_until(lambda: len(list(tmp_path.glob("begun-*"))) == taken, 60, lambda: "a user's job runs", every=0.05)
+    try:
+        with pytest.raises(ConfigurationError, match="only so many readers run at once"):
+            bank.snapshot(runner)
+        assert job.is_alive()
+    finally:
+        ended.touch()
+        job.join()
+    assert bank.snapshot(LocalRunner(2)) == tuple(bank.tables)
