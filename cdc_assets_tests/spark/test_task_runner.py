@@ -379,39 +379,3 @@ def test_session_that_has_ended_is_made_anew() -> None:
     command = [sys.executable, "-c", _ENDS_BETWEEN]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.stdout.split("\n") == ["[1]", "[2]", ""], done.stderr
-
-
-_KILLED = """
-import os, signal, threading, time
-from pyspark import SparkContext
-from cdc_assets.adapters.spark.failures import SparkTaskError
-from cdc_assets.adapters.spark.session import stop_spark
-from cdc_assets.defs.spark import SparkResource
-from cdc_assets_tests.jobs import JOB
-
-def kill():
-    os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
-
-runner = SparkResource(master="local[1]").runner()
-print(runner.run(abs, [-1], JOB))
-kill()
-SparkContext._gateway.proc.wait()
-print(runner.run(abs, [-2], JOB))
-threading.Timer(1, kill).start()
-try:
-    runner.run(lambda seconds: time.sleep(seconds), [30], JOB)
-except SparkTaskError as error:
-    print(error.retryable, error)
-print(runner.run(abs, [-3], JOB))
-stop_spark()
-print(SparkContext._gateway)
-"""
-
-
-def test_jvm_that_is_killed_is_started_anew() -> None:
-    """Between two jobs nothing is noticed; in a job it is an error that is retried."""
-    command = [sys.executable, "-c", _KILLED]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    said = done.stdout.split("\n")
-    assert [*said[:2], *said[3:]] == ["[1]", "[2]", "[3]", "None", ""], done.stderr
-    assert said[2].startswith("True Spark's JVM at local[1] does not answer any more")

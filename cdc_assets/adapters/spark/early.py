@@ -8,22 +8,22 @@
 
 A session takes some seconds to start. So it is started in the background as soon as it is known that there is work
 (`get_ready`), while tables are looked for and windows planned; its workers are started with it and import what tasks
-need. The first change of an idle capture does not wait for that. Whatever else comes first waits for it, and a window that begins
-when the session is there runs on it, whatever its size.
+need. The first change of an idle capture does not wait for that. Whatever else comes first waits for it, and a window that
+begins when the session is there runs on it, whatever its size.
 
 *Why it is right.* A task depends on its argument and the server alone, and writes files that count only once they are
 committed (`runner`): so it does not matter where it runs, and each job runs in one place. Tasks that wait for one another are never more
 than run at once. A start that fails is an error of the next job, of a small one too: nothing goes on in this process
 because Spark is gone, so a run never leaves Spark out unseen. A start that ends because a run was asked to end is begun anew by
-the next run of the process. *A crash at any moment* is a crash of the run; it leaves
-some files that no commit names. A run that ends while a session is being started ends the start (`launch`).
+the next run of the process. *A crash at any moment* is a crash of the run; it leaves some files that no commit names. A run that
+ends while a session is being started ends the start (`launch`).
 """
 
 import atexit
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import cache
 from typing import TypeVar
 
@@ -41,6 +41,8 @@ R = TypeVar("R")
 
 EARLY_ROWS = 20_000
 """Change rows of a job that does not wait for a local session."""
+_TOLD_S = 30.0
+"""Seconds after which a job that waits for the session says so."""
 
 
 def _never() -> bool:
@@ -123,12 +125,21 @@ class EarlyRunner:
         if not start.done() or start.exception():
             self._awaited = True
             try:
-                in_thread(start.result)
+                in_thread(lambda: self._arrived(start))
             except Exception:
                 with self._starts:
                     self._start = _ended()
                 raise
         return self._spark()
+
+    def _arrived(self, start: "Future[None]") -> None:
+        """Wait for a start. It has no limit of its own: a cluster may be full, and the run can be ended."""
+        if wait([start], _TOLD_S).not_done:
+            log.warning(
+                "Spark at %s has not started for %.0f s, and a job waits for it. Next: see whether it has a place for an "
+                "application, and whether its process on this machine is stopped.", self._settings.address, _TOLD_S,
+            )  # fmt: skip
+        start.result()
 
     def _warm(self, start: "Future[None]") -> None:
         try:

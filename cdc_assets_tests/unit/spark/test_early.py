@@ -4,10 +4,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from cdc_assets.adapters.spark import early
 from cdc_assets.adapters.spark.early import EARLY_ROWS, EarlyRunner
 from cdc_assets.adapters.spark.settings import SparkSettings, spark_settings
 from cdc_assets.core.interruption import Interrupted
@@ -15,6 +17,7 @@ from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets_tests.jobs import JOB
+from cdc_assets_tests.patience import wait_until
 
 LOCAL, CLUSTER, CONNECT = (
     SparkSettings("local[2]"),
@@ -190,6 +193,19 @@ def test_start_that_is_interrupted_while_nobody_waits_is_no_request_to_end_a_lat
     join_start()
     spark._error = None
     assert runner.run(square, [2], LARGE) == [4]
+
+
+def test_job_that_waits_long_for_the_session_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(early, "_TOLD_S", 0.01)
+    spark = FakeSpark()
+    runner = EarlyRunner(CLUSTER, lambda: spark)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(runner.run, square, [2], JOB)
+        wait_until(lambda: "Spark at spark://head:7077 has not started" in caplog.text, 20, lambda: caplog.text, 0.01)
+        spark.session.set()
+        assert waiting.result(20) == [4]
 
 
 def test_session_that_dies_is_an_error_and_nothing_goes_on_here() -> None:
