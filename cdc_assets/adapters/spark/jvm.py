@@ -81,8 +81,11 @@ def forget_if_gone(patience_s: float = 0.0) -> bool:
     gateway = SparkContext._gateway
     if gateway is None or _lives(gateway, patience_s):
         return False
-    log.warning("Spark's JVM (process %s) has ended; the next job starts another one.", _pid(gateway))
-    _end(gateway, 0)
+    with SparkContext._lock:
+        if SparkContext._gateway is not gateway:  # another thread has done this, and may have started another one
+            return False
+        log.warning("Spark's JVM (process %s) has ended; the next job starts another one.", _pid(gateway))
+        _end(gateway, 0)
     return True
 
 

@@ -147,14 +147,14 @@ class LazySession:
         with self._starts:
             if self._session is not None and not _ended(self._session):
                 return self._session
-            self._forget()
+            self._forget(self._session)
             session = self._again(*java) if self._worked else self._first(*java)
             self._session = session
             if not _is_local(session):
                 try:
                     self._prepare(session)
                 except CdcError:
-                    self._forget()  # or the next attempt would get the same one
+                    self._forget(session)  # or the next attempt would get the same one
                     raise
             self._worked = True
             return session
@@ -275,6 +275,7 @@ class LazySession:
             EngineError: Spark's setup cannot run the tasks.
             SparkTaskError: the job failed for a transient reason.
         """
+        session = self._session
         try:
             if self._watch is None:
                 yield
@@ -283,12 +284,15 @@ class LazySession:
                     yield
         except JOB_ERRORS as error:
             if session_gone(error) or jvm.forget_if_gone(_DIES_S if connection_lost(error) else 0.0):
-                self._forget()
+                self._forget(session)
             raise job_error(error, self.settings.address) from None  # a page of Java; `failures` has taken what it says
 
-    def _forget(self) -> None:
-        """Drop a session that has ended, so that a new one can be created."""
-        session, self._session, self._watch = self._session, None, None
+    def _forget(self, session: SparkSession | None) -> None:
+        """Drop a session that has ended, so that a new one can be created; not one that another thread has created since."""
+        with self._starts:
+            if self._session is not session:
+                return
+            self._session = self._watch = None
         jvm.forget_if_gone()
         if session is not None and self._own:
             with suppress(Exception):  # it has ended

@@ -1,0 +1,45 @@
+"""A session that has ended is dropped by each thread that used it, and the one that came after it by none of them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from cdc_assets.adapters.spark.failures import SparkTaskError
+from cdc_assets.adapters.spark.session import LazySession
+from cdc_assets.adapters.spark.settings import SparkSettings
+
+
+def session() -> Any:
+    """A local one that runs."""
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+    return SimpleNamespace(sparkContext=SimpleNamespace(master="local[1]", _jsc=java))
+
+
+def test_error_of_a_session_that_another_thread_has_replaced_leaves_its_successor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    first, second, third = session(), session(), session()
+    made = iter([first, second, third])
+    lazy = LazySession(SparkSettings("local[1]"), given=lambda: next(made))
+    assert lazy.session() is first
+
+    def ends_in_two_threads() -> None:
+        with lazy.watched():
+            first.sparkContext._jsc = None
+            assert lazy.session() is second, "by the other thread, which has noticed the end earlier"
+            raise PySparkException("Job 7 cancelled because SparkContext was shut down")
+
+    def ends() -> None:
+        with lazy.watched():
+            raise PySparkException("Job 8 cancelled because SparkContext was shut down")
+
+    with pytest.raises(SparkTaskError):
+        ends_in_two_threads()
+    assert lazy.session() is second
+    with pytest.raises(SparkTaskError):
+        ends()
+    assert lazy.session() is third
