@@ -51,7 +51,7 @@ ConfigOption = Annotated[
         "--config",
         "-c",
         envvar="CDC_CONFIG",
-        help="Configuration file, or a folder that holds one.",
+        help="Configuration file, also the defs.yaml of a component, or a folder that holds one.",
         show_default=True,
     ),
 ]

@@ -24,6 +24,7 @@ from cdc_assets.cli.console import (
     read_config,
 )
 from cdc_assets.cli.engine_status import engine_checks
+from cdc_assets.cli.instance import instance_checks
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
@@ -61,7 +62,7 @@ def doctor(
     if is_engine_file(place := configuration_file(config)):
         if rights:
             raise ConfigurationError("option", "--grants", "a capture of SQL Server", "leave it out")
-        _end(engine_checks(place), as_json)
+        _end([*engine_checks(place), *instance_checks(place)], as_json)
         return
     settings = read_config(config)
     if rights:
@@ -76,7 +77,7 @@ def doctor(
             results += _keys(source, settings)
         if ready:
             results += _lists(settings, source)
-    results += inspect_publishing(settings)
+    results += [*inspect_publishing(settings), *instance_checks(place)]
     _end(results, as_json)
 
 

@@ -1,5 +1,6 @@
 """Forms of configuration files: the text of a JSON, YAML or Java properties document becomes property texts by name.
 
+A YAML document may be the `defs.yaml` of a component, which has them below `attributes`, or names another file there.
 Values stay as they are written. Limits on nesting and on the size of expanded aliases bound the time to read any file.
 """
 
@@ -23,6 +24,10 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>\s*[=:]\s*|\s+)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_TEMPLATE = re.compile(r"\{\{\s*env(?:\.(\w+)|\(\s*['\"](\w+)['\"]\s*\))\s*\}\}")
+"""How a `defs.yaml` may name a variable of the environment."""
+COMPONENT_FILE = "attributes.config_file"
+"""Name under which a document that refers to another file gives that file's path."""
 _KINDS = {row.name: row.kind for row in PROPERTIES}
 
 
@@ -105,7 +110,10 @@ def _size(node: yaml.Node, known: dict[int, int | None]) -> int:
 
 def _read_yaml(text: str) -> dict[str, str]:
     try:
-        return flat(yaml.load(text, _Texts))  # noqa: S506 - a SafeLoader
+        found = yaml.load(text, _Texts)  # noqa: S506 - a SafeLoader
+        if isinstance(found, dict) and isinstance(found.get("attributes"), dict):
+            return _of_component(yaml.safe_load(text)["attributes"])
+        return flat(found)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"look at line {mark.line + 1}, column {mark.column + 1}" if mark else "correct the file"
@@ -115,6 +123,31 @@ def _read_yaml(text: str) -> dict[str, str]:
         raise
     except (yaml.YAMLError, ValueError, OverflowError):  # the latter two are raised for an escape such as `\UFFFFFFFF`
         raise ConfigurationError("YAML", "an unreadable character", "a valid document", "correct the file") from None
+
+
+def _of_component(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Texts of a component's `properties`, which Dagster reads by YAML's own rules; or the name of its `config_file`.
+
+    Raises:
+        ConfigurationError: it has neither, or a value is a template.
+    """
+    if isinstance(attributes.get("properties"), dict):
+        return {name: _without_templates(name, text) for name, text in flat(attributes["properties"]).items()}
+    if isinstance(file := attributes.get("config_file"), str):
+        return {COMPONENT_FILE: _without_templates("config_file", file)}
+    given = ", ".join(map(str, attributes)) or "nothing"
+    raise ConfigurationError(
+        "attributes of a component", given, "properties or config_file of a capture", "name the defs.yaml of a capture"
+    )
+
+
+def _without_templates(name: str, text: str) -> str:
+    """A value of `defs.yaml`, whose references to the environment are written as in other files."""
+    plain = _TEMPLATE.sub(lambda match: f"${{env:{match[1] or match[2]}}}", text)
+    if "{{" in plain:
+        expected = "no template but that of a variable: only Dagster knows the others"
+        raise ConfigurationError(shown_name(name), "{{ … }}", expected, "write ${env:NAME} or {{ env.NAME }}")
+    return plain
 
 
 def _without_repetition(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Configuration files: JSON (plain or as Kafka Connect takes it), Java properties, YAML.
+"""Configuration files: JSON (plain or as Kafka Connect takes it), Java properties, YAML, also a component's `defs.yaml`.
 
 Values may hold `${env:NAME}`, `${file:/path}` (the whole file) and `${file:/path:key}` (a key of a properties file), so
 that secrets stay outside. After that, an environment variable `CDC_` + the property name in capitals with `_` for each
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_assets.config.build import build_config
-from cdc_assets.config.formats import MOST_BYTES, READERS, flat, parse, parse_java_properties
+from cdc_assets.config.formats import COMPONENT_FILE, MOST_BYTES, READERS, flat, parse, parse_java_properties
 from cdc_assets.config.masks import Masks
 from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.config.property import shown_name
@@ -172,11 +172,16 @@ def environment_name(name: str) -> str:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Property texts of a file, with placeholders not replaced.
+    """Property texts of a file, or of the one that a component's `defs.yaml` names; with placeholders not replaced.
 
     Raises:
         ConfigurationError: the file is missing, of an unknown form or malformed.
     """
+    texts = _read_texts(path)
+    return texts if (other := texts.get(COMPONENT_FILE)) is None else _read_texts(path.parent / other)
+
+
+def _read_texts(path: Path) -> dict[str, str]:
     if path.suffix.lower() not in READERS:
         raise ConfigurationError("configuration file", str(path), "a file ending in " + ", ".join(READERS), "rename it")
     try:

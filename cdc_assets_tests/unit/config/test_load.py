@@ -347,3 +347,49 @@ def test_values_that_no_property_has(value: object) -> None:
     given = {"topic.prefix": "erp", "database.hostname": "db", "database.port": value}
     with pytest.raises(ConfigurationError, match=r"database\.port"):
         config_of(given, {})
+
+
+COMPONENT = """
+type: cdc_assets.SqlServerCdcComponent
+attributes:
+  properties:
+    name: sales
+    topic.prefix: shop
+    database.hostname: "{{ env.DB_HOST }}"
+    database.user: ${env:DB_USER}
+    database.password: ${env:DB_PASSWORD}
+    database.names: [SalesDb, StockDb]
+    driver.encrypt: "no"
+    lake.path: var/lake
+  translation:
+    key: "sales/{{ table }}.{{ role }}"
+"""
+
+
+def test_a_component_is_a_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "defs.yaml"
+    path.write_text(COMPONENT)
+    config = load_config(path, {"DB_HOST": "db", "DB_USER": "u", "DB_PASSWORD": "secret"})
+    assert (config.name, config.connection.host, config.connection.password) == ("sales", "db", "secret")
+    assert config.connection.databases == ("SalesDb", "StockDb")
+
+
+def test_a_component_may_name_a_file_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "shop.json").write_text(json.dumps(MINIMUM))
+    path = tmp_path / "defs.yaml"
+    path.write_text("type: shop.OwnComponent\nattributes: {config_file: shop.json}\n")
+    assert load_config(path, {}) == load_config(tmp_path / "shop.json", {})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "needle"),
+    [
+        ("{project: x}", "properties or config_file of a capture"),
+        ("{properties: {name: '{{ my_name() }}'}}", r"name.*\{\{ … \}\}.*only Dagster knows"),
+    ],
+)
+def test_a_component_that_cannot_be_read_says_why(tmp_path: Path, attributes: str, needle: str) -> None:
+    path = tmp_path / "defs.yaml"
+    path.write_text(f"type: x.Component\nattributes: {attributes}\n")
+    with pytest.raises(ConfigurationError, match=needle):
+        load_config(path, {})
