@@ -51,9 +51,10 @@ class WriteCounts:
                     count.rows.update(file.operations or {"event": file.rows})
 
     def of(self, topic: str) -> TopicCount:
-        """What was counted of a topic."""
+        """What was counted of a topic until now."""
         with self._lock:
-            return self._topics.get(topic) or TopicCount()
+            found = self._topics.get(topic, TopicCount())
+            return TopicCount(found.commits, Counter(found.rows))
 
     def check(self, topic: str, reported: Mapping[str, int]) -> None:
         """Compare what is reported of a topic with what was counted.

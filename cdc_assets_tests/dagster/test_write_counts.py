@@ -25,6 +25,14 @@ def test_a_number_counts_once_in_each_table() -> None:
     assert counts.of("another").commits == 0
 
 
+def test_what_was_asked_for_stays_as_it_is_while_other_threads_count() -> None:
+    counts = WriteCounts()
+    counts.add(append_of(1, c=2), landed=True)
+    found = counts.of("topic")
+    counts.add(append_of(2, u=1), landed=True)
+    assert (found.commits, found.rows) == (1, {"c": 2})
+
+
 def test_a_report_may_say_less_and_never_more() -> None:
     counts = WriteCounts()
     counts.add(append_of(1, c=2), landed=True)
