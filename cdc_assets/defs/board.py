@@ -43,29 +43,36 @@ class CheckBoard:
         self._lock = threading.Lock()
 
     def show(
-        self, results: Iterable[dg.AssetCheckEvaluation], materialized: Collection[dg.AssetKey], *, last: bool = False
+        self,
+        results: Iterable[dg.AssetCheckEvaluation],
+        materialized: Collection[dg.AssetKey],
+        *,
+        last: bool = False,
+        anew: bool = False,
     ) -> None:
         """Report results that the pages do not show yet, or will not show any more.
 
         Args:
             materialized: assets that this run has materialized, or will.
             last: whether these assets' results are reported anew also if only their facts are others.
+            anew: whether the sensor may have told other results meanwhile, so that good ones have to be looked after, too.
         """
         with self._lock:
-            self._show({result.asset_check_key: result for result in results}, materialized, last)
+            self._show({result.asset_check_key: result for result in results}, materialized, last, anew)
 
     def _show(
         self,
         found: Mapping[dg.AssetCheckKey, dg.AssetCheckEvaluation],
         materialized: Collection[dg.AssetKey],
         last: bool,
+        anew: bool,
     ) -> None:
         changed = [
             key
             for key, result in found.items()
             if not self._is_reported(result, last and key.asset_key in materialized)
         ]
-        watched = [key for key, result in found.items() if not result.passed]
+        watched = [key for key, result in found.items() if anew or not result.passed]
         shown = self._shown({*changed, *watched})
         new = [key for key in changed if key.asset_key in materialized or not self._is_settled(found[key], shown)]
         record_in_portions(self._instance, self._run_id, new, lambda key: self._report(found[key]))
@@ -95,12 +102,14 @@ class CheckBoard:
         return key not in self._own and record is not None and recorded_verdict(record) == _verdict(result)
 
     def _hides(self, record: AssetCheckExecutionRecord, result: dg.AssetCheckEvaluation) -> bool:
-        """Whether another run's record says something else, or is not of the newest materialization."""
+        """Whether another run's record says something else, or, of a failure, is not of the newest materialization."""
+        if recorded_verdict(record) != _verdict(result):
+            return True
+        if result.passed:
+            return False
         target = record.evaluation.target_materialization_data if record.evaluation else None
         newest = self._newest(result.asset_key)
-        return recorded_verdict(record) != _verdict(result) or (
-            newest is not None and (target is None or target != newest)
-        )
+        return newest is not None and (target is None or target != newest)
 
     def _newest(self, key: dg.AssetKey) -> AssetCheckEvaluationTargetMaterializationData | None:
         """The asset's newest materialization."""

@@ -19,6 +19,7 @@ from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
+from cdc_assets.defs.queue import waits_for_pool_alone
 from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
@@ -89,18 +90,19 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         )
         kafka = KafkaFollower(catalog, context, resource)
         with as_step(context), page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture:
-            with session.reporting_in_any_case(), page.fresh():
-                summary = capture.stream(
-                    should_yield=_snapshot_waits(catalog, context),
-                    is_added=lambda table: table not in listed,
-                )
-            context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
-            for database, reason in summary.left_out.items():
-                context.log.error(f"{database} is left out: {reason}")
-            for trouble in summary.unread:
-                context.log.warning(f"The requested snapshot of {trouble.table} failed: {trouble.reason}")
-            yield from session.results(capture.structures())
-            mirrors.finish()
+            with page.fresh():
+                with session.reporting_in_any_case():
+                    summary = capture.stream(
+                        should_yield=_snapshot_waits(catalog, context),
+                        is_added=lambda table: table not in listed,
+                    )
+                context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
+                for database, reason in summary.left_out.items():
+                    context.log.error(f"{database} is left out: {reason}")
+                for trouble in summary.unread:
+                    context.log.warning(f"The requested snapshot of {trouble.table} failed: {trouble.reason}")
+                yield from session.results(capture.structures())
+                mirrors.finish()
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             state = capture.state()
             states = dict(state.tables)
@@ -116,7 +118,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
 
 def _snapshot_waits(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> Callable[[], bool]:
-    """A predicate: whether a snapshot run of this capture waits for the pool that this run holds."""
+    """A predicate: whether a snapshot run of this capture waits for the pool that this run holds, and for nothing else."""
     runs, checked = catalog.runs(), 0.0
 
     def waits() -> bool:
@@ -124,6 +126,7 @@ def _snapshot_waits(catalog: CaptureCatalog, context: dg.AssetExecutionContext) 
         if monotonic() - checked < _CHECK_EVERY_S:
             return False
         checked = monotonic()
-        return runs.waiting(context.instance, set(catalog.keys("snapshot")), {catalog.names.snapshot})
+        found = runs.waiting(context.instance, set(catalog.keys("snapshot")), {catalog.names.snapshot})
+        return waits_for_pool_alone(context.instance, found)
 
     return waits

@@ -15,6 +15,7 @@ from cdc_assets.defs.board import recorded_verdict
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import DRIFT, drift_result
+from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.errors import CdcError
 
 
@@ -38,7 +39,7 @@ def headroom_schedule(
         description="Checks every half hour how far clean-up is from unread changes, and whether tables differ from their events.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if catalog.runs().active(context.instance):
+        if catalog.runs().active(context.instance) and was_just_seen(context.instance, catalog.windows_key):
             return dg.SkipReason("A run is at work, which checks them itself.")
         resource: CaptureResource = getattr(context.resources, names.resource)
         always = [key for checks in whole for key in checks.check_keys]

@@ -1,112 +1,142 @@
-"""Keeps a capture's page and checks true while no run works, for its sensor.
+"""Keeps a capture's page and checks true for its sensor, while no run does.
 
 Each look is in a thread of its own, because one at many tables lasts: a tick waits for it briefly, and the next one tells what it has
-found. A look that will last begins when the tick has ended, because both share the interpreter. Only changes of health or troubles
-are told.
+found. A look that will last begins when the tick has ended, because both share the interpreter. A page that says healthy is told again only if
+it would say something else; any other also every `_REPORT_S` seconds, so that its numbers are new.
 
-*Nothing old is told.* What was seen before or while a run worked, or long before the tick, is thrown away, and a new look begins. *Crash:* no state is
+*What is shown is asked, not remembered.* A tick compares what it sees with the page that Dagster shows, whoever told it: a
+run, a sensor before the code location was loaded again, or nobody. So no trouble stays on the page for want of somebody who told it.
+
+*No answer is an answer.* A look that has not ended in time, and one that fails, tell that nothing is known, over what was seen last.
+
+*Nothing old is told.* What was seen before or while a run looked, or long before the tick, is thrown away, and a new look begins. *Crash:* no state is
 kept.
 """
 
-import threading
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
-from functools import partial
+from datetime import UTC, datetime
 from time import monotonic
+from typing import Any
 
 import dagster as dg
 
-from cdc_assets.defs.live import SHARE, Seen, Subject, differs
-from cdc_assets.defs.page import page_of
-from cdc_assets.run.overview import CaptureReport
+from cdc_assets.defs.asking import begun
+from cdc_assets.defs.live import SHARE, Seen, Subject
+from cdc_assets.defs.page import page_of, tells
+from cdc_assets.errors import describe_error
 from cdc_assets.run.overview.report import Trouble
 
-_EVERY_S = 8.0
-"""Least seconds between two looks."""
+_EVERY_S, _LONGEST_S = 8.0, 10.0
+"""Least and most seconds between two looks."""
 _PATIENCE_S = 0.2
 """Seconds that a tick waits for a look, if the one before it did not take longer."""
 _PAUSE_S = 1.0
 """Seconds after which a look begins for which no tick waits."""
+_OVERDUE_S, _LONGEST_OVERDUE_S = 10.0, 20.0
+"""Seconds after which a look that has not ended is a trouble; the more if the one before it lasted, up to the second."""
 _OLD_S = 60.0
 """Seconds after which nobody is told what a look has found: the sensor was switched off meanwhile."""
+_REPORT_S = 20.0
+"""Seconds after which a page that is not healthy is told again."""
+
+Events = list[dg.AssetMaterialization | dg.AssetCheckEvaluation]
 
 
 class IdlePage:
-    """The page of a capture between runs; it only reports changes of health or troubles."""
+    """The page of a capture while no run tells it."""
 
     def __init__(self) -> None:
-        self._next, self._ended, self._took = 0.0, 0.0, 0.0
+        self._next, self._began, self._ended, self._took = 0.0, 0.0, 0.0, 0.0
         self._under_way: Future[Seen] | None = None
         self._is_void = False
-        """Whether a run has worked since the look that is under way began."""
-        self._reported: CaptureReport | None = None
+        """Whether a run has looked since the look that is under way began."""
+        self._last: Seen | None = None
 
-    def events(
-        self, subject: Subject, failed: dg.RunRecord | None
-    ) -> list[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """The page and the checks of the whole capture, if they differ from those that were told before.
+    def events(self, instance: dg.DagsterInstance, subject: Subject, troubles: Sequence[Trouble] = ()) -> Events:
+        """The page and the checks of the whole capture, if Dagster shows something else.
 
         Args:
-            failed: the last run, if it has failed for a reason of its own.
+            troubles: what the sensor knows beside what a look finds.
         """
-        seen = self._seen(subject)
+        seen = self._seen(subject) or (self._last if troubles else None)
         if seen is None:
             return []
-        if failed is not None:
-            run = Trouble("the last run", f"{failed.dagster_run.run_id[:8]} failed. Next: follow the error of that run")
-            seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, run)))
-        before, self._reported = self._reported, seen.report
-        if not (seen.report.tables or seen.report.findings):
+        report = replace(seen.report, troubles=(*seen.report.troubles, *troubles))
+        if not (report.tables or report.findings):
             return []
-        if (before is None and seen.report.health == "healthy") or (before and not differs(before, seen.report)):
+        facts, shown = page_of(report), _shown(instance, subject.key)
+        is_news = shown is None or tells(shown) != tells(facts)
+        if not is_news and (report.healthy or not _is_old(shown or {})):
             return []
         whole = [result for result in seen.checks if result.asset_key in (subject.key, *subject.others)]
-        broken = [result for result in seen.checks if not result.passed and result not in whole]
-        page = dg.AssetMaterialization(subject.key, metadata=page_of(seen.report))
-        return [page, *whole, *broken]
+        broken = [result for result in seen.checks if is_news and not result.passed and result not in whole]
+        return [dg.AssetMaterialization(subject.key, metadata=facts), *whole, *broken]
 
     def forget(self) -> None:
-        """A run works and reports by itself; look again once it has ended."""
-        self._next, self._reported, self._is_void = 0.0, None, True
+        """A run looks and tells by itself; look again once it does not."""
+        self._next, self._is_void, self._last = 0.0, True, None
 
     def _seen(self, subject: Subject) -> Seen | None:
-        """What the newest look has found, if it has ended and nobody was told; begins one if it is time."""
+        """What the newest look has found, if it has ended and nobody was told, or that it does not end; begins one if it is time."""
         if self._under_way is None:
             if monotonic() < self._next:
                 return None
             self._is_void = False
             self._under_way = self._begun(subject)
         if not wait([self._under_way], _PATIENCE_S if self._is_short else 0.0).done:
-            return None
+            lasts = monotonic() - self._began
+            return self._unanswered(subject, f"no answer for {lasts:.0f} s") if lasts > self._overdue_s else None
         look, self._under_way = self._under_way, None
         if self._is_void or monotonic() - self._ended > _OLD_S:
             self._next = 0.0
             return self._seen(subject)
-        return look.result()
+        try:
+            self._last = look.result()
+        except Exception as error:  # noqa: BLE001 - it is told
+            return self._unanswered(subject, describe_error(error))
+        return self._last
+
+    def _unanswered(self, subject: Subject, reason: str) -> Seen:
+        """What was seen last, with what is not known now."""
+        seen = subject.unanswered(reason)
+        if self._last is None:
+            return seen
+        last = self._last.report
+        return replace(seen, report=replace(last, at=seen.report.at, unknown=(*last.unknown, *seen.report.unknown)))
 
     @property
     def _is_short(self) -> bool:
         """Whether a look is expected to end while a tick waits."""
         return self._took <= _PATIENCE_S
 
+    @property
+    def _overdue_s(self) -> float:
+        return max(_OVERDUE_S, min(_LONGEST_OVERDUE_S, 3 * self._took))
+
     def _begun(self, subject: Subject) -> Future[Seen]:
-        """A look in a thread, which lasts as long as the process at most."""
-        found = Future[Seen]()
+        pause = 0.0 if self._is_short else _PAUSE_S
+        self._began = monotonic() + pause
 
-        def work() -> None:
-            begun = monotonic()
+        def work() -> Seen:
             try:
-                seen = subject.look()
-            except BaseException as error:  # noqa: BLE001 - the tick raises it
-                outcome = partial(found.set_exception, error)
-            else:
-                outcome = partial(found.set_result, seen)
-            self._ended = monotonic()
-            self._took = self._ended - begun
-            self._next = self._ended + max(_EVERY_S, SHARE * self._took)
-            outcome()
+                return subject.look()
+            finally:
+                self._ended = monotonic()
+                self._took = self._ended - self._began
+                self._next = self._ended + min(_LONGEST_S, max(_EVERY_S, SHARE * self._took))
 
-        thread = threading.Timer(0.0 if self._is_short else _PAUSE_S, work)
-        thread.name, thread.daemon = f"look at {subject.capture}", True
-        thread.start()
-        return found
+        return begun(f"look at {subject.capture}", work, pause)
+
+
+def _shown(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, Any] | None:
+    """Metadata of the page that Dagster shows."""
+    event = instance.get_latest_materialization_event(key)
+    page = event.asset_materialization if event else None
+    return page.metadata if page else None
+
+
+def _is_old(shown: Mapping[str, Any]) -> bool:
+    seen_at = shown.get("seen_at")
+    return seen_at is None or abs(datetime.now(UTC).timestamp() - float(seen_at.value)) > _REPORT_S

@@ -1,9 +1,12 @@
-"""Keeps a capture's page and checks true while a run works; between runs the sensor does (`idle_page`).
+"""Keeps a capture's page and checks true while a run works; while none tells what it sees, the sensor does (`idle_page`).
 
 A thread of the run asks manifest, lake and server every few seconds over a connection of its own, also while the loop waits
 for a server that is away. It reports the page (`page`) as a materialization of the window manifest: at once if health or
-troubles change, else every `_REPORT_S` seconds while something else has; and results of checks by `board`. Between two
-looks it waits for a multiple of what the last one took, so that it never takes more than a fixed share of the time.
+troubles change, else every `_REPORT_S` seconds while something else has, or it is not healthy; and results of checks by `board`. Between two
+looks it waits for a multiple of what the last one took, so that it takes a fixed share of the time, but never so long that the page gets old.
+
+*Who tells.* Each look that was told is recorded (`seen`). If the thread does not go on, because the process is frozen or an answer does not
+come, the sensor sees that and tells what it sees itself. So after such a pause everything is told anew.
 
 *Nothing is invented.* A check whose facts could not be asked does not pass: it warns that the answer is not known, with the reason.
 *Crash:* no state is kept.
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -34,22 +38,24 @@ from cdc_assets.defs.continuity import continuity_evaluation
 from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.kafka import PUBLISHED, published_result
 from cdc_assets.defs.page import page_of
+from cdc_assets.defs.seen import FRESH_S, note_seen
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of, without_server
+from cdc_assets.run.overview.report import Trouble
 
 log = logging.getLogger(__name__)
 
 _FIRST_S, _FIRST_OF_TABLE_S = 1.0, 0.01
 """Seconds from the start of a run to its first look, which would take the processor from the run's first window; and as many more for
 each table, since a look at many takes longer than many a run."""
-_EVERY_S = 3.0
-"""Least seconds between two looks."""
+_EVERY_S, _LONGEST_S = 3.0, 8.0
+"""Least and most seconds between two looks."""
 SHARE = 5.0
-"""A look is followed by a pause of at least this many times its duration."""
+"""A look is followed by a pause of this many times its duration, within these bounds."""
 _REPORT_S = 10.0
-"""Least seconds between two materializations of the page if health and troubles stay the same."""
+"""Least seconds between two materializations of the page if health and troubles stay the same; what is not healthy is told again after them."""
 _END_S = 5.0
 """Longest wait for a look that is under way when the run ends; it reports nothing any more."""
 
@@ -76,6 +82,7 @@ class Subject:
         directory: of that asset's table.
         others: assets that a run materializes beside it, with a check of their own.
         tables: how many tables a look is about.
+        unknown: results of the checks of the whole capture that nobody can answer now, for a reason.
     """
 
     capture: str
@@ -84,6 +91,15 @@ class Subject:
     look: Look
     others: tuple[dg.AssetKey, ...] = ()
     tables: int = 0
+    unknown: Callable[[str], Iterable[dg.AssetCheckEvaluation]] = lambda _: ()
+
+    def unanswered(self, reason: str) -> Seen:
+        """What is known if a look gives no answer."""
+        what = (
+            f"The state of the capture is not known: {reason}. Next: see whether the server and the lake's store answer"
+        )
+        report = CaptureReport(self.capture, datetime.now(UTC), unknown=(Trouble("The state of the capture", what),))
+        return Seen(report, tuple(self.unknown(reason)))
 
 
 def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
@@ -93,8 +109,8 @@ def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
         return look(catalog, resource)
 
     others = (catalog.kafka_key,) if catalog.has_kafka else ()
-    tables = len(catalog.tables)
-    return Subject(catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask, others, tables)
+    tables, unknown = len(catalog.tables), partial(_unknown, catalog)
+    return Subject(catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask, others, tables, unknown)
 
 
 def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
@@ -147,6 +163,8 @@ class LivePage:
         self._materialized = {subject.key, *subject.others}
         self._end = threading.Event()
         self._reported: tuple[float, CaptureReport] | None = None
+        self._seen_at = float("inf")
+        """When a look was told last."""
         self._seen: Seen | None = None
 
     def note(self, keys: Iterable[dg.AssetKey]) -> None:
@@ -190,7 +208,7 @@ class LivePage:
             while not self._end.is_set():
                 begun = monotonic()
                 self._look_once()
-                self._end.wait(max(_EVERY_S, SHARE * (monotonic() - begun)))
+                self._end.wait(min(_LONGEST_S, max(_EVERY_S, SHARE * (monotonic() - begun))))
 
     def _look_once(self, *, last: bool = False) -> None:
         """Look and report. A failure of the report itself must not end the run whose state it reports."""
@@ -199,15 +217,20 @@ class LivePage:
             if self._end.is_set() and not last:
                 return
             self._seen = seen
-            self.board.show(self._seen.checks, frozenset(self._materialized))
+            if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have told meanwhile
+                self._reported = None
             self._tell(self._seen.report)
+            self.board.show(self._seen.checks, frozenset(self._materialized), anew=is_late)
+            note_seen(self._context.instance, self._subject.key)
+            self._seen_at = monotonic()
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._subject.capture)
 
     def _tell(self, report: CaptureReport) -> None:
         if self._reported is not None:
             at, before = self._reported
-            if not differs(before, report) and (monotonic() - at < _REPORT_S or _facts(before) == _facts(report)):
+            is_same = report.healthy and _facts(before) == _facts(report)
+            if not differs(before, report) and (monotonic() - at < _REPORT_S or is_same):
                 return
         metadata = page_of(report) | account_of(self._topics, self._subject.directory)
         event = dg.AssetMaterialization(self._subject.key, metadata=metadata)

@@ -3,7 +3,7 @@
 Dagster's pages show Markdown in place if it has fewer than a thousand characters, and plot numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -56,6 +56,17 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
         facts |= ran_on_facts(next((found for found in report.ran_on.values() if found.pages), NOWHERE))
         facts["ran_on"] = dg.MetadataValue.md("\n".join(f"* {line}" for line in describe_jobs(report.ran_on)))
     return facts | _numbers(report)
+
+
+def tells(page: Mapping[str, Any]) -> tuple[object, ...]:
+    """What a page says, without the numbers in it, which change all the time: two pages that tell the same need not both be told.
+
+    Args:
+        page: metadata, made here or read from Dagster's storage.
+    """
+    values = {name: value.value if isinstance(value, dg.MetadataValue) else value for name, value in page.items()}
+    texts = ("".join(filter(str.isalpha, str(values.get(name, "")))) for name in ("health", "what_to_do"))
+    return (*texts, *sorted((name, value) for name, value in values.items() if name.startswith("tables_")))
 
 
 def _summary(report: CaptureReport) -> str:

@@ -54,10 +54,10 @@ class CaptureRuns:
         concerned = [record for record in records if self.concerns(record.dagster_run)]
         return [record.dagster_run for record in concerned if not _end_if_gone(instance, record)]
 
-    def waiting(self, instance: DagsterInstance, assets: Set[dg.AssetKey], jobs: Set[str]) -> bool:
-        """Whether a run of these jobs, or with some of these assets, is in the queue."""
+    def waiting(self, instance: DagsterInstance, assets: Set[dg.AssetKey], jobs: Set[str]) -> Sequence[DagsterRun]:
+        """Runs of these jobs, or with some of these assets, that are in the queue."""
         queued = instance.get_runs(RunsFilter(statuses=WAITING))
-        return any(run.job_name in jobs or assets & (run.asset_selection or set()) for run in queued)
+        return [run for run in queued if run.job_name in jobs or assets & (run.asset_selection or set())]
 
     def finished(self, instance: DagsterInstance, limit: int) -> Sequence[dg.RunRecord]:
         """The newest ended runs of the capture's jobs, newest first."""

@@ -27,8 +27,9 @@ after a failure of that run with the same pauses as above. The broker is not ask
 enabled tables of which nothing is captured, and starts a streaming run that adds them: a quiet database would have no other run.
 
 *Starts.* If the snapshot mode reads tables at each start, the first evaluation of
-a loaded code location is a start. The cursor stores which start that was, behind the reason of the last tick: Dagster's list
-of ticks shows cursors, but of a tick without a run not why.
+a loaded code location is a start (`ticks`).
+
+*The page.* Whatever a tick finds, and whatever hinders it, it looks if no run does (`ticks`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,21 +37,18 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
-from uuid import uuid4
 
 import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.kafka import publishing
-from cdc_assets.defs.live import Subject, subject_of
+from cdc_assets.defs.live import subject_of
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.pauses import (
     MOST_FAILURES,
     Seldom,
-    failures_in_a_row,
     growing_retry_time,
     pause_ends,
     pause_of,
@@ -58,10 +56,9 @@ from cdc_assets.defs.pauses import (
     run_key,
     streaming_starts,
 )
-from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.snapshot import SnapshotConfig
+from cdc_assets.defs.ticks import START, Watch, start_of
 from cdc_assets.defs.waiting import Asks, change_comes
-from cdc_assets.errors import CdcError, describe_error
 
 RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""
@@ -81,16 +78,12 @@ _LOOK_FOR_TABLES_S = 60.0
 NOTHING_NEW = "Nothing new."
 _MOST_SELECTED = 20
 """Tables that a snapshot run of the sensor selects."""
-_START = uuid4().hex[:12]
-"""Identifies this load of the code location."""
-_BEHIND_REASON = " · start "
-_LONGEST_REASON = 500
-"""Characters of a cursor that say why a run was asked for."""
 
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs, page, published = catalog.names, catalog.runs(), IdlePage(), KafkaRuns(catalog)
+    names, runs, published = catalog.names, catalog.runs(), KafkaRuns(catalog)
+    watch = Watch(catalog.config.name, runs)
     looks = Seldom(_LOOK_FOR_TABLES_S if catalog.tables else 0.0)
 
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
@@ -101,10 +94,10 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
-        request = _request(catalog, resource, records, unread, looks, first_tick=_start_of(context) != _START)
+        request = _request(catalog, resource, records, unread, looks, first_tick=start_of(context) != START)
         if catalog.has_kafka and _is_idle(request):
             request = published.request(context.instance, resource) or request
-        context.update_cursor(_START)
+        context.update_cursor(START)
         return request
 
     @dg.sensor(
@@ -120,19 +113,17 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        began = monotonic()
-        try:
+
+        def decide() -> dg.RunRequest | dg.SkipReason:
+            began = monotonic()
             answer = answer_of(context, resource)
             if _is_idle(answer):
                 now = resource.config().streaming
                 if change_comes(context, began, now.sensor_wait_s, now.poll_interval_s, lambda: _work(resource)):
                     answer = answer_of(context, resource)
-        except CdcError as error:
-            if not error.retryable:
-                raise
-            answer = dg.SkipReason(describe_error(error))
-        note_reason(context, answer)
-        return with_page(context, runs, answer, page, subject_of(catalog, resource))
+            return answer
+
+        return watch.tick(context, decide, subject_of(catalog, resource))
 
     return sensor
 
@@ -146,39 +137,6 @@ def _work(resource: CaptureResource) -> Iterator[Asks]:
 def _is_idle(answer: dg.RunRequest | dg.SkipReason) -> bool:
     """Whether there is nothing to do."""
     return isinstance(answer, dg.SkipReason) and answer.skip_message == NOTHING_NEW
-
-
-def with_page(
-    context: dg.SensorEvaluationContext,
-    runs: CaptureRuns,
-    answer: dg.RunRequest | dg.SkipReason,
-    page: IdlePage,
-    subject: Subject,
-) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
-    """What a tick answers, with the capture's page if there is news and no run that reports it by itself."""
-    if isinstance(answer, dg.RunRequest) or runs.active(context.instance):
-        page.forget()
-        return answer
-    last = runs.finished(context.instance, 1)
-    events = page.events(subject, last[0] if failures_in_a_row(last) else None)
-    return dg.SensorResult(skip_reason=answer, asset_events=events) if events else answer
-
-
-def _start_of(context: dg.SensorEvaluationContext) -> str:
-    """The start that the cursor names."""
-    return (context.cursor or "").rpartition(_BEHIND_REASON)[2]
-
-
-def note_reason(context: dg.SensorEvaluationContext, answer: dg.RunRequest | dg.SkipReason) -> None:
-    """Put what the tick decided before the start, where the list of ticks shows it."""
-    reason = answer.skip_message if isinstance(answer, dg.SkipReason) else _requested(answer)
-    context.update_cursor(f"{reason}{_BEHIND_REASON}{_start_of(context)}")
-
-
-def _requested(request: dg.RunRequest) -> str:
-    """Which run is asked for, and why."""
-    why = "; ".join(f"{name} {value}" for name, value in request.tags.items() if name.startswith("cdc/"))
-    return f"Requested a run of {request.job_name}{f': {why:.{_LONGEST_REASON}}' if why else ''}."
 
 
 def _request(

@@ -70,9 +70,9 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 _warn_of_missing_tables(catalog, context, capture.state(), summary)
             else:
                 summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
-        session.tell_partitions(capture.state().tables)
-        yield from session.results(capture.structures())
-        MirrorFollower(catalog, context, resource).finish()
+            session.tell_partitions(capture.state().tables)
+            yield from session.results(capture.structures())
+            MirrorFollower(catalog, context, resource).finish()
         yield from system.results(session.windows, page.facts())
         context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:

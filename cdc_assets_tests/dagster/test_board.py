@@ -29,9 +29,13 @@ class Page:
         """As the loop does, in the run that the board belongs to."""
         self._event(dg.DagsterEventType.ASSET_MATERIALIZATION, self.own)
 
-    def show(self, *, passed: bool, materialized: bool = True) -> None:
+    def show(self, *, passed: bool, materialized: bool = True, anew: bool = False) -> None:
         """What the run finds now."""
-        self.board.show([result(passed=passed)], {ASSET} if materialized else set())
+        self.board.show([result(passed=passed)], {ASSET} if materialized else set(), anew=anew)
+
+    def sensor(self, *, passed: bool) -> None:
+        """What the sensor tells beside a run that has not looked for long."""
+        self.instance.report_runless_asset_event(result(passed=passed))
 
     def other(self, *, passed: bool) -> None:
         """The same check, started by hand in another run."""
@@ -121,3 +125,16 @@ def test_failure_comes_back_after_another_run_s_result(page: Page, found: bool) 
         assert page.shown() == "FAILED"
     page.show(passed=True)
     assert page.shown() == "SUCCEEDED"
+
+
+def test_good_result_is_shown_again_where_the_sensor_told_another_one_meanwhile() -> None:
+    page = Page()
+    page.materialize()
+    page.show(passed=True)
+    page.sensor(passed=False)
+    assert page.shown() == "FAILED"
+    page.show(passed=True, anew=True)
+    assert page.shown() == "SUCCEEDED"
+    before = page.records()
+    page.show(passed=True, anew=True)
+    assert (page.shown(), page.records()) == ("SUCCEEDED", before)

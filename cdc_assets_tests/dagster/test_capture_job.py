@@ -2,7 +2,6 @@
 
 import dagster as dg
 import pytest
-from dagster import DagsterRunStatus
 
 from cdc_assets.defs import capture_job, idle_page
 from cdc_assets.defs.captures import CaptureResource
@@ -31,6 +30,8 @@ def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
         )
         with shop.in_environment(), context:
             data = sensor.evaluate_tick(context)
+        for event in data.asset_events:  # as the daemon does
+            instance.report_runless_asset_event(event)
         assert not data.run_requests
         pages = [event for event in data.asset_events if isinstance(event, dg.AssetMaterialization)]
         assert [page.asset_key for page in pages] == ([WINDOWS] if data.asset_events else [])
@@ -41,10 +42,6 @@ def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
     shop.server.agent.stop()
     assert told() == [False]
     assert told() == []
-    run = instance.create_run_for_job(definitions.resolve_job_def("shop_changes"), status=DagsterRunStatus.STARTED)
-    assert told() == [], "the run tells it by itself"
-    instance.delete_run(run.run_id)
-    assert told() == [False], "the run may have ended before it could"
     shop.server.agent.start()
     assert told() == [True]
     assert told() == []

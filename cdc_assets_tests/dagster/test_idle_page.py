@@ -1,19 +1,21 @@
-"""A capture's page between runs: no tick waits long for a look, and nothing that is old or of another time is told."""
+"""A capture's page while no run tells it: no tick waits long for a look, nothing that is old or of another time is told, and no answer is a trouble."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from time import monotonic, sleep
 
 import dagster as dg
 import pytest
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import idle_page
 from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.live import Seen, Subject
+from cdc_assets.defs.page import page_of
 from cdc_assets.errors import LakeError
 from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import Trouble
+from cdc_assets.run.overview.report import TableReport, Trouble
 from cdc_assets_tests.patience import Patience
 
 
@@ -21,6 +23,17 @@ def seen(*troubles: str) -> Seen:
     """What a look has found."""
     found = tuple(Trouble("SalesDb", what) for what in troubles)
     return Seen(CaptureReport("shop", datetime.now(UTC), troubles=found))
+
+
+def healthy() -> Seen:
+    """All is well."""
+    table = TableReport(TableId("SalesDb", "dbo", "orders"), "shop.SalesDb.dbo.orders", "streaming")
+    return Seen(CaptureReport("shop", datetime.now(UTC), tables=(table,)))
+
+
+def not_known(reason: str) -> Iterator[dg.AssetCheckEvaluation]:
+    """The only check."""
+    yield dg.AssetCheckEvaluation(dg.AssetKey("windows"), "capture_job", passed=False, metadata={}, description=reason)
 
 
 class Looks:
@@ -45,6 +58,13 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """A storage for each test."""
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
 def looks() -> Looks:
     """None has begun."""
     return Looks()
@@ -53,56 +73,60 @@ def looks() -> Looks:
 @pytest.fixture
 def subject(looks: Looks) -> Subject:
     """A capture that is looked at."""
-    return Subject("shop", dg.AssetKey("windows"), "windows", looks)
+    return Subject("shop", dg.AssetKey("windows"), "windows", looks, unknown=not_known)
 
 
-def troubles(page: IdlePage, subject: Subject) -> str:
+def troubles(page: IdlePage, instance: dg.DagsterInstance, subject: Subject) -> str:
     """What a tick tells of them once a look has ended."""
     patience = Patience(60)
-    while not (events := page.events(subject, None)):
+    while not (events := page.events(instance, subject)):
         assert patience
         sleep(0.01)
     return str(events[0].metadata["troubles"].value)
 
 
-def test_tick_does_not_wait_for_a_look_that_lasts(subject: Subject, looks: Looks) -> None:
+def test_tick_does_not_wait_for_a_look_that_lasts(instance: dg.DagsterInstance, subject: Subject, looks: Looks) -> None:
     page, began = IdlePage(), monotonic()
-    assert not page.events(subject, None)
-    assert not page.events(subject, None)
+    assert not page.events(instance, subject)
+    assert not page.events(instance, subject)
     assert monotonic() - began < 30  # a look lasts a minute
     looks.may_end.set()
-    assert troubles(page, subject) == "1"
+    assert troubles(page, instance, subject) == "1"
     assert looks.begun == 1
-    assert not page.events(subject, None)  # it is not time for another one
+    assert not page.events(instance, subject)  # it is not time for another one
     assert looks.begun == 1
 
 
-def test_look_from_before_a_run_is_thrown_away(subject: Subject, looks: Looks) -> None:
+def test_look_from_before_a_run_is_thrown_away(instance: dg.DagsterInstance, subject: Subject, looks: Looks) -> None:
     page = IdlePage()
     looks.found = lambda: seen("quiet", "away")
-    assert not page.events(subject, None)
+    assert not page.events(instance, subject)
     page.forget()
     looks.found = lambda: seen("quiet")
     looks.may_end.set()
-    assert troubles(page, subject) == "1"
+    assert troubles(page, instance, subject) == "1"
     assert looks.begun == 2
 
 
-def test_look_from_long_ago_is_thrown_away(subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_from_long_ago_is_thrown_away(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = IdlePage()
     looks.found = lambda: seen("quiet", "away")
-    assert not page.events(subject, None)
+    assert not page.events(instance, subject)
     looks.may_end.set()
     while page._ended == 0.0:
         sleep(0.01)
     looks.found = lambda: seen("quiet")
     now = monotonic() + 2 * idle_page._OLD_S
     monkeypatch.setattr(idle_page, "monotonic", lambda: now)
-    assert troubles(page, subject) == "1"
+    assert troubles(page, instance, subject) == "1"
     assert looks.begun == 2
 
 
-def test_tick_fails_with_a_look_and_the_next_one_looks_again(subject: Subject, looks: Looks) -> None:
+def test_look_that_fails_is_told_and_the_next_tick_looks_again(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+) -> None:
     page = IdlePage()
 
     def broken() -> Seen:
@@ -110,20 +134,71 @@ def test_tick_fails_with_a_look_and_the_next_one_looks_again(subject: Subject, l
 
     looks.found = broken
     looks.may_end.set()
-    with pytest.raises(LakeError, match="is gone"):
-        troubles(page, subject)
+    page_told, check = page.events(instance, subject)
+    assert "The lake is gone" in str(page_told.metadata["health"])
+    assert isinstance(check, dg.AssetCheckEvaluation)
+    assert (check.passed, "The lake is gone" in str(check.description)) == (False, True)
     looks.found = lambda: seen("quiet")
     page._next = 0.0
-    assert troubles(page, subject) == "1"
+    assert troubles(page, instance, subject) == "1"
 
 
-def test_look_that_will_last_begins_when_the_tick_has_ended(subject: Subject, looks: Looks) -> None:
+def test_look_without_an_end_is_a_trouble_over_what_was_seen_last(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = IdlePage()
+    looks.found = healthy
+    looks.may_end.set()
+    (told, *_) = page.events(instance, subject)
+    assert str(told.metadata["health"].value) == "healthy"
+    instance.report_runless_asset_event(told)
+    looks.may_end.clear()
+    page._next = 0.0
+    assert page.events(instance, subject) == []
+    monkeypatch.setattr(idle_page, "_OVERDUE_S", 0.0)
+    told, check = page.events(instance, subject)
+    assert str(told.metadata["health"].value).startswith("not known: The state of the capture is not known: no answer")
+    assert told.metadata["tables_streaming"].value == 1
+    assert isinstance(check, dg.AssetCheckEvaluation)
+    assert not check.passed
+    instance.report_runless_asset_event(told)
+    looks.may_end.set()
+    (told, *_) = page.events(instance, subject)
+    assert str(told.metadata["health"].value) == "healthy"
+
+
+def test_what_somebody_else_has_told_is_corrected(instance: dg.DagsterInstance, subject: Subject, looks: Looks) -> None:
+    """A run, or the sensor before the code location was loaded again."""
+    looks.found = healthy
+    looks.may_end.set()
+    trouble = page_of(seen("away").report)
+    instance.report_runless_asset_event(dg.AssetMaterialization(subject.key, metadata=trouble))
+    (told, *_) = IdlePage().events(instance, subject)
+    instance.report_runless_asset_event(told)
+    assert str(told.metadata["health"].value) == "healthy"
+    assert IdlePage().events(instance, subject) == []
+
+
+def test_page_that_is_not_healthy_is_told_again(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks.may_end.set()
+    (told, *_) = IdlePage().events(instance, subject)
+    instance.report_runless_asset_event(told)
+    assert IdlePage().events(instance, subject) == []
+    monkeypatch.setattr(idle_page, "_REPORT_S", 0.0)
+    assert len(IdlePage().events(instance, subject)) == 1
+
+
+def test_look_that_will_last_begins_when_the_tick_has_ended(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+) -> None:
     page = IdlePage()
     looks.may_end.set()
-    assert troubles(page, subject) == "1"
+    assert troubles(page, instance, subject) == "1"
     page._next, page._took = 0.0, 5.0
     looks.found = lambda: seen("quiet", "away")
-    assert not page.events(subject, None)
+    assert not page.events(instance, subject)
     assert looks.begun == 1
-    assert troubles(page, subject) == "2"
+    assert troubles(page, instance, subject) == "2"
     assert looks.begun == 2

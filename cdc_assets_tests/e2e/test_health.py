@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from cdc_assets_tests.beside import beside
@@ -23,6 +24,8 @@ HOLD_S = float(os.environ.get("CDC_PAGES_HOLD_S", "120"))
 """How long a failure has to stay on the page."""
 SOON_S = float(os.environ.get("CDC_PAGES_SOON_S", "15"))
 """How long the page may take to say it, without the time that the browser takes."""
+ALWAYS_S = float(os.environ.get("CDC_PAGES_ALWAYS_S", "30"))
+"""How old a page may be at most."""
 CAPTURE = "assets/shop/windows"
 DISABLE = "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'{0}', @capture_instance = N'all'"
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{0}', @role_name = NULL"
@@ -140,3 +143,36 @@ def test_pages_tell_that_the_server_is_away(pages: Daemon, tmp_path: Path) -> No
         )
     finally:
         shop.server.faults.clear()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fault", ["drop", "hang"])
+def test_page_follows_a_server_that_stops_answering_and_comes_back(tmp_path: Path, fault: str) -> None:
+    """Asked of Dagster's storage every second, since a browser takes longer."""
+    with open_shop(tmp_path) as shop:
+        shop.write({"snapshot.partitions": "1"})
+        with dagster_dev(shop) as daemon:
+
+            def health() -> str:
+                event = daemon.instance.get_latest_materialization_event(dg.AssetKey(["shop", "windows"]))
+                page = event.asset_materialization if event else None
+                return str(page.metadata["health"].value) if page and "health" in page.metadata else ""
+
+            def await_health(*, is_good: bool, seconds: float) -> float:
+                began = time.monotonic()
+                daemon.wait_until(lambda: (health() == "healthy") is is_good, f"healthy: {is_good}", seconds)
+                return time.monotonic() - began
+
+            daemon.wait_until(lambda: _snapshotted(shop), "the sensor takes the initial snapshot")
+            daemon.await_rest()
+            await_health(is_good=True, seconds=60)
+            getattr(shop.server.faults, fault)(times=1_000_000)
+            try:
+                assert await_health(is_good=False, seconds=60) < ALWAYS_S
+                until = time.monotonic() + 60
+                while time.monotonic() < until:
+                    assert health() != "healthy"
+                    time.sleep(1)
+            finally:
+                shop.server.faults.clear()
+            assert await_health(is_good=True, seconds=90) < ALWAYS_S

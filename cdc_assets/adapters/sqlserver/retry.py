@@ -25,12 +25,13 @@ times."""
 T = TypeVar("T")
 
 
-def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: True) -> T:
+def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: True, budget_s: float = BUDGET_S) -> T:
     """Run an action, with retries; return its result or raise its last error.
 
     Args:
         action: function that may be called again after a retryable error.
         may_retry: function called after such an error; says whether to retry.
+        budget_s: seconds after the first attempt within which another may begin.
 
     Raises:
         CdcError: error of the last attempt.
@@ -45,7 +46,7 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
                 not error.retryable
                 or isinstance(error, DatabaseAwayError | LockTimeoutError)
                 or not may_retry()
-                or time.monotonic() - started > BUDGET_S
+                or time.monotonic() - started > budget_s
             ):
                 raise
         note_retry(error)

@@ -27,7 +27,7 @@ from cdc_assets.adapters.sqlserver.driver import (
 from cdc_assets.adapters.sqlserver.errors import to_cdc_error
 from cdc_assets.adapters.sqlserver.queries import PING
 from cdc_assets.adapters.sqlserver.reached import Floor, Reached
-from cdc_assets.adapters.sqlserver.retry import repeated
+from cdc_assets.adapters.sqlserver.retry import BUDGET_S, repeated
 from cdc_assets.adapters.sqlserver.table_queries import lock_timeout
 from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
@@ -141,10 +141,14 @@ def _state(error: pyodbc.Error) -> str:
 
 
 class Session:
-    """A connection opened at first use and reopened when it breaks. One statement at a time, from any thread."""
+    """A connection opened at first use and reopened when it breaks. One statement at a time, from any thread.
 
-    def __init__(self, settings: ConnectionSettings) -> None:
-        self._settings = settings
+    Args:
+        budget_s: seconds after its begin within which a statement may be repeated.
+    """
+
+    def __init__(self, settings: ConnectionSettings, budget_s: float = BUDGET_S) -> None:
+        self._settings, self._budget_s = settings, budget_s
         self._lock = threading.RLock()
         self._link: Link | None = None
         self._connected_before = False
@@ -220,7 +224,7 @@ class Session:
 
     def _repeat(self, action: Callable[[pyodbc.Cursor], T]) -> T:
         with self._lock:
-            return repeated(lambda: self._try(action), may_retry=lambda: self._connected_before)
+            return repeated(lambda: self._try(action), lambda: self._connected_before, self._budget_s)
 
     def _try(self, action: Callable[[pyodbc.Cursor], T]) -> T:
         try:

@@ -18,6 +18,7 @@ from cdc_assets.adapters.sqlserver.errors import cdc_is_off, cdc_objects
 from cdc_assets.adapters.sqlserver.locks import locked
 from cdc_assets.adapters.sqlserver.portions import by_database, portions
 from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
+from cdc_assets.adapters.sqlserver.retry import BUDGET_S
 from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.adapters.sqlserver.structures import table_schemas
@@ -41,8 +42,8 @@ from cdc_assets.history.remedy import InstanceOptions
 
 log = logging.getLogger(__name__)
 
-_QUICK_LOGIN_S, _QUICK_QUERY_S = 5, 20
-"""Time limits in seconds of login and query for code that must not hang."""
+_QUICK_LOGIN_S, _QUICK_QUERY_S, _QUICK_BUDGET_S = 5, 15, 5.0
+"""Time limits in seconds of login and query for code that must not hang; a statement that took longer than the third is not repeated."""
 _TABLES_PER_QUERY = 100
 _LSNS_PER_QUERY = _IDS_PER_QUERY = 1000
 
@@ -57,6 +58,7 @@ class SqlServerSource:
         require_cdc: whether a database needs change data capture to count as capturable.
         lock_timeout_ms: maximum wait of queries of source tables for a lock; 0 not at all, -1 as long as a query may
             take.
+        budget_s: seconds after its begin within which a statement may be repeated.
 
     Every method raises ConnectionLostError or ServerBusyError after bounded retries, LoginError, PreflightError when a
     CDC object or a permission is missing, QueryError.
@@ -69,20 +71,25 @@ class SqlServerSource:
         *,
         require_cdc: bool = True,
         lock_timeout_ms: int = -1,
+        budget_s: float = BUDGET_S,
     ) -> None:
         self._settings, self._lock_timeout_ms = settings, lock_timeout_ms
         self._require_cdc = require_cdc
         self._agent_status_query = agent_status_query
-        self.session = Session(settings)
-        self._beside = Session(settings)
+        self.session = Session(settings, budget_s)
+        self._beside = Session(settings, budget_s)
         """Counts half of the rows of a backlog; not opened before."""
 
     @classmethod
-    def of(cls, config: CaptureConfig) -> Self:
-        """The source of a capture; a capture that never streams can also read tables without CDC."""
+    def of(cls, config: CaptureConfig, budget_s: float = BUDGET_S) -> Self:
+        """The source of a capture; a capture that never streams can also read tables without CDC.
+
+        Args:
+            budget_s: seconds after its begin within which a statement may be repeated.
+        """
         streams = rule_of(config.snapshot).streams
         agent, timeout = config.streaming.agent_status_query, config.snapshot.lock_timeout_ms
-        return cls(config.connection, agent, require_cdc=streams, lock_timeout_ms=timeout)
+        return cls(config.connection, agent, require_cdc=streams, lock_timeout_ms=timeout, budget_s=budget_s)
 
     def __enter__(self) -> Self:
         return self
@@ -389,7 +396,7 @@ def quick_source(config: CaptureConfig) -> SqlServerSource:
     """The control plane with short time-outs, for code that must not hang: loading, sensors, checks."""
     wait = min(config.connection.login_timeout_s, _QUICK_LOGIN_S)
     connection = replace(config.connection, login_timeout_s=wait, query_timeout_s=_QUICK_QUERY_S)
-    return SqlServerSource.of(replace(config, connection=connection))
+    return SqlServerSource.of(replace(config, connection=connection), _QUICK_BUDGET_S)
 
 
 def _text(value: object) -> str | None:

@@ -26,7 +26,10 @@ def engine_subject(catalog: ConnectorCatalog, resource: ConnectorResource) -> Su
     def ask() -> Seen:
         return look(catalog, resource)
 
-    return Subject(catalog.config.name, catalog.batches_key, catalog.system[BATCHES], ask)
+    def unknown(reason: str) -> Iterator[dg.AssetCheckEvaluation]:
+        yield evaluated(headroom_result(None, reason), catalog.batches_key, HEADROOM, blocking=True)
+
+    return Subject(catalog.config.name, catalog.batches_key, catalog.system[BATCHES], ask, unknown=unknown)
 
 
 def look(catalog: ConnectorCatalog, resource: ConnectorResource) -> Seen:

@@ -30,14 +30,14 @@ from cdc_assets.defs.engines.assets import READ_TO
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.pauses import after_end, pause_of, run_key
-from cdc_assets.defs.sensors import SIGNAL_TAG, note_reason, with_page
+from cdc_assets.defs.sensors import SIGNAL_TAG
+from cdc_assets.defs.ticks import Watch
 from cdc_assets.defs.waiting import Asks, change_comes
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.requested import channels_of
 from cdc_assets.engine.source import LogPoint, is_complete
-from cdc_assets.errors import CdcError, EngineError, describe_error
+from cdc_assets.errors import EngineError
 
 POSITION_TAG = "cdc/position"
 """On a run that the sensor has started: where the log ended."""
@@ -50,7 +50,8 @@ _UNPROVED = timedelta(minutes=10)
 
 def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs, page = catalog.names, catalog.runs(), IdlePage()
+    names, runs = catalog.names, catalog.runs()
+    watch = Watch(catalog.config.name, runs)
 
     def answer_of(
         context: dg.SensorEvaluationContext, resource: ConnectorResource, seen: list[LogPoint]
@@ -58,12 +59,7 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
         records, pause = pause_of(runs, context.instance)
         if pause:
             return dg.SkipReason(pause)
-        try:
-            return _request(catalog, resource, records, seen)
-        except CdcError as error:
-            if error.retryable:
-                return dg.SkipReason(describe_error(error))
-            raise
+        return _request(catalog, resource, records, seen)
 
     @dg.sensor(
         name=catalog.sensor,
@@ -75,14 +71,19 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        began, seen = monotonic(), list[LogPoint]()
-        answer = answer_of(context, resource, seen)
-        if isinstance(answer, dg.SkipReason) and str(answer.skip_message).startswith(NOTHING_NEW):
-            now = resource.settings()
-            if change_comes(context, began, now.sensor_wait_s, now.poll_interval_s, lambda: _moved(resource, seen[-1])):
-                answer = answer_of(context, resource, seen)
-        note_reason(context, answer)
-        return with_page(context, runs, answer, page, engine_subject(catalog, resource))
+
+        def decide() -> dg.RunRequest | dg.SkipReason:
+            began, seen = monotonic(), list[LogPoint]()
+            answer = answer_of(context, resource, seen)
+            if isinstance(answer, dg.SkipReason) and str(answer.skip_message).startswith(NOTHING_NEW):
+                now = resource.settings()
+                if change_comes(
+                    context, began, now.sensor_wait_s, now.poll_interval_s, lambda: _moved(resource, seen[-1])
+                ):
+                    answer = answer_of(context, resource, seen)
+            return answer
+
+        return watch.tick(context, decide, engine_subject(catalog, resource))
 
     return sensor
 

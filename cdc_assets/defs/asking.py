@@ -1,0 +1,68 @@
+"""Lets a sensor's tick ask what may hang, and end in time whatever happens.
+
+Dagster gives a tick sixty seconds; after that its answer is lost, and what it has found with it. A server, a lake or a broker that
+does not answer may keep it for longer, whatever time-outs drivers have. So a tick asks in a thread, and waits for it for a while. What
+is not answered by then is asked no second time: the next tick waits for the same answer.
+
+*Crash:* no state is kept.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from datetime import UTC, datetime
+from functools import partial
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Asking(Generic[T]):
+    """Asks one question at a time.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._under_way: Future[T] | None = None
+        self.since = datetime.now(UTC)
+        """When the newest question was asked."""
+
+    def ask(self, question: Callable[[], T], patience_s: float) -> T | None:
+        """The answer, or that of an earlier question that had none yet; None if it does not come in time.
+
+        Raises:
+            Exception: the question's own.
+        """
+        if self._under_way is None:
+            self.since = datetime.now(UTC)
+            self._under_way = begun(self._name, question)
+        if not wait([self._under_way], patience_s).done:
+            return None
+        answered, self._under_way = self._under_way, None
+        return answered.result()
+
+
+def begun(name: str, work: Callable[[], T], pause_s: float = 0.0) -> Future[T]:
+    """Work in a thread, which lasts as long as the process at most.
+
+    Args:
+        pause_s: seconds after which it begins.
+    """
+    found = Future[T]()
+
+    def do() -> None:
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - who waits for the result gets it
+            outcome = partial(found.set_exception, error)
+        else:
+            outcome = partial(found.set_result, result)
+        outcome()
+
+    thread = threading.Timer(pause_s, do)
+    thread.name, thread.daemon = name, True
+    thread.start()
+    return found

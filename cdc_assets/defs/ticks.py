@@ -1,0 +1,120 @@
+"""A tick of a capture's sensor: it decides what to do, and keeps the capture's page true if no run does.
+
+*Somebody looks, always.* Who does is decided by the age of the newest look that a run has told (`seen`), not by Dagster's status of
+runs: behind a full queue, while a run starts, after its process was frozen or killed, the sensor tells what it sees.
+
+*First the page, then the error.* What hinders a tick must not hinder the look at it: whatever a decision raises is told once
+the page is, and an error for which somebody has to act stands on it even if the look found nothing.
+
+*A tick ends.* It waits `_PATIENCE_S` for its decision (`asking`); Dagster would throw it away after sixty seconds.
+
+*Cursor.* It stores the reason of the last tick, since Dagster's list of ticks shows cursors, but of a tick without a run not why;
+and behind it which load of the code location that was.
+"""
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import dagster as dg
+
+from cdc_assets.defs.asking import Asking
+from cdc_assets.defs.idle_page import Events, IdlePage
+from cdc_assets.defs.live import Subject
+from cdc_assets.defs.pauses import failures_in_a_row
+from cdc_assets.defs.queue import waiting_too_long
+from cdc_assets.defs.runs import CaptureRuns
+from cdc_assets.defs.seen import was_just_seen
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.run.overview.report import Trouble
+
+_PATIENCE_S = 15.0
+"""Seconds that a tick waits for its decision."""
+START = uuid4().hex[:12]
+"""Identifies this load of the code location."""
+_BEHIND_REASON = " · start "
+_LONGEST_REASON = 500
+"""Characters of a cursor that say why a run was asked for."""
+
+Answer = dg.RunRequest | dg.SkipReason
+
+
+class Watch:
+    """The ticks of one capture.
+
+    Args:
+        capture: its name.
+        runs: those that write to it.
+    """
+
+    def __init__(self, capture: str, runs: CaptureRuns) -> None:
+        self._runs, self._page = runs, IdlePage()
+        self._asking: Asking[tuple[Answer, str]] = Asking(f"tick of {capture}")
+
+    def tick(
+        self, context: dg.SensorEvaluationContext, decide: Callable[[], Answer], subject: Subject
+    ) -> Answer | dg.SensorResult:
+        """Decide, look, and tell.
+
+        Args:
+            decide: asks server and lake what there is to do.
+
+        Raises:
+            Exception: a decision's, unless it may succeed later; the page was told before.
+        """
+        context.instance  # noqa: B018 - opened here, and not by the thread beside
+        error, hindrance, start = None, "", start_of(context)
+        try:
+            found = self._asking.ask(lambda: (decide(), start_of(context)), _PATIENCE_S)
+        except Exception as raised:  # noqa: BLE001 - raised again, once the page is told
+            answer: Answer = dg.SkipReason(describe_error(raised))
+            if not (isinstance(raised, CdcError) and raised.retryable):
+                error, hindrance = raised, describe_error(raised)
+        else:
+            if found is None:
+                hindrance = f"no answer from the server, the lake or Kafka since {self._asking.since:%H:%M:%S} UTC"
+            answer, start = found or (dg.SkipReason(f"There was {hindrance}."), start)
+        context.update_cursor(f"{reason_of(answer)}{_BEHIND_REASON}{start}")
+        events = self._events(context.instance, subject, hindrance)
+        if error is not None:
+            for event in events:
+                context.instance.report_runless_asset_event(event)
+            raise error
+        if not events:
+            return answer
+        if isinstance(answer, dg.RunRequest):
+            return dg.SensorResult(run_requests=[answer], asset_events=events)
+        return dg.SensorResult(skip_reason=answer, asset_events=events)
+
+    def _events(self, instance: dg.DagsterInstance, subject: Subject, hindrance: str) -> Events:
+        """The capture's page if there is news and no run tells it."""
+        active = self._runs.active(instance)
+        if active and was_just_seen(instance, subject.key):
+            self._page.forget()
+            return []
+        return self._page.events(instance, subject, list(self._troubles(instance, hindrance)))
+
+    def _troubles(self, instance: dg.DagsterInstance, hindrance: str) -> Iterator[Trouble]:
+        """What Dagster knows, and a look does not find."""
+        if hindrance:
+            yield Trouble("the sensor", f"it cannot ask what there is to do: {hindrance}")
+        yield from waiting_too_long(instance, self._runs)
+        last = self._runs.finished(instance, 1)
+        if failures_in_a_row(last):
+            run = last[0].dagster_run.run_id[:8]
+            yield Trouble("the last run", f"{run} failed. Next: follow the error of that run")
+
+
+def start_of(context: dg.SensorEvaluationContext) -> str:
+    """The start that the cursor names."""
+    return (context.cursor or "").rpartition(_BEHIND_REASON)[2]
+
+
+def reason_of(answer: Answer) -> str:
+    """What a tick decided, for the list of ticks."""
+    return answer.skip_message or "" if isinstance(answer, dg.SkipReason) else _requested(answer)
+
+
+def _requested(request: dg.RunRequest) -> str:
+    """Which run is asked for, and why."""
+    why = "; ".join(f"{name} {value}" for name, value in request.tags.items() if name.startswith("cdc/"))
+    return f"Requested a run of {request.job_name}{f': {why:.{_LONGEST_REASON}}' if why else ''}."

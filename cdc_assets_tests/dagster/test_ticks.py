@@ -1,0 +1,270 @@
+"""Somebody looks, always: whatever Dagster's runs are doing, and whatever hinders the sensor, the page says what is wrong."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+from unittest.mock import patch
+
+import dagster as dg
+import pytest
+from dagster import DagsterRunStatus
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+
+from cdc_assets.core.processes import own_process
+from cdc_assets.defs import idle_page, queue, seen, ticks
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.process import PROCESS_TAG
+from cdc_assets.defs.runs import ACTIVE
+from cdc_assets.defs.seen import note_seen, was_just_seen
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.errors import LoginError
+from cdc_assets_tests.shop import Shop
+
+WINDOWS = dg.AssetKey(["shop", "windows"])
+_ORIGIN = RemoteJobOrigin(
+    RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("cdc_assets"), "__repository__"), "shop_changes"
+)
+"""Dagster asks it of runs in the queue."""
+
+
+@pytest.fixture(autouse=True)
+def at_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look is always due."""
+    monkeypatch.setattr(idle_page, "_EVERY_S", 0.0)
+    monkeypatch.setattr(idle_page, "SHARE", 0.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def snapshotted(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """The shop is healthy."""
+    assert shop.snapshot(instance).success
+    assert shop.changes(instance).success
+
+
+class Ticks:
+    """The ticks of one code location; what they tell is recorded as the daemon does it."""
+
+    def __init__(self, shop: Shop, instance: dg.DagsterInstance) -> None:
+        self._shop, self._instance = shop, instance
+        self.definitions = shop.definitions()
+        (self._sensor,) = self.definitions.get_repository_def().sensor_defs
+
+    def tick(self) -> Any:
+        """One tick."""
+        server = SqlServerCdcResource(config_file=str(self._shop.file))
+        context = dg.build_sensor_context(
+            instance=self._instance,
+            resources={"cdc_shop": CaptureResource(server=server, spark=SparkResource())},
+            repository_def=self.definitions.get_repository_def(),
+        )
+        with self._shop.in_environment(), context:
+            data = self._sensor.evaluate_tick(context)
+        for event in data.asset_events:
+            self._instance.report_runless_asset_event(event)
+        return data
+
+    def page(self) -> str:
+        """What the page says after a tick."""
+        self.tick()
+        return shown(self._instance)
+
+    @contextmanager
+    def run(self, status: DagsterRunStatus) -> Iterator[str]:
+        """A run of the capture that does nothing."""
+        job = self.definitions.resolve_job_def("shop_changes")
+        run = self._instance.create_run_for_job(
+            job, status=status, tags={PROCESS_TAG: own_process()}, remote_job_origin=_ORIGIN
+        )
+        try:
+            yield run.run_id
+        finally:
+            self._instance.delete_run(run.run_id)
+
+
+@pytest.fixture
+def location(shop: Shop, instance: dg.DagsterInstance) -> Ticks:
+    """A code location that was just loaded."""
+    return Ticks(shop, instance)
+
+
+def shown(instance: dg.DagsterInstance) -> str:
+    """The health on the page that Dagster shows."""
+    event = instance.get_latest_materialization_event(WINDOWS)
+    assert event is not None
+    assert event.asset_materialization is not None
+    return str(event.asset_materialization.metadata["health"].value)
+
+
+def is_green(instance: dg.DagsterInstance, check: str) -> bool:
+    """Whether the newest result of a check has passed."""
+    key = dg.AssetCheckKey(WINDOWS, check)
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    assert record.evaluation is not None
+    return record.evaluation.passed
+
+
+@pytest.mark.parametrize("status", ACTIVE)
+def test_sensor_looks_beside_a_run_that_does_not(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks, status: DagsterRunStatus
+) -> None:
+    with location.run(status), patch.object(seen, "FRESH_S", -1.0):
+        assert location.page() == "healthy"
+        shop.server.agent.stop()
+        try:
+            assert "SQL Server Agent is stopped" in location.page()
+            assert not is_green(instance, "capture_job")
+        finally:
+            shop.server.agent.start()
+        assert location.page() == "healthy"
+        assert is_green(instance, "capture_job")
+
+
+def test_sensor_leaves_the_page_to_a_run_that_has_just_told_it(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks
+) -> None:
+    with location.run(DagsterRunStatus.STARTED):
+        shop.server.agent.stop()
+        try:
+            note_seen(instance, WINDOWS)
+            assert was_just_seen(instance, WINDOWS)
+            assert location.tick().asset_events == []
+            for set_by in (-3600.0, 3600.0):
+                with patch("time.time", return_value=datetime.now(UTC).timestamp() + set_by):
+                    assert not was_just_seen(instance, WINDOWS), "a clock was set"
+            with patch.object(seen, "FRESH_S", -1.0):
+                assert "SQL Server Agent is stopped" in location.page()
+        finally:
+            shop.server.agent.start()
+    assert location.page() == "healthy"
+
+
+def test_half_hourly_checks_are_left_out_only_if_a_run_looks(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks
+) -> None:
+    (schedule,) = location.definitions.get_repository_def().schedule_defs
+    server = SqlServerCdcResource(config_file=str(shop.file))
+    resources = {"cdc_shop": CaptureResource(server=server, spark=SparkResource())}
+
+    def asked() -> int:
+        with (
+            shop.in_environment(),
+            patch.object(dg.ScheduleEvaluationContext, "instance", instance),
+            dg.build_schedule_context(resources=resources, scheduled_execution_time=datetime.now(UTC)) as context,
+        ):
+            return len(schedule.evaluate_tick(context).run_requests or [])
+
+    with location.run(DagsterRunStatus.STARTED):
+        note_seen(instance, WINDOWS)
+        assert asked() == 0
+        with patch.object(seen, "FRESH_S", -1.0):
+            assert asked() == 1
+
+
+def test_run_that_waits_for_long_is_a_trouble_that_says_for_what(
+    instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen, "FRESH_S", -1.0)
+    with location.run(DagsterRunStatus.QUEUED) as waiting:
+        assert location.page() == "healthy", "it waits for a moment"
+        monkeypatch.setattr(queue, "_SOON_S", -1.0)
+        assert f"run {waiting[:8]} of shop_changes has waited" in location.page()
+        assert "Dagster's daemon has not taken it" in location.page()
+        monkeypatch.setattr(queue, "most_runs", lambda _: 0)
+        assert "max_concurrent_runs" in location.page()
+        with location.run(DagsterRunStatus.STARTED) as holder:
+            assert f"{holder[:8]} of shop_changes holds the pool" in location.page()
+    with location.run(DagsterRunStatus.NOT_STARTED):
+        assert "Dagster has not started it" in location.page()
+    assert location.page() == "healthy"
+
+
+def test_stream_makes_way_only_if_there_is_room_for_another_run(
+    instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with location.run(DagsterRunStatus.STARTED), location.run(DagsterRunStatus.QUEUED) as waiting:
+        run = instance.get_run_by_id(waiting)
+        assert run is not None
+        assert queue.waits_for_pool_alone(instance, [run])
+        assert not queue.waits_for_pool_alone(instance, [])
+        monkeypatch.setattr(queue, "most_runs", lambda _: 1)
+        assert not queue.waits_for_pool_alone(instance, [run])
+
+
+def test_error_of_the_tick_is_raised_when_the_page_tells_it(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks
+) -> None:
+    """The login is refused: everything that asks the server is."""
+    refused = patch(
+        "cdc_assets.adapters.sqlserver.session.connect",
+        side_effect=LoginError("The password has expired. Next: set a new one."),
+    )
+    assert location.page() == "healthy"
+    with refused, pytest.raises(LoginError):
+        location.tick()
+    assert shown(instance).startswith("in trouble: the sensor: it cannot ask")
+    assert not is_green(instance, "capture_job")
+    assert location.page() == "healthy"
+    assert is_green(instance, "capture_job")
+
+
+@pytest.mark.parametrize("broken", ["{", '{"connector.class": "a"}'])
+def test_settings_that_were_broken_are_told(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks, broken: str
+) -> None:
+    shop.file.write_text(broken)
+    try:
+        with pytest.raises(Exception, match=r"shop\.json|connector\.class|not valid"):
+            location.tick()
+        assert shown(instance).startswith("in trouble: the sensor: it cannot ask")
+    finally:
+        shop.write({})
+    assert location.page() == "healthy"
+
+
+def test_lake_that_is_gone_is_told(shop: Shop, instance: dg.DagsterInstance, location: Ticks) -> None:
+    manifest, away = shop.folder / "lake" / "shop.__windows", shop.folder / "away"
+    manifest.rename(away)
+    try:
+        assert location.page().startswith("in trouble: ")
+    finally:
+        away.rename(manifest)
+    assert location.page() == "healthy"
+
+
+def test_bug_of_a_tick_does_not_hide_the_page(shop: Shop, instance: dg.DagsterInstance, location: Ticks) -> None:
+    with patch.object(ticks.Asking, "ask", side_effect=ZeroDivisionError("a bug")), pytest.raises(ZeroDivisionError):
+        location.tick()
+    assert "ZeroDivisionError: a bug" in shown(instance)
+    assert location.page() == "healthy"
+
+
+def test_tick_ends_though_nothing_answers(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every question hangs; the next ticks ask nothing anew, and their answer is the first one's."""
+    goes_on, asked, overview = threading.Event(), [], CaptureResource.overview
+
+    def hang(*given: Any, **named: Any) -> Any:
+        asked.append(given)
+        assert goes_on.wait(60)
+        return overview(*given, **named)
+
+    assert location.page() == "healthy"
+    for module, name in [(ticks, "_PATIENCE_S"), (idle_page, "_OVERDUE_S"), (idle_page, "_PATIENCE_S")]:
+        monkeypatch.setattr(module, name, 0.2)
+    with patch.object(CaptureResource, "overview", hang):
+        began = monotonic()
+        assert "no answer from the server" in location.tick().skip_message
+        assert "no answer from the server" in location.tick().skip_message
+        assert monotonic() - began < 30
+        assert shown(instance).startswith("in trouble: the sensor: it cannot ask")
+        assert len(asked) == 2, "the tick and the look"
+        goes_on.set()
+        monkeypatch.setattr(ticks, "_PATIENCE_S", 60.0)
+        monkeypatch.setattr(idle_page, "_PATIENCE_S", 60.0)
+        assert location.tick().skip_message == "Nothing new."
+    assert location.page() == "healthy"
