@@ -17,6 +17,7 @@ from cdc_assets.config.settings import CaptureConfig, EventSettings
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.keys import Role
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
+from cdc_assets.envelope.rules import MASKED
 from cdc_assets.errors import CdcError, ConfigurationError
 from cdc_assets.lake.sample import newest_rows
 from cdc_assets.lake.tables import DeltaTables
@@ -26,7 +27,7 @@ from cdc_assets.mirror.delta import current_directory
 SAMPLE = "sample"
 """Metadata key."""
 _MOST_COLUMNS, _MOST_CHARACTERS = 20, 40
-_MASKED, _ABSENT = "(masked)", "…"
+_ABSENT = "…"
 _OPERATIONS: Mapping[Role, frozenset[str]] = {"snapshot": frozenset("r"), "changes": frozenset("cudt")}
 
 
@@ -51,7 +52,7 @@ def sample_of_events(
     rows = [event.get("after") or event.get("before") or {} for event in events]
     heads = [event["op"] for event in events]
     return _metadata(["op", *(shown for shown, _, _ in columns)], [
-        [op, *(_MASKED if hide else _text(row, name) for _, name, hide in columns)]
+        [op, *(MASKED if hide else _text(row, name) for _, name, hide in columns)]
         for op, row in zip(heads, rows, strict=True)
     ])  # fmt: skip
 
@@ -65,7 +66,7 @@ def sample_of_mirror(config: CaptureConfig, tables: DeltaTables, topic: str, sch
     except CdcError:
         return {}
     return _metadata([shown for shown, _, _ in columns], [
-        [_MASKED if hide else _text(row, shown) for shown, _, hide in columns] for row in rows
+        [MASKED if hide else _text(row, shown) for shown, _, hide in columns] for row in rows
     ])  # fmt: skip
 
 

@@ -1,11 +1,14 @@
 """Selects the column rules of Debezium that apply to a column (spec debezium-sqlserver §4.2, §4.6).
 
 All patterns are anchored and ignore letter case.
+
+Message keys hold the values of their columns as they are, whatever the rules say, since they tell rows apart. So wherever
+a key leaves the topics and mirrors, for people, logs, notifications or Dagster, `shown_key` decides what of it is seen.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from cdc_assets.config.filters import Names
+from cdc_assets.config.filters import ColumnFilter, Names
 from cdc_assets.config.settings import ColumnRule, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
@@ -21,6 +24,8 @@ PROPERTY_OF_RULE = {
     "hash_v2": "column.mask.hash.v2.<algorithm>.with.salt.<salt>",
 }
 """For messages; without the salt, which is secret."""
+MASKED = "(masked)"
+"""Takes the place of a value that people do not see."""
 
 
 def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> ColumnRule | None:
@@ -28,6 +33,29 @@ def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> Col
     names = (f"{table.within_database}.{column.name}", f"{table}.{column.name}")
     ranked = sorted(rules, key=lambda rule: _RANK.index(rule.kind))
     return next((rule for rule in ranked if Names(PROPERTY_OF_RULE[rule.kind], rule.columns).match(*names)), None)
+
+
+def hides(table: TableId, column: str, settings: EventSettings) -> bool:
+    """Whether values of a column are not for people: a rule changes them, or the filters leave it out of events."""
+    by_rule = rule_for(table, Column(column, "", 0), settings.column_rules) is not None
+    return by_rule or not ColumnFilter(settings).accepts(table, column)
+
+
+def shown_key(
+    table: TableId, columns: Sequence[str], key: Sequence[str | None], settings: EventSettings
+) -> tuple[str | None, ...]:
+    """Values of a key as people may see them.
+
+    Args:
+        columns: names of its columns; if they are not known, which is so in old records, all is hidden that may have to be.
+        key: its values in the server's text form.
+    """
+    if len(columns) != len(key):
+        restricted = settings.column_rules or settings.column_include or settings.column_exclude
+        return tuple(MASKED if restricted else value for value in key)
+    return tuple(
+        MASKED if hides(table, column, settings) else value for column, value in zip(columns, key, strict=True)
+    )
 
 
 def propagates_type(table: TableId, column: str, type_text: str, settings: EventSettings) -> bool:

@@ -45,6 +45,7 @@ from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import step
+from cdc_assets.envelope.rules import shown_key
 from cdc_assets.errors import (
     CdcDisabledError,
     CdcError,
@@ -58,7 +59,7 @@ from cdc_assets.incremental.changed import StaleError, changed_rows
 from cdc_assets.incremental.chunked_table import ChunkedTable, UnreadableError, chunked_table, find_maximum
 from cdc_assets.incremental.rounds import Round, RoundReader
 from cdc_assets.lake.presence import missing_files
-from cdc_assets.ledger.signal_state import QueuedTable, RoundReads, SignalState
+from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads, SignalState
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.notices import ends, in_progress, scanned
 from cdc_assets.signals.table import Row
@@ -348,11 +349,14 @@ class IncrementalSnapshot:
         entry, *others = state.queue
         entry = dataclasses.replace(entry, last=reads.last, rows=entry.rows + rows)
         state = dataclasses.replace(state, queue=(entry, *others), reads=None)
-        self._watch.record(database, state, [in_progress(state.queue)])
+        self._watch.record(database, state, [in_progress(state.queue, self._shown)])
         if reads.files:
             self._listener.note_commit(_progress(entry.table, reads))
         if reads.finished:
             self._end_table(database, "SUCCEEDED")
+
+    def _shown(self, entry: QueuedTable, key: Key) -> Key:
+        return shown_key(entry.table, entry.order, key, self._lake.events)
 
     def _chunked_table(self, entry: QueuedTable) -> ChunkedTable:
         return chunked_table(self._ledger.state, self._server.source, self._lake, entry)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
+from cdc_assets.envelope.rules import MASKED
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.keys import bound_key
 from cdc_assets.mirror.shape import TO_LSN
@@ -105,7 +106,7 @@ class Candidates:
         for code in self.codes[:SHOWN]:
             here, there = self.server.get(code), self.mirror.get(code)
             some = here or there or {}
-            key = {name: show(some[name]) for name in keys}
+            key = self._shown(some, keys)
             names = [name for name in about.names if name not in keys]
             if here is not None and there is not None:
                 names = [name for name in about.names if here[name] != there[name]]
@@ -115,15 +116,15 @@ class Candidates:
                 yield Difference(kind, key, *counts)
                 continue
             kind = "not in the mirror" if there is None else "not on the server" if here is None else "differs"
-            yield Difference(kind, key, _shown(here, names), _shown(there, names))
+            yield Difference(kind, key, self._shown(here, names), self._shown(there, names))
+
+    def _shown(self, row: Row | None, names: Sequence[str]) -> dict[str, str]:
+        hidden = self.subject.hidden
+        return {} if row is None else {name: MASKED if name in hidden else show(row[name]) for name in names}
 
 
 def _count(row: Row | None) -> int:
     return 0 if row is None else int(str(row[COUNT]))
-
-
-def _shown(row: Row | None, names: Sequence[str]) -> dict[str, str]:
-    return {} if row is None else {name: show(row[name]) for name in names}
 
 
 def show(value: object) -> str:

@@ -14,6 +14,7 @@ from cdc_assets.core.ranges import can_bound, cut_by, to_text, where
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.naming import adjusted, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
+from cdc_assets.envelope.rules import hides
 from cdc_assets.errors import LakeError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.incremental.chunks import source_text
@@ -43,6 +44,8 @@ class Subject:
         text_columns: the key's columns, or without a key those that can tell rows apart.
         column: column of the mirror by which ranges are cut on both sides; None if only the server can.
         lsn: up to which the mirror is right.
+        hidden: names of the mirror's columns whose values are shown to nobody: those that a rule changes, and those of the
+            key that events do not show.
     """
 
     topic: str
@@ -54,6 +57,7 @@ class Subject:
     text_columns: tuple[Column, ...]
     column: str | None
     lsn: str
+    hidden: frozenset[str] = frozenset()
 
     def leaves(self, tables: MirrorTables) -> list[Leaf]:
         """The mirror's leaves, at least one.
@@ -163,7 +167,10 @@ def subject_of(
         f"{topic}.__reconciling",
     )
     reader = TopicReader(location, shape, about.generations, events.unavailable_value)
-    return Subject(topic, schema, plan, compared, reader, generation, texts, _cut_by(compared, schema), lsn)
+    hidden = frozenset(
+        column.name for column in shape.columns if column.source != column.name or hides(table, column.source, events)
+    )
+    return Subject(topic, schema, plan, compared, reader, generation, texts, _cut_by(compared, schema), lsn, hidden)
 
 
 def _plan_of(config: CaptureConfig, topics: TopicTables, state: TableState) -> EventPlan:

@@ -1,15 +1,18 @@
 """Notifications of an incremental snapshot, in the connector's words (spec debezium-sqlserver §10.1, measured).
 
+Keys are told as people may see them: a notification goes into logs, into Dagster's storage, and to whoever reads its topic.
+The connector tells them as they are.
+
 The id of each notification is that of the signal that requested the snapshot,
 even if another signal paused, resumed or stopped it.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cdc_assets.core.notification import Aggregate
-from cdc_assets.ledger.signal_state import QueuedTable, SignalState
+from cdc_assets.ledger.signal_state import Key, QueuedTable, SignalState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +35,18 @@ def of_tables(kind: str, signal: str, tables: Iterable[object]) -> SnapshotNotic
     return SnapshotNotice(kind, signal, {"data_collections": _names(tables)})
 
 
-def in_progress(queue: Sequence[QueuedTable]) -> SnapshotNotice:
-    """Notification that a round of the first table in the queue is committed."""
+def in_progress(queue: Sequence[QueuedTable], shown: Callable[[QueuedTable, Key], Key]) -> SnapshotNotice:
+    """Notification that a round of the first table in the queue is committed.
+
+    Args:
+        shown: what people may see of one of the table's keys.
+    """
     entry = queue[0]
     data = {
         "data_collections": _names(queued.table for queued in queue),
         "current_collection_in_progress": str(entry.table),
-        "maximum_key": _names(entry.maximum or ()),
-        "last_processed_key": _names(entry.last or ()),
+        "maximum_key": _names(shown(entry, entry.maximum or ())),
+        "last_processed_key": _names(shown(entry, entry.last or ())),
     }
     return SnapshotNotice("IN_PROGRESS", entry.signal, data)
 

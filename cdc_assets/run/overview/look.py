@@ -13,8 +13,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_job import CLOCK_SKEW_S, CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.schema import Column
-from cdc_assets.envelope.rules import rule_for
+from cdc_assets.envelope.rules import shown_key
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
 from cdc_assets.history.store import history_directory
@@ -352,13 +351,9 @@ def _queue(state: CaptureState, overview: CaptureOverview) -> Iterator[QueuedSna
 
 
 def _reached(entry: QueuedTable, config: CaptureConfig) -> str:
-    """The key in the server's text form; hidden if a rule masks, hashes or truncates one of its columns."""
-    if entry.last is None:
-        return ""
-    rules = config.events.column_rules
-    hidden = any(rule_for(entry.table, Column(name, "", 0), rules) for name in entry.order)
-    hidden |= bool(rules) and not entry.order
-    return "(masked)" if hidden else ", ".join("NULL" if part is None else part for part in entry.last)
+    """The key in the server's text form, as people may see it."""
+    shown = shown_key(entry.table, entry.order, entry.last or (), config.events)
+    return ", ".join("NULL" if part is None else part for part in shown)
 
 
 def _last_ddl(overview: CaptureOverview) -> Ddl | None:

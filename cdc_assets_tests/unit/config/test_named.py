@@ -21,13 +21,13 @@ MODULES = sorted(
 FIRST = "|".join(sorted({row.name.split(".")[0] for row in PROPERTIES if "." in row.name}))
 NAMED = re.compile(rf"(?<![\w./<#-])(?:{FIRST})(?:\.(?:[A-Za-z]+|<[a-z]+>|\*))+(?![\w(/])")
 NO_PROPERTIES = re.compile(
-    r"(database\.)?(schema\.)?table|(value|key|event|max|acks|message|linger)\..*|lake\.form"
+    r"(database\.)?(schema\.)?table|(value|key|event|max|acks|message|linger)\..*|lake\.(form|sink)"
     r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)|message\.prefix\..*"
     r"|offsets\.dat|offset\.mismatch\.strategy|topic\.(regex|replacement)"
     r"|table\.(field|fields|op|expand|json)\..*|include\.list"
     r"|transaction\.timeout\.ms|topic\.metadata\.refresh\.interval\.ms"
 )
-"""Forms of names, parts of events and of Kafka's own options, options of transforms, a mark in the lake, properties of other connectors."""
+"""Forms of names, parts of events and of Kafka's own options, options of transforms, a mark in the lake, a module, properties of other connectors."""
 
 
 def texts(module: Path) -> Iterator[str]:

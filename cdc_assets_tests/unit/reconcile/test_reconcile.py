@@ -280,11 +280,28 @@ def test_masked_columns_are_compared_and_shown_masked(server: StandIn, tmp_path:
     columns = "code nvarchar(10) NOT NULL PRIMARY KEY, secret nvarchar(20), n int"
     world = World(server, str(tmp_path), columns, "(N'k1', N's1', 1), (N'k2', N's2', 2)", column_rules=(rule,))
     world.behind_the_log("UPDATE dbo.t SET secret = N's3', n = 3 WHERE code = N'k2'")
-    [one] = world.reconcile(repair=True).first
-    assert (one.server, one.mirror) == ({"n": "3"}, {"n": "2"})
+    found = world.reconcile()
+    [one] = found.first
+    assert (one.key, one.server, one.mirror) == ({"_key_code": "(masked)"}, {"n": "3"}, {"n": "2"})
+    [record] = (tmp_path / "shop.__reconciled").iterdir()
+    assert "k2" not in repr(found) + record.read_text()
+    world.reconcile(repair=True)
     world.follow()
     world.follow()
     assert world.reconcile().differing == 0
+
+
+def test_rows_from_before_a_rule_are_shown_masked_too(server: StandIn, tmp_path: Path) -> None:
+    columns = "code nvarchar(10) NOT NULL PRIMARY KEY, secret nvarchar(20), hidden int"
+    world = World(server, str(tmp_path), columns, "(N'k1', N's1', 1234), (N'k2', N's2', 1234)")
+    assert not world.mirrors().catch_up()
+    rules = (ColumnRule("mask", (r"dbo\.t\.secret",), 3), ColumnRule("truncate", (r"dbo\.t\.code",), 1))
+    events = replace(world.config.events, column_rules=rules, column_exclude=(r"dbo\.t\.hidden",))
+    world.config = replace(world.config, events=events)
+    world.behind_the_log("UPDATE dbo.t SET hidden = 5678 WHERE code = N'k2'")
+    found = world.reconcile()
+    assert found.differing
+    assert not [text for text in ("k1", "k2", "s1", "s2", "1234", "5678") if text in repr(found.first)]
 
 
 def test_a_table_without_a_mirror_that_is_right_is_refused(world: World) -> None:

@@ -1,11 +1,13 @@
 """What the tables of incremental snapshots are walked along (spec debezium-sqlserver §9.3), each on the stand-in."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cdc_assets.config.settings import ColumnRule, NotificationSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
@@ -258,3 +260,28 @@ def test_rows_that_are_alike_must_be_in_one_chunk(server: StandIn, tmp_path: Pat
     ask(world, table, surrogate_key="hidden")
     world.run()
     assert scans(world) == ["NO_PRIMARY_KEY"]
+
+
+def test_notifications_and_logs_hide_keys_that_rules_hide(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(server, str(tmp_path))
+    rules = (ColumnRule("hash_v2", (r"dbo\.people\.ssn",), algorithm="SHA-256", salt="s"),)
+    world.config = replace(
+        world.config,
+        events=replace(world.config.events, column_rules=rules, column_exclude=(r"dbo\.people\.born",)),
+        notifications=NotificationSettings(("sink", "log"), "notes"),
+    )
+    table = world.make("people", "ssn varchar(20), born int, n int, PRIMARY KEY (ssn, born, n)")
+    rows = [f"'078-05-{n}', 4711{n}, {n}" for n in range(10, 20)]
+    world.sql(f"INSERT INTO dbo.people VALUES {values(*rows)}")
+    world.run("snapshot")
+    ask(world, table)
+    with caplog.at_level(logging.INFO):
+        world.run()
+    assert scans(world) == ["SUCCEEDED"]
+    notes = [dict(row["value"]["additional_data"]) for row in rows_of_topic(world.config, "notes")]
+    assert "(masked),(masked),19" in [data.get("last_processed_key") for data in notes]
+    told = repr(notes) + caplog.text
+    assert "IN_PROGRESS" in told
+    assert not [text for text in ("078-05", "4711") if text in told]
