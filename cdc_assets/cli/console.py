@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 failed; 2 wrong command line or configuration; 3 not in ti
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ from shutil import get_terminal_size
 from typing import Annotated, NoReturn, ParamSpec
 
 import typer
-from rich.console import Console, ConsoleDimensions
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from cdc_assets.config.engine import is_engine_file
@@ -31,15 +33,25 @@ TRACEBACK_VARIABLE = "CDC_TRACEBACK"
 _PIPE_WIDTH = 200
 """Width in columns if the output is not a terminal but a log, a file or `grep`: names must not be cut there."""
 _LINES = 25
+_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class _Console(Console):
-    """As wide as `COLUMNS` says or the terminal is: asked at each print, since both can change."""
+    """As wide as `COLUMNS` says or the terminal is: asked at each print, since both can change.
+
+    Whoever names a table, or writes a row, does not get to command the terminal: control characters of what is printed, and
+    those that turn the direction of text, are shown as `�`.
+    """
 
     @property  # type: ignore[misc]  # nobody sets it
     def size(self) -> ConsoleDimensions:
         """Columns and lines."""
         return ConsoleDimensions(*get_terminal_size((_PIPE_WIDTH, _LINES)))
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """What is printed."""
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=_COMMANDS.sub("�", part.text))
 
 
 out = _Console(highlight=False)
