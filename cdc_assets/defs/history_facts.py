@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs.samples import markdown_table
+from cdc_assets.defs.markdown import markdown_table
 from cdc_assets.history.drift import changes_between
 from cdc_assets.history.records import HistoryEntry
 

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.core.ran_on import NOWHERE
+from cdc_assets.defs.markdown import escaped, markdown_table
 from cdc_assets.defs.reporting import OPERATIONS, ran_on_facts
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.report import STOPPED, DatabaseReport, TableReport, Trouble
@@ -40,7 +41,9 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
         "seen_at": dg.MetadataValue.timestamp(report.at),
     }
     if report.findings:
-        facts["what_to_do"] = dg.MetadataValue.md("\n".join(f"1. {trouble}" for trouble in report.findings))
+        facts["what_to_do"] = dg.MetadataValue.md(
+            "\n".join(f"1. {escaped(str(trouble))}" for trouble in report.findings)
+        )
     if report.queue:
         rows = [
             (
@@ -51,7 +54,9 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
             )
             for entry in report.queue
         ]
-        facts["queue"] = dg.MetadataValue.md(_table(("incremental snapshot of", "key reached", "rows", ""), rows))
+        facts["queue"] = dg.MetadataValue.md(
+            markdown_table(("incremental snapshot of", "key reached", "rows", ""), rows)
+        )
     if report.ran_on:
         facts |= ran_on_facts(next((found for found in report.ran_on.values() if found.pages), NOWHERE))
         facts["ran_on"] = dg.MetadataValue.md("\n".join(f"* {line}" for line in describe_jobs(report.ran_on)))
@@ -71,12 +76,12 @@ def tells(page: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _summary(report: CaptureReport) -> str:
     lines = [f"**{report.capture} is {report.health}** at {report.at:%Y-%m-%d %H:%M:%S} UTC", ""]
-    lines += [f"* {_short(trouble)}" for trouble in report.findings[:_MOST_TROUBLES]]
-    lines += [] if report.findings else [f"* {text}" for text in report.unfinished[:_MOST_TROUBLES]]
+    lines += [f"* {escaped(_short(trouble))}" for trouble in report.findings[:_MOST_TROUBLES]]
+    lines += [] if report.findings else [f"* {escaped(text)}" for text in report.unfinished[:_MOST_TROUBLES]]
     if len(report.findings) > _MOST_TROUBLES:
         lines.append(f"* and {len(report.findings) - _MOST_TROUBLES} more")
     facts = [fact for found in report.databases for fact in _database(found)]
-    lines += ["", *_table(facts[0], facts[1:]).splitlines(), ""] if facts else [""]
+    lines += ["", *markdown_table(facts[0], facts[1:]).splitlines(), ""] if facts else [""]
     counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
     lines.append(f"Tables: {counts or 'none'}. {report.rates.rows:,.1f} events a second.")
     if report.published is not None and not report.published.problem:
@@ -87,7 +92,7 @@ def _summary(report: CaptureReport) -> str:
         lines.append(f"Unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB.")
     if report.last_ddl:
         ddl = report.last_ddl
-        lines.append(f"Last DDL: {ddl.kind} of {ddl.table}, {ddl.at:%Y-%m-%d %H:%M:%S} UTC.")
+        lines.append(f"Last DDL: {ddl.kind} of {escaped(str(ddl.table))}, {ddl.at:%Y-%m-%d %H:%M:%S} UTC.")
     return "\n".join(lines)
 
 
@@ -112,22 +117,13 @@ def _tables(report: CaptureReport) -> str:
     rows = [(str(found.table), describe_condition(found), str(found.complete_to or "–"), _note(found))
             for found in ordered[:_MOST_TABLES]]  # fmt: skip
     more = f"\n\nand {len(ordered) - _MOST_TABLES} more" if len(ordered) > _MOST_TABLES else ""
-    return _table(("table", "state", "complete to", "why"), rows) + more
+    return markdown_table(("table", "state", "complete to", "why"), rows) + more
 
 
 def _note(table: TableReport) -> str:
     if table.condition in (*STOPPED, "waiting", "not captured"):
         return table.reason
     return f"lacks changes {table.lacks} (gap.policy=ignore)" if table.lacks else ""
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _clipped(text: str) -> str:

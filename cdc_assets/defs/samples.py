@@ -16,6 +16,7 @@ import dagster as dg
 from cdc_assets.config.settings import CaptureConfig, EventSettings
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.keys import Role
+from cdc_assets.defs.markdown import markdown_table
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.envelope.rules import MASKED
 from cdc_assets.errors import CdcError, ConfigurationError
@@ -95,16 +96,3 @@ def _text(row: Mapping[str, Any], name: str) -> str:
 
 def _metadata(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any]:
     return {SAMPLE: dg.MetadataValue.md(markdown_table(heads, rows))} if rows else {}
-
-
-def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a table; what a cell holds is text, whatever it looks like."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.translate(_ESCAPED).split())
-
-
-_ESCAPED = str.maketrans({char: f"\\{char}" for char in "\\|`*_[]<>"})

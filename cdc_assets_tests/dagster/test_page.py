@@ -1,5 +1,6 @@
 """The metadata of a capture's page: short enough to be shown in place, with numbers to plot and nothing invented."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -69,3 +70,21 @@ def test_report_differs_by_what_is_wrong_and_not_by_how_long() -> None:
     assert differs(WELL, quiet)
     assert not differs(quiet, replace(WELL, troubles=(Trouble("SalesDb", "quiet for 16 minutes"),)))
     assert not differs(WELL, replace(WELL, rates=Rates()))
+
+
+def test_whoever_names_a_table_writes_no_markdown_on_the_page() -> None:
+    evil = TableId("SalesDb", "dbo", "[pay](http://evil)<img src=x>`*a*`|b")
+    tables = (TableReport(evil, "t", "failed", "![x](http://evil) <b>"),)
+    facts = page_of(
+        replace(
+            WELL,
+            tables=tables,
+            troubles=(Trouble(str(evil), "<script> Next: wait"),),
+            queue=(QueuedSnapshot(evil, "<b>", 1, paused=False),),
+        )
+    )
+    for name in ("page", "tables", "what_to_do", "queue"):
+        text = facts[name].value
+        assert "evil" in text
+        assert not re.search(r"(?<!\\)[\[\]<>`]", text), name
+        assert re.search(r"\\\[pay\\\]", text)

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.assembly.capture import discover
-from cdc_assets.defs.samples import SAMPLE, markdown_table, sample_of_events
+from cdc_assets.defs.markdown import markdown_table
+from cdc_assets.defs.samples import SAMPLE, sample_of_events
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.sample import newest_rows
