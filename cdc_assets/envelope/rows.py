@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from cdc_assets.core.counts import NULLED, UNAVAILABLE, count
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.envelope.rules import MASKED
 from cdc_assets.errors import InvalidValueError, InvariantError
 from cdc_assets.typemap.exact import exact_setting
 from cdc_assets.typemap.kernels import Numbers, as_type, numbers_of_offsets
@@ -74,7 +75,7 @@ def _converted(plan: EventPlan, column: EventColumn, array: pa.Array) -> pa.Arra
         if column.name in plan.key:  # with a null in its place, different rows would have one key
             raise InvalidValueError(
                 f"value of key column {plan.table}.{column.name}",
-                error.example,
+                error.example if column.in_value else MASKED,
                 "a time between 1677-09-21 and 2262-04-11, which nanoseconds in 64 bits hold",
                 f"set {exact_setting(column.mapped.column)}: a key is never written as null",
             ) from error

@@ -35,6 +35,19 @@ def test_a_key_that_fits_no_event_is_never_null(mode: FailureMode, time_mode: Ti
         list(build_reads(plan, iter([table_batch(plan, rows)]), ReadContext(1, Lsn.from_int(1), moment(0))))
 
 
+def test_a_key_that_filters_leave_out_of_values_is_not_told() -> None:
+    columns = [column("id", "datetime2", nullable=False, scale=7), column("n", "int")]
+    plan = plan_of("t", columns, ["id"], EventSettings("shop", column_exclude=(r"dbo\.t\.id",)))
+    with pytest.raises(InvalidValueError, match=r"key column TestDB\.dbo\.t\.id '\(masked\)'"):
+        list(
+            build_reads(
+                plan,
+                iter([table_batch(plan, [["9999-12-31T00:00:00", 1]])]),
+                ReadContext(1, Lsn.from_int(1), moment(0)),
+            )
+        )
+
+
 def test_a_message_key_is_no_exception() -> None:
     columns = [column("id", "int", nullable=False), column("until", "datetime2", scale=7)]
     plan = plan_of("t", columns, ["id"], EventSettings("shop", message_key_columns=("dbo.t:id,until",)))
