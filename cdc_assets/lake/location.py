@@ -20,7 +20,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError, lacking
+from cdc_assets.errors import ConfigurationError, LakeAwayError, LakeError, LakeFullError, has_credentials, lacking
 
 _FILE = "file://"
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
@@ -114,8 +114,12 @@ class Location:
 
         Raises:
             LakeError: this process must not use as much address space as is needed to read or write there.
+            ConfigurationError: its address, which is shown everywhere, holds a password.
         """
         _require_address_space()
+        if has_credentials(settings.path):
+            step = "give it as lake.storage.option.<option>"
+            raise ConfigurationError("lake.path", settings.path, "an address without a password", step)
         if _URL.match(settings.path):
             return cls(settings.path.rstrip("/"), settings.storage_options)
         return cls(str(Path(settings.path).expanduser().absolute()), settings.storage_options)

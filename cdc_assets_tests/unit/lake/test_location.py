@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake.location import Location, plain
 
 
@@ -62,3 +62,10 @@ def test_too_little_address_space_is_refused_in_place_of_hanging(tmp_path: Path)
     assert done.returncode == 1
     assert "1,562,500 kB of address space (ulimit -v), expected at least 1,708,984" in done.stderr
     assert "Next: raise that limit" in done.stderr
+
+
+def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigurationError, match=r"lake\.storage\.option") as told:
+        Location.of(LakeSettings("s3://user:pl4nted@bucket/lake"))
+    assert "pl4nted" not in str(told.value)
+    assert Location.of(LakeSettings("abfss://lake@account.dfs.core.windows.net/x")).root.startswith("abfss://lake@")
