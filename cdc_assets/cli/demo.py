@@ -210,7 +210,8 @@ def dev(
         step(
             f"{rate:g} transactions per second; Dagster's web pages open on http://127.0.0.1:{port} (Ctrl+C ends everything)"
         )
-        command = [sys.executable, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
+        quiet = ["-W", "ignore:Function `dev_command` is superseded"]  # by `dg dev`, which `demo` does not bring
+        command = [sys.executable, *quiet, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
         with dagster_process(command, demo.environment()) as process:
             try:
                 process.wait()

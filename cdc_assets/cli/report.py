@@ -8,7 +8,13 @@ from rich.text import Text
 from cdc_assets.cli.console import FAILED, out
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.report import STOPPED, DatabaseReport, Health, Reached
-from cdc_assets.run.overview.words import describe_condition, describe_jobs, describe_lag, describe_published
+from cdc_assets.run.overview.words import (
+    describe_condition,
+    describe_headroom,
+    describe_jobs,
+    describe_lag,
+    describe_published,
+)
 
 STYLES = {
     "streaming": "green",
@@ -85,7 +91,7 @@ def _work(report: CaptureReport) -> Iterator[str]:
     if report.published is not None and not report.published.problem:
         yield describe_published(report.published)
     if report.headroom_h is not None:
-        yield f"unread changes are kept for {report.headroom_h:,.1f} h at least"
+        yield describe_headroom(report.headroom_h)
     if report.room_bytes is not None:
         yield f"unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB"
     yield from describe_jobs(report.ran_on)

@@ -91,10 +91,9 @@ def _definitions(
     envelope_io: Callable[..., EnvelopeIOManager],
     schema_history_io: Callable[..., SchemaHistoryIOManager],
 ) -> dg.Definitions:
-    session = spark or SparkResource()
-    io_managers = IOManagers(spark_of(session), envelope_io, schema_history_io)
+    io_managers = IOManagers(spark_of(spark or SparkResource()), envelope_io, schema_history_io)
     chosen = translator or CdcTranslator()
-    common = dg.Definitions(resources={"spark": session}, executor=dg.in_process_executor)
+    common = dg.Definitions(executor=dg.in_process_executor)
     with without_collections():
         made = [_capture_definitions(capture, io_managers, chosen, folder) for capture in captures]
     return dg.Definitions.merge(common, *made)
@@ -173,7 +172,7 @@ def _capture_definitions(
 
 
 def capture_resources(names: Names, capture: CaptureSource, io_managers: IOManagers) -> dict[str, Any]:
-    """The server, the capture, and the IO managers of its lake, by resource key."""
+    """The server, the capture, and the IO managers of its lake with their Spark session, by resource key."""
     fields = source_fields(capture)
     server = SqlServerCdcResource(**fields)
     return {

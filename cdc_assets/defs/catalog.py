@@ -65,6 +65,11 @@ class Names:
         return f"cdc_{word(self.capture)}"
 
     @property
+    def spark(self) -> str:
+        """Key of its Spark session; captures of one `build_definitions` share one. Not `spark`, which is for users' own."""
+        return f"{word(self.capture)}_spark"
+
+    @property
     def server(self) -> str:
         """Key of its `SqlServerCdcResource`."""
         return f"{word(self.capture)}_sqlserver"

@@ -27,12 +27,13 @@ class IOManagers:
     history: Callable[..., SchemaHistoryIOManager] = SchemaHistoryIOManager
 
     def of(self, names: Names, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of a capture, by resource key.
+        """Those of a capture, and their Spark session, by resource key.
 
         Args:
             fields: what names the capture's configuration.
         """
         return {
+            names.spark: self.spark,
             names.envelope_io: self.envelope(**fields, spark=self.spark),
             names.history_io: self.history(**fields, spark=self.spark),
         }

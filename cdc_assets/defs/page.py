@@ -13,7 +13,13 @@ from cdc_assets.defs.markdown import escaped, markdown_table
 from cdc_assets.defs.reporting import OPERATIONS, ran_on_facts
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.report import STOPPED, DatabaseReport, TableReport, Trouble
-from cdc_assets.run.overview.words import describe_condition, describe_jobs, describe_published, duration
+from cdc_assets.run.overview.words import (
+    describe_condition,
+    describe_headroom,
+    describe_jobs,
+    describe_published,
+    duration,
+)
 
 _SHOWN_IN_PLACE = 990
 _MOST_TABLES = 200
@@ -87,7 +93,7 @@ def _summary(report: CaptureReport) -> str:
     if report.published is not None and not report.published.problem:
         lines.append(f"{describe_published(report.published).capitalize()}.")
     if report.headroom_h is not None:
-        lines.append(f"Unread changes are kept for {report.headroom_h:,.1f} h.")
+        lines.append(f"{describe_headroom(report.headroom_h).capitalize()}.")
     if report.room_bytes is not None:
         lines.append(f"Unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB.")
     if report.last_ddl:

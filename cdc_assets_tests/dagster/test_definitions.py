@@ -1,5 +1,6 @@
 """What a code location shows: keys, dependencies, groups, kinds, descriptions; with the server there and away."""
 
+import json
 import os
 import warnings
 from pathlib import Path
@@ -166,10 +167,22 @@ def test_all_runs_are_in_one_process_and_share_one_pool(shop: Shop) -> None:
 def test_no_secret_is_in_what_the_pages_show(shop: Shop) -> None:
     repository = shop.definitions().get_repository_def()
     resources = repository.get_top_level_resources()
-    assert {"cdc_shop", "shop_envelope_io", "spark"} <= resources.keys()
+    assert {"cdc_shop", "shop_envelope_io", "shop_spark"} <= resources.keys()
     shown = "".join(repr(vars(resource)) + repr(resource.config_schema.as_field()) for resource in resources.values())
     assert str(shop.file) in shown
     assert shop.server.password not in shown
+
+
+def test_two_captures_are_merged_with_each_other_and_with_a_spark_of_ones_own(shop: Shop, tmp_path: Path) -> None:
+    second = tmp_path / "second.json"
+    second.write_text(json.dumps(shop.properties | {"name": "second", "topic.prefix": "second"}))
+    with shop.in_environment():
+        captures = [build_definitions(str(file), state_dir=tmp_path) for file in (shop.file, second)]
+    own = dg.Definitions(resources={"spark": "mine"})
+    merged = dg.Definitions.merge(*captures, own)
+    assert {"spark", "shop_spark", "second_spark"} <= (merged.resources or {}).keys()
+    for capture in ("shop", "second"):
+        assert merged.resolve_job_def(f"{capture}_changes")
 
 
 def test_server_away_shows_the_tables_known_last(shop: Shop) -> None:

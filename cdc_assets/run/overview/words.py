@@ -34,6 +34,13 @@ def describe_published(published: PublishedReport) -> str:
     return f"published to Kafka: {reached}; {waiting}; {published.per_second:,.1f} events a second"
 
 
+def describe_headroom(hours: float) -> str:
+    """How long unread changes are still there; what is past is not a time that is left."""
+    if hours <= 0:
+        return "unread changes are older than the clean-up keeps them, and may be removed at any moment"
+    return f"unread changes are kept for {duration(3600 * hours)} at least"
+
+
 def describe_jobs(ran_on: Mapping[str, RanOn]) -> Iterator[str]:
     """Where jobs have run, a line for each kind."""
     for kind, found in ran_on.items():

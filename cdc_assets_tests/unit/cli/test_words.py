@@ -1,0 +1,18 @@
+"""How parts of a report read."""
+
+import pytest
+
+from cdc_assets.run.overview.words import describe_headroom
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [
+        (-0.1, "may be removed at any moment"),
+        (0.0, "may be removed at any moment"),
+        (0.05, "are kept for 3 min 0 s at least"),
+        (71.9, "are kept for 2 d 23 h at least"),
+    ],
+)
+def test_time_that_is_past_is_not_left(hours: float, words: str) -> None:
+    assert describe_headroom(hours).endswith(words)
