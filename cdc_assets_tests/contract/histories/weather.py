@@ -88,6 +88,8 @@ class Weather:
         self._rng = random.Random(seed)  # noqa: S311 - a history that can be repeated
         self.chronicle = Chronicle(server, random.Random(-1 - seed))  # noqa: S311 - the same
         self._signals = count(1)
+        self.kills = 0
+        """Processes of Spark that were killed."""
         self._given = {
             "topic.prefix": "shop",
             "database.hostname": "127.0.0.1",
@@ -135,6 +137,7 @@ class Weather:
             if act != "work":
                 self._say(act)
             getattr(self.chronicle if act == "work" else self, act)()
+        assert self.kills or KILLS.keys().isdisjoint(acts), "no process of Spark was there when one was to be killed"
         self._say("fair weather")
         calm()
         self.come_back()
@@ -289,17 +292,23 @@ class Weather:
 
         def kill(over: threading.Event) -> None:
             over.wait(wait)
-            for process in psutil.Process().children(recursive=True):
-                with contextlib.suppress(psutil.Error):
-                    if chosen(process):
-                        self._say(f"  kills {process.pid}")
-                        process.kill()
-                        return
+            while not self._killed(chosen) and not over.wait(0.02):
+                pass
 
         self.chronicle.work()
         self.server.agent.drain()
         with beside(kill):
             self._rng.choice([self.stream, self.snapshot])()
+
+    def _killed(self, chosen: Callable[[psutil.Process], bool]) -> bool:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if chosen(process):
+                    process.kill()
+                    self._say(f"  kills {process.pid}")
+                    self.kills += 1
+                    return True
+        return False
 
     # ---- signals -----------------------------------------------------------------------------------------------
 
