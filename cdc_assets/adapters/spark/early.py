@@ -80,6 +80,11 @@ class EarlyRunner:
         """Whether Spark may start a task again while it runs; a local one never does."""
         return not self._here and self._on_spark().may_start_twice
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether a start was ended, because nobody needs the session any more."""
+        return self._ends.is_set()
+
     def get_ready(self) -> None:
         """Start the session and its workers in the background, unless that was done. If it fails, so does the next job."""
         self._begun()

@@ -164,7 +164,9 @@ class LazySession:
         try:
             return self._started(*java)
         except ConfigurationError as error:
-            if self.settings.remote or not (_UNANSWERED in str(error) or jvm.forget_if_gone(_DIES_S)):
+            if self.settings.remote or self._early.is_ended:
+                raise
+            if _UNANSWERED not in str(error) and not jvm.forget_if_gone(_DIES_S):
                 raise
             return self._started(*java)
 
