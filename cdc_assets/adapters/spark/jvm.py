@@ -38,11 +38,19 @@ def started_here() -> Iterator[None]:
             _ours.add(gateway.proc.pid)
 
 
-def has_context() -> bool:
-    """Whether this process has a classic session that works, whoever has made it; one that is being made is waited for."""
-    with SparkContext._lock:
+def has_context(*, waits: bool = True) -> bool:
+    """Whether this process has a classic session that works, whoever has made it.
+
+    Args:
+        waits: whether one that is being made is waited for; pyspark holds its lock until it is there. Otherwise it does not count.
+    """
+    if not SparkContext._lock.acquire(blocking=waits):
+        return False
+    try:
         context = SparkContext._active_spark_context
         return context is not None and not has_ended(context)
+    finally:
+        SparkContext._lock.release()
 
 
 def has_ended(context: SparkContext) -> bool:

@@ -134,7 +134,7 @@ class LazySession:
 
     def _is_there(self) -> bool:
         """Whether a session is there, made here or by another run of this process, which is then used."""
-        return self._session is not None or (not self.settings.remote and jvm.has_context())
+        return self._session is not None or (not self.settings.remote and jvm.has_context(waits=False))
 
     def session(self, *java: str) -> SparkSession:
         """The session, started with these options of Java unless it runs already; another one if it has ended.

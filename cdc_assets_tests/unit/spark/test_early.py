@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from cdc_assets.adapters.spark import early
 from cdc_assets.adapters.spark.early import EARLY_ROWS, EarlyRunner
+from cdc_assets.adapters.spark.session import LazySession
 from cdc_assets.adapters.spark.settings import SparkSettings, spark_settings
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.core.jobs import Job
@@ -214,6 +216,23 @@ def test_session_that_dies_is_an_error_and_nothing_goes_on_here() -> None:
     spark._error = ConnectionLostError("gone")
     with pytest.raises(ConnectionLostError, match="gone"):
         runner.run(square, [1], SMALL)
+
+
+def test_nobody_waits_for_the_lock_that_pyspark_holds_while_a_session_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, arrived = threading.Event(), threading.Event()
+
+    def made(session: LazySession, *java: str) -> None:
+        with SparkContext._lock:
+            begun.set()
+            arrived.wait(20)
+
+    monkeypatch.setattr(LazySession, "session", made)
+    runner = LazySession(LOCAL).early_runner()
+    runner.get_ready()
+    assert begun.wait(20)
+    assert runner.run(square, [3], SMALL) == [9]
+    assert runner.end_start()
+    arrived.set()
 
 
 @pytest.mark.parametrize(
