@@ -18,7 +18,8 @@ table costs four records, another one only its materialization.
 *Run keys, failures, terminations:* `pauses`.
 
 *Mirrors* follow in the runs that write topics. If some are behind while nothing else is to do, because they
-are new or their last step failed, a run for them alone is started.
+are new or their last step failed, a run for them alone is started, one after each run of the capture. One that is refused stays behind, and keeps
+the sensor from nothing.
 
 *Kafka* follows in these runs too. If windows wait to be published while nothing else is to do, a run that publishes is started;
 after a failure of that run with the same pauses as above. The broker is not asked again before the manifest has grown.
@@ -95,7 +96,9 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
         request = _request(catalog, resource, records, unread, looks, first_tick=start_of(context) != START)
-        if catalog.has_kafka and _is_idle(request):
+        if isinstance(request, dg.SkipReason):
+            request = _mirroring(catalog, resource, context.instance, records) or request
+        if catalog.has_kafka and isinstance(request, dg.SkipReason):
             request = published.request(context.instance, resource) or request
         context.update_cursor(START)
         return request
@@ -186,7 +189,7 @@ def _request(
             f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
         )
     if not fresh:
-        return _mirroring(catalog, resource, records) or _trying(catalog, failed, records)
+        return _trying(catalog, failed, records)
     newest = max(fresh.values())
     tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: _SOURCE} if signalled else {})
     return _streaming(catalog, run_key(capture, records, newest), tags)
@@ -207,14 +210,20 @@ def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg
 
 
 def _mirroring(
-    catalog: CaptureCatalog, resource: CaptureResource, records: Sequence[dg.RunRecord]
+    catalog: CaptureCatalog, resource: CaptureResource, instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | None:
-    """A request for a run of the mirrors alone, if they are behind their topics: one after each run of the capture."""
+    """A request for a run of the mirrors alone, if they are behind their topics: one after each run of the capture. A mirror that
+    is refused stays behind, and must not keep the sensor from everything else."""
     behind = resource.mirrors().behind() if catalog.keys("current") else []
     if not behind:
         return None
-    key = run_key(catalog.names.capture, records, "mirrors")
-    return dg.RunRequest(run_key=key, job_name=catalog.names.mirror, tags={MIRRORS_TAG: ", ".join(behind)})
+    tags, since = {MIRRORS_TAG: ", ".join(behind)}, records[0].storage_id if records else -1
+    newest = instance.get_run_records(dg.RunsFilter(job_name=catalog.names.mirror, tags=tags), limit=1)
+    if newest and newest[0].storage_id > since:
+        return None
+    return dg.RunRequest(
+        run_key=run_key(catalog.names.capture, records, "mirrors"), job_name=catalog.names.mirror, tags=tags
+    )
 
 
 class KafkaRuns:

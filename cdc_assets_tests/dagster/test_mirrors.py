@@ -73,6 +73,12 @@ def test_the_sensor_starts_a_run_for_mirrors_that_are_behind(shop: Shop) -> None
         shop.write({"mirror.enabled": "true"})
         asked = tick(shop, instance)
         assert (asked.job_name, "orders" in asked.tags[MIRRORS_TAG]) == ("shop_mirror", True)
+        job = shop.definitions().resolve_job_def("shop_mirror")
+        refused = instance.create_run_for_job(job, tags=asked.tags, status=dg.DagsterRunStatus.FAILURE)
+        assert tick(shop, instance).skip_message == "Nothing new.", (
+            "it was tried, and the sensor has other things to do"
+        )
+        instance.delete_run(refused.run_id)
         assert shop.run("shop_mirror", instance).success
         assert tick(shop, instance).skip_message == "Nothing new."
 
