@@ -23,6 +23,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import TableState, with_lost
 
+ENABLE_AGAIN = "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
+"""The next steps for a table without a capture instance, as the manifest keeps them."""
+
 Instances = Mapping[TableId, Sequence[CaptureInstance]]
 
 
@@ -91,10 +94,8 @@ def identity_problem(state: TableState, current: Sequence[CaptureInstance], inst
                 f"{state.table} was renamed or moved to {renamed}; its changes end at {state.position}. "
                 f"Next: capture {renamed} and materialize its snapshot asset."
             )
-        return (
-            f"{state.table} was dropped or has no capture instance any more; its changes end at {state.position}. "
-            "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
-        )
+        ended = f"{state.table} was dropped or has no capture instance any more; its changes end at {state.position}."
+        return f"{ended} {ENABLE_AGAIN}"
     if last.source_object_id != state.object_id:
         return (
             f"{state.table} was dropped and created again (object {state.object_id}, now {last.source_object_id}); "

@@ -21,7 +21,7 @@ from cdc_assets.errors import describe_error
 from cdc_assets.lake.audit import Loss
 from cdc_assets.ledger.state import Status, TableState
 from cdc_assets.run.overview.server import DatabaseFacts
-from cdc_assets.streaming.gaps import gap_behind, identity_problem, with_gap
+from cdc_assets.streaming.gaps import ENABLE_AGAIN, gap_behind, identity_problem, with_gap
 
 Health = Status | Literal["waiting", "not captured"]
 """Status of a table in the manifest; or `waiting`: it was not snapshotted yet; or `not captured`: nor is it enabled for capture."""
@@ -121,10 +121,17 @@ def verdict(state: TableState, losses: Sequence[Loss], facts: DatabaseFacts | No
         streams: whether the snapshot mode streams changes, so that the server has to keep them.
     """
     if state.status != "healthy":
-        return state.status, state.reason
+        return state.status, _with_steps_left(state, facts)
     if losses:
         return _lost_in_lake(state, losses)
     return ("healthy", "") if facts is None else _by_server(state, facts, streams)
+
+
+def _with_steps_left(state: TableState, facts: DatabaseFacts | None) -> str:
+    """The recorded reason, without a step that was done since."""
+    if facts is None or not facts.instances.get(state.table) or not state.reason.endswith(ENABLE_AGAIN):
+        return state.reason
+    return f"{state.reason.removesuffix(ENABLE_AGAIN)}It is enabled again. Next: materialize its snapshot asset."
 
 
 def _lost_in_lake(state: TableState, losses: Sequence[Loss]) -> Verdict:

@@ -1,0 +1,26 @@
+"""A next step that was done is not asked for again."""
+
+import dataclasses
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.ledger.state import TableState
+from cdc_assets.run.overview.server import DatabaseFacts
+from cdc_assets.run.overview.tables import verdict
+from cdc_assets.streaming.gaps import identity_problem
+
+TABLE = TableId("Db", "dbo", "orders")
+STATE = TableState(TABLE, 7, Lsn.from_int(9), "dbo_orders")
+
+
+def test_a_table_that_is_enabled_again_waits_for_its_snapshot_alone() -> None:
+    reason = identity_problem(STATE, [], {})
+    failed = dataclasses.replace(STATE, status="failed", reason=reason)
+    assert verdict(failed, [], None, streams=True) == ("failed", reason)
+    assert verdict(failed, [], DatabaseFacts(), streams=True) == ("failed", reason)
+    enabled = DatabaseFacts(instances={TABLE: [CaptureInstance(TABLE, 7, "dbo_orders", Lsn.from_int(20))]})
+    status, told = verdict(failed, [], enabled, streams=True)
+    assert status == "failed"
+    assert "sp_cdc_enable_table" not in told
+    assert told.endswith("It is enabled again. Next: materialize its snapshot asset.")
