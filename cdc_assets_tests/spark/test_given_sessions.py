@@ -55,7 +55,7 @@ def loaded(rows):
     return rows.sparkSession.sparkContext.applicationId, rows.count()
 
 definitions = dg.Definitions.merge(build_definitions(file, spark=given), dg.Definitions(
-    assets=[users], jobs=[dg.define_asset_job("users_job", [users])]))
+    assets=[users], jobs=[dg.define_asset_job("users_job", [users])], resources={"spark": given}))
 definitions.get_repository_def()
 java = lambda: [child.pid for child in psutil.Process().children() if "java" in child.name()]
 print("JVMs", len(java()))
