@@ -148,7 +148,7 @@ def test_frame_is_appended_to_the_store(shop: Shop, store: str, spark_resource: 
     frame = load(shop, store, spark_resource, "changes")
     rows = frame.count()
 
-    @dg.asset(key=["copy", "customers"], io_manager_key="envelope_io")
+    @dg.asset(key=["copy", "customers"], io_manager_key="envelope_io", metadata={"cdc/write": "append"})
     def copy() -> DataFrame:
         return frame
 

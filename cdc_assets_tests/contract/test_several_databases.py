@@ -12,6 +12,7 @@ import pytest
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
 from cdc_assets_tests.contract.two import HERE, THERE, Two, reasons
@@ -70,9 +71,9 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     found: list[list[str]] = []
     run = LocalRunner.run
 
-    def note(runner: LocalRunner, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    def note(runner: LocalRunner, function: Callable[[Any], Any], tasks: Sequence[Any], job: Job) -> list[Any]:
         found.append(sorted({task.database for task in tasks}))
-        return run(runner, function, tasks)
+        return run(runner, function, tasks, job)
 
     monkeypatch.setattr(LocalRunner, "run", note)
     return found

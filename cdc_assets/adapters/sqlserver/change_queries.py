@@ -47,7 +47,10 @@ def inserted(database: str, instance: str, column: str) -> str:
 
 
 def inserted_others(database: str, instance: str, column: str, count: int) -> str:
-    """A row if one was inserted after an LSN (?) in which a captured column has none of some values (?, …)."""
+    """A row if one was inserted after an LSN (?) in which a captured column has none of some values (?, …).
+
+    https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-capture-instance-ct-transact-sql
+    """
     name = quote(column)
     return (
         f"{TAG.format(name='inserted_others')}SELECT TOP (1) 1 FROM {change_table(database, instance)} "
