@@ -1,6 +1,7 @@
 """Results of checks stay visible by the pages' own rule, however often their asset is materialized."""
 
 import asyncio
+import time
 
 import dagster as dg
 import pytest
@@ -25,9 +26,9 @@ class Page:
         self._last = self.instance.create_run_for_job(_job).run_id
         return self._last
 
-    def materialize(self) -> None:
+    def materialize(self, ago_s: float = 0.0) -> None:
         """As the loop does, in the run that the board belongs to."""
-        self._event(dg.DagsterEventType.ASSET_MATERIALIZATION, self.own)
+        self._event(dg.DagsterEventType.ASSET_MATERIALIZATION, self.own, ago_s)
 
     def show(self, *, passed: bool, materialized: bool = True, anew: bool = False) -> None:
         """What the run finds now."""
@@ -54,11 +55,12 @@ class Page:
         kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
         return len(self.instance.event_log_storage.get_records_for_run(self.own, of_type=kind).records)
 
-    def _event(self, kind: dg.DagsterEventType, run: str) -> None:
+    def _event(self, kind: dg.DagsterEventType, run: str, ago_s: float) -> None:
         from dagster._core.events import StepMaterializationData
 
         data = StepMaterializationData(dg.AssetMaterialization(ASSET))
-        self.instance.report_dagster_event(dg.DagsterEvent(kind.value, "follow", event_specific_data=data), run)
+        event = dg.DagsterEvent(kind.value, "follow", event_specific_data=data)
+        self.instance.report_dagster_event(event, run, timestamp=time.time() - ago_s)
 
 
 def result(*, passed: bool) -> dg.AssetCheckEvaluation:
@@ -129,7 +131,7 @@ def test_failure_comes_back_after_another_run_s_result(page: Page, found: bool) 
 
 def test_good_result_is_shown_again_where_the_sensor_told_another_one_meanwhile() -> None:
     page = Page()
-    page.materialize()
+    page.materialize(ago_s=1.0)  # SQLite says in whole seconds when the sensor's result was stored
     page.show(passed=True)
     page.sensor(passed=False)
     assert page.shown() == "FAILED"
