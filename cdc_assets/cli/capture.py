@@ -1,7 +1,7 @@
 """`cdc-assets capture`: snapshot and streaming without Dagster."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -249,7 +249,7 @@ def task_runner(local: bool, name: str) -> Iterator[TaskRunner]:
         yield LocalRunner(why="--local")
         return
     settings = spark_settings(file=DEFAULT_FILE)
-    runner = EarlyRunner(settings, lambda: _spark(settings, name))
+    runner = EarlyRunner(settings, lambda: _spark(settings, name, lambda: runner.is_ended))
     try:
         yield runner
     finally:
@@ -257,11 +257,11 @@ def task_runner(local: bool, name: str) -> Iterator[TaskRunner]:
             sys.modules[_SESSION].stop_spark()
 
 
-def _spark(settings: SparkSettings, name: str) -> TaskRunner:
+def _spark(settings: SparkSettings, name: str, is_ended: Callable[[], bool]) -> TaskRunner:
     """Spark as the runner of tasks; a run without work, and `--local`, need neither pyspark nor Java."""
     from cdc_assets.adapters.spark.session import LazySession
 
-    return LazySession(settings, name=f"cdc-assets {name}").runner()
+    return LazySession(settings, name=f"cdc-assets {name}", is_ended=is_ended).runner()
 
 
 def _chosen(facade: Capture, names: list[str]) -> list[TableId]:

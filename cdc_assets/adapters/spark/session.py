@@ -111,6 +111,7 @@ class LazySession:
         shared: whether others than the tasks of `runner` may get the session.
         name: name of the application in Spark's pages, unless `spark.app.name` gives another.
         given: gives somebody else's session, which is used in place of one that is made here.
+        is_ended: whether a start was ended because nobody needs it; by default, that of `early_runner`.
     """
 
     settings: SparkSettings = field(default_factory=SparkSettings)
@@ -119,6 +120,7 @@ class LazySession:
     shared: bool = False
     name: str = "cdc-assets"
     given: Callable[[], SparkSession] | None = None
+    is_ended: Callable[[], bool] | None = None
     _session: SparkSession | None = None
     _watch: ExecutorWatch | None = None
     _starts: threading.RLock = field(default_factory=threading.RLock)  # it may be asked for by several threads at once
@@ -164,7 +166,7 @@ class LazySession:
         try:
             return self._started(*java)
         except ConfigurationError as error:
-            if self.settings.remote or self._early.is_ended:
+            if self.settings.remote or (self.is_ended() if self.is_ended else self._early.is_ended):
                 raise
             if _UNANSWERED not in str(error) and not jvm.forget_if_gone(_DIES_S):
                 raise
