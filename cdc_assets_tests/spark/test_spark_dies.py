@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cdc_assets.adapters.spark.early import EARLY_ROWS
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import Shop, open_shop
 
@@ -253,7 +254,7 @@ def test_run_of_dagster_goes_on_with_another_jvm(shop: Shop, job: str) -> None:
     if job == "shop_changes":
         with running(shop, "capture", "--local") as process:
             assert process.wait(SECONDS) == 0, said(shop)
-        shop.add_customers(30)
+        shop.add_customers(EARLY_ROWS + 1)  # fewer may be read in the run's own process
     statement = "changes" if job == "shop_changes" else "rows"
     shop.server.faults.hang(matching=f"cdc-assets: {statement}")
     with running(shop, str(shop.file), job, command=[sys.executable, "-c", _JOB]) as process:
