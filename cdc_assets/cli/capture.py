@@ -1,7 +1,7 @@
 """`cdc-assets capture`: snapshot and streaming without Dagster."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated
@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from cdc_assets.adapters.spark.early import EarlyRunner
+from cdc_assets.adapters.spark.launch import Launch
 from cdc_assets.adapters.spark.settings import DEFAULT_FILE, SparkSettings, spark_settings
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly.capture import open_capture
@@ -249,7 +250,8 @@ def task_runner(local: bool, name: str) -> Iterator[TaskRunner]:
         yield LocalRunner(why="--local")
         return
     settings = spark_settings(file=DEFAULT_FILE)
-    runner = EarlyRunner(settings, lambda: _spark(settings, name, lambda: runner.is_ended))
+    launch = Launch()
+    runner = EarlyRunner(settings, lambda: _spark(settings, name, launch), launch=launch)
     try:
         yield runner
     finally:
@@ -257,11 +259,11 @@ def task_runner(local: bool, name: str) -> Iterator[TaskRunner]:
             sys.modules[_SESSION].stop_spark()
 
 
-def _spark(settings: SparkSettings, name: str, is_ended: Callable[[], bool]) -> TaskRunner:
+def _spark(settings: SparkSettings, name: str, launch: Launch) -> TaskRunner:
     """Spark as the runner of tasks; a run without work, and `--local`, need neither pyspark nor Java."""
     from cdc_assets.adapters.spark.session import LazySession
 
-    return LazySession(settings, name=f"cdc-assets {name}", is_ended=is_ended).runner()
+    return LazySession(settings, name=f"cdc-assets {name}", launch=launch).runner()
 
 
 def _chosen(facade: Capture, names: list[str]) -> list[TableId]:

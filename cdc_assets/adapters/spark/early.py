@@ -56,19 +56,24 @@ class EarlyRunner:
         settings: which Spark.
         spark: makes the runner of its tasks, whose first job starts the session; called when there is work.
         is_there: whether the session is there, whoever has started it.
+        launch: of the session's JVM.
     """
 
     def __init__(
-        self, settings: SparkSettings, spark: Callable[[], TaskRunner], is_there: Callable[[], bool] = _never
+        self,
+        settings: SparkSettings,
+        spark: Callable[[], TaskRunner],
+        is_there: Callable[[], bool] = _never,
+        launch: Launch | None = None,
     ) -> None:
         self._settings, self._spark, self._session_is_there = settings, cache(spark), is_there
         why = "spark.cdc.threads is true" if settings.threads else "a small job, before the session was there"
         self._threads = LocalRunner(settings.slots() or None, why)
         self._here = settings.threads or settings.local
-        self._starts, self._ends = threading.Lock(), threading.Event()
+        self._starts = threading.Lock()
         self._start: Future[None] | None = None
         self._awaited = False
-        self._launch = Launch()
+        self._launch = launch or Launch()
 
     @property
     def parallelism(self) -> int:
@@ -79,11 +84,6 @@ class EarlyRunner:
     def may_start_twice(self) -> bool:
         """Whether Spark may start a task again while it runs; a local one never does."""
         return not self._here and self._on_spark().may_start_twice
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether a start was ended, because nobody needs the session any more."""
-        return self._ends.is_set()
 
     def get_ready(self) -> None:
         """Start the session and its workers in the background, unless that was done. If it fails, so does the next job."""
@@ -98,12 +98,11 @@ class EarlyRunner:
         return self._on_spark().run(function, tasks, job)
 
     def end_start(self) -> bool:
-        """End a start that is under way or was interrupted, without waiting for it; False if there is none."""
+        """End a start that is under way or was interrupted; False if there is none. It waits until no JVM is left of it."""
         with self._starts:
             start = self._start
         if start is None or self._session_is_there() or (start.done() and not start.exception()):
             return False
-        self._ends.set()
         self._launch.end()
         return True
 
@@ -117,6 +116,7 @@ class EarlyRunner:
         with self._starts:
             if self._start is None or _is_interrupted(self._start):
                 self._start = Future()
+                self._launch.renew()
                 if self._settings.threads:
                     self._start.set_result(None)
                 else:
@@ -148,13 +148,12 @@ class EarlyRunner:
 
     def _warm(self, start: "Future[None]") -> None:
         try:
-            self._launch.begin()
             spark = self._spark()
-            if not self._ends.is_set():
+            if not self._launch.is_ended:
                 spark.run(str, range(spark.parallelism), Job("start"))
             start.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised where Spark is needed
-            if not self._awaited and not self._ends.is_set() and isinstance(error, Exception):
+            if not self._awaited and not self._launch.is_ended and isinstance(error, Exception):
                 log.warning("Spark has not started, and the next job fails too: %s", error)
             start.set_exception(error)
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import __version__
+from pyspark import SparkConf, SparkContext, __version__
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -30,6 +30,7 @@ from cdc_assets.adapters.spark.failures import (
 )
 from cdc_assets.adapters.spark.jobs import cancel_own, cancelled_with_run, map_indexes
 from cdc_assets.adapters.spark.jvm import stop_spark as stop_spark
+from cdc_assets.adapters.spark.launch import Launch
 from cdc_assets.adapters.spark.runner import SPECULATION, SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings, is_local
 from cdc_assets.adapters.spark.shipping import code_archive, python_path, ship_code
@@ -111,7 +112,7 @@ class LazySession:
         shared: whether others than the tasks of `runner` may get the session.
         name: name of the application in Spark's pages, unless `spark.app.name` gives another.
         given: gives somebody else's session, which is used in place of one that is made here.
-        is_ended: whether a start was ended because nobody needs it; by default, that of `early_runner`.
+        launch: of its JVM; whoever ends it needs no session.
     """
 
     settings: SparkSettings = field(default_factory=SparkSettings)
@@ -120,7 +121,7 @@ class LazySession:
     shared: bool = False
     name: str = "cdc-assets"
     given: Callable[[], SparkSession] | None = None
-    is_ended: Callable[[], bool] | None = None
+    launch: Launch = field(default_factory=Launch)
     _session: SparkSession | None = None
     _watch: ExecutorWatch | None = None
     _starts: threading.RLock = field(default_factory=threading.RLock)  # it may be asked for by several threads at once
@@ -132,7 +133,7 @@ class LazySession:
         """Pack our code for executors now: a session may start hours later, when another version may be installed here."""
         if not self.settings.local:
             code_archive()
-        self._early = EarlyRunner(self.settings, self.runner, self._is_there)
+        self._early = EarlyRunner(self.settings, self.runner, self._is_there, self.launch)
 
     def _is_there(self) -> bool:
         """Whether a session is there, made here or by another run of this process, which is then used."""
@@ -166,7 +167,7 @@ class LazySession:
         try:
             return self._started(*java)
         except ConfigurationError as error:
-            if self.settings.remote or (self.is_ended() if self.is_ended else self._early.is_ended):
+            if self.settings.remote or self.launch.is_ended:
                 raise
             if _UNANSWERED not in str(error) and not jvm.forget_if_gone(_DIES_S):
                 raise
@@ -233,14 +234,18 @@ class LazySession:
         settings = self.settings
         own = driver_address(settings.address)
         address = {"spark.driver.host": own} if own and not settings.remote else {}
-        builder = SparkSession.builder.appName(self.name)
-        builder = builder.remote(settings.remote) if settings.remote else builder.master(settings.master)
-        for name, value in (address | self.properties(*java)).items():
-            builder = builder.config(name, value)
-        if not settings.remote:
-            threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
-        with jvm.started_here():
-            return builder.getOrCreate()
+        properties = {"spark.app.name": self.name} | address | self.properties(*java)
+        if settings.remote:
+            return SparkSession.builder.remote(settings.remote).config(map=properties).getOrCreate()
+        properties |= {"spark.master": settings.master}
+        threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
+        with self.launch.starting(), jvm.started_here():
+            context = SparkContext.getOrCreate(SparkConf().setAll(list(properties.items())))
+            if (
+                java and settings.local
+            ):  # tasks are waiting: their workers start while the session is made of its context
+                threading.Thread(target=_warm, args=(context,), name="spark-workers", daemon=True).start()
+            return SparkSession.builder.config(map=properties).getOrCreate()
 
     def _prepare(self, session: SparkSession) -> None:
         """Send our code to the executors, wait until they are there, and ask them what they have."""
@@ -352,6 +357,13 @@ def _import_early() -> None:
     """Import, while the JVM starts, what pyspark imports before it first calls it: a quarter of a second where pandas is there."""
     with suppress(Exception):  # then pyspark tells it
         import_module("pyspark.testing.utils")
+
+
+def _warm(context: SparkContext) -> None:
+    """Have the workers of a local session start, and import what tasks need."""
+    with suppress(Exception):  # the first job tells it
+        slots = context.defaultParallelism
+        context.parallelize(range(slots), slots).map(str).collect()
 
 
 def _is_local(session: SparkSession) -> bool:
