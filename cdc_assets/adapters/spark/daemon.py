@@ -9,6 +9,9 @@ worker look through all that it holds for garbage after each task, which cost mo
 imported is put out of the collector's reach, here before the forks and in a worker behind each task that imported more, and
 stays shared between the processes. What else a task leaves behind is collected as before.
 
+Spark puts archives of its Python modules in front of the installed ones (`installed`), and no compiled module is kept for an
+archive: to compile them took half of the time in which this process was there.
+
 Set by `spark.python.daemon.module`.
 """
 
@@ -18,7 +21,11 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
-from pyspark import daemon
+from cdc_assets.adapters.spark.installed import prefer_installed
+
+prefer_installed(sys.path)
+
+from pyspark import daemon  # noqa: E402 - found by what is said above
 
 _worker = daemon.worker
 _ENDED = 1
