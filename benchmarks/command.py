@@ -22,8 +22,8 @@ def run(notes: Path) -> None:
     with notes.open("a") as file:
 
         @contextmanager
-        def witnessed(local: bool) -> Iterator[TaskRunner]:
-            with _MADE(local) as runner:
+        def witnessed(local: bool, name: str) -> Iterator[TaskRunner]:
+            with _MADE(local, name) as runner:
                 yield Witness(runner, lambda seen: print(noted(seen), file=file, flush=True))
 
         with patch.object(capture, "task_runner", witnessed):

@@ -26,6 +26,7 @@ from benchmarks.witness import KINDS, LOCAL, SPARK, THREADS, Kind, Witness, note
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.jobs import Job
 from cdc_assets_tests.patience import wait_until
+from cdc_assets_tests.shop import open_shop
 
 ROOT = Path(__file__).parents[1]
 
@@ -182,6 +183,17 @@ def test_what_stands_in_for_a_runner_has_all_of_it(stands_in: Callable[[Any], An
     runner = stands_in(LocalRunner(3))
     runner.get_ready()
     assert (runner.parallelism, runner.may_start_twice) == (3, False)
+
+
+def test_a_command_with_a_witness_does_what_it_does_without(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with open_shop(tmp_path) as shop:
+        shop.add_customers(5)
+        command = [sys.executable, "-m", "benchmarks.command", notes, "capture", "--local"]
+        done = subprocess.run(command, env=os.environ | shop.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert shop.differences() == {}
+    LOCAL.require(notes.read_text().splitlines())
 
 
 def runs(process: psutil.Process, program: str = "") -> bool:
