@@ -33,7 +33,7 @@ from benchmarks.cold import Command
 from benchmarks.document import FIGURES, write_table
 from benchmarks.follow import followed
 from benchmarks.latency import LOOK_S, TOPIC, at_rest
-from benchmarks.main_job import DATABASE, server_process
+from benchmarks.main_job import connection, server_process
 from benchmarks.measures import Measures
 from benchmarks.passes import load_average
 from benchmarks.processes import Processor
@@ -53,15 +53,7 @@ def cold_processes(rows: int, passes: int, folder: Path) -> Iterator[str]:
     found = Measures()
     with server_process() as (port, password, load):
         load("table", rows)
-        properties = {
-            "topic.prefix": "bench",
-            "database.hostname": "127.0.0.1",
-            "database.port": str(port),
-            "database.user": "sa",
-            "database.password": password,
-            "database.names": DATABASE,
-            "driver.encrypt": "no",
-        }
+        properties = {"topic.prefix": "bench"} | connection(port, password)
         for number, kind in enumerate([LOCAL, *KINDS * passes]):
             with tempfile.TemporaryDirectory(dir=folder) as work:
                 command = Command.of(kind, Path(work), properties | {"lake.path": f"{work}/lake"})

@@ -33,7 +33,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from benchmarks.connector_passes import FAST
 from benchmarks.document import FIGURES, write_table
-from benchmarks.main_job import DATABASE, TABLE, server_process, settings
+from benchmarks.main_job import DATABASE, TABLE, connection, server_process, settings
 from benchmarks.passes import Times, claim_memory, load_average, run_process, spread
 from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets_tests.kafka.broker import Broker
@@ -300,13 +300,7 @@ def contest_lines(given: argparse.Namespace, folder: Path) -> Iterator[str]:
     """All that is measured."""
     with Broker(folder / "broker", heap="1g") as broker, server_process() as (port, password, load):
         schemas = str(given.schemas).lower()
-        properties = {
-            "database.hostname": "127.0.0.1",
-            "database.port": str(port),
-            "database.user": "sa",
-            "database.password": password,
-            "database.names": DATABASE,
-            "driver.encrypt": "false",
+        properties = connection(port, password) | {
             "table.include.list": f"dbo\\.{TABLE}",
             "producer.override.compression.type": given.compression,
             "topic.creation.default.partitions": "1",

@@ -188,21 +188,23 @@ def raw_read(runner: SparkTaskRunner, bulk: MssqlBulkSource, jobs: Sequence[Sequ
     )
 
 
+def connection(port: int, password: str) -> dict[str, str]:
+    """Properties of a capture or a connector that reads the server."""
+    return {
+        "database.hostname": "127.0.0.1",
+        "database.port": str(port),
+        "database.user": "sa",
+        "database.password": password,
+        "database.names": DATABASE,
+        "driver.encrypt": "false",
+    }
+
+
 def settings(port: int, password: str, lake: Path) -> CaptureConfig:
     """A capture of the one table."""
     return build_config(
-        {
-            "topic.prefix": "bench",
-            "database.hostname": "127.0.0.1",
-            "database.port": str(port),
-            "database.user": "sa",
-            "database.password": password,
-            "database.names": DATABASE,
-            "driver.encrypt": "no",
-            "lake.path": str(lake),
-            "stream.idle.timeout.ms": "1",
-            "poll.interval.ms": "10",
-        }
+        connection(port, password)
+        | {"topic.prefix": "bench", "lake.path": str(lake), "stream.idle.timeout.ms": "1", "poll.interval.ms": "10"}
     )
 
 

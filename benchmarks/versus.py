@@ -26,7 +26,7 @@ from statistics import median
 
 from benchmarks.cold import Command
 from benchmarks.document import FIGURES, write_table
-from benchmarks.main_job import DATABASE, TABLE, Bench, Recorder, raw_read, server_process
+from benchmarks.main_job import DATABASE, TABLE, Bench, Recorder, connection, raw_read, server_process
 from benchmarks.passes import ROOT, Times, load_average, run_process, spread, timed
 from benchmarks.witness import KINDS, SPARK, Kind
 from cdc_assets.adapters.spark.session import stop_spark
@@ -135,16 +135,8 @@ class Contest:
 
     def properties(self) -> dict[str, str]:
         """Of a capture, and of the connector."""
-        return {
-            "topic.prefix": "bench",
-            "database.hostname": "127.0.0.1",
-            "database.port": str(self.bench.port),
-            "database.user": "sa",
-            "database.password": self.bench.password,
-            "database.names": DATABASE,
-            "driver.encrypt": "false",
-            "table.include.list": f"dbo\\.{TABLE}",
-        }
+        own = {"topic.prefix": "bench", "table.include.list": f"dbo\\.{TABLE}"}
+        return connection(self.bench.port, self.bench.password) | own
 
     def prepare(self, offsets: Path) -> None:
         """Offsets behind a snapshot, where the connector is to begin with a backlog."""
