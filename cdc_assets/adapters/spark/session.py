@@ -363,6 +363,7 @@ def _warm(context: SparkContext) -> None:
     """Have the workers of a local session start, and import what tasks need."""
     with suppress(Exception):  # the first job tells it
         slots = context.defaultParallelism
+        context.setJobDescription("cdc-assets: start of workers")
         context.parallelize(range(slots), slots).map(str).collect()
 
 
