@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-browser test-daemon test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
+.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-browser test-daemon test-ways test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -50,6 +50,9 @@ test-browser: setup-browser ## A page of Dagster in a headless browser, without 
 
 test-daemon: setup-browser ## The real Dagster daemon, killed runs, web pages in a headless browser
 	$(PYTEST) -q -m "daemon or browser"
+
+test-ways: setup-dev ## Each way in which a capture can be broken, and how soon page, command and checks say so; half an hour (CDC_WAYS_SOON_S, CDC_WAYS_TABLE)
+	$(PYTEST) -q -m ways
 
 test-install: setup-dev ## The wheel, installed by pip from the package index into an empty environment; three minutes
 	CDC_TEST_INSTALL=1 $(PYTEST) -q cdc_assets_tests/dagster/test_library.py --timeout 1800

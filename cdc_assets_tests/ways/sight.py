@@ -1,0 +1,84 @@
+"""What the page, the command `status` and the checks say of a capture at one moment, as people meet them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import dagster as dg
+
+from cdc_assets_tests.e2e.conftest import Daemon
+
+PAGE = dg.AssetKey(["shop", "windows"])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Whether all was well, and the words.
+
+    Args:
+        is_healthy: as this sight says.
+        words: all that it says.
+    """
+
+    is_healthy: bool
+    words: str
+
+
+@dataclass
+class Sight:
+    """Looks at the capture of a `dagster dev`."""
+
+    daemon: Daemon
+
+    def page(self) -> Seen:
+        """Dagster's page of the capture: the newest report."""
+        event = self.daemon.instance.get_latest_materialization_event(PAGE)
+        found = event.asset_materialization.metadata if event and event.asset_materialization else {}
+        words = {name: str(value.value) for name, value in found.items()}
+        return Seen(words.get("health") == "healthy", "\n".join(words.values()))
+
+    def status(self) -> Seen:
+        """`cdc-assets status`, by its exit code."""
+        command = [sys.executable, "-m", "cdc_assets.cli.main", "status", "--json"]
+        own = os.environ | self.daemon.shop.environment
+        done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=120, check=False)
+        said = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        assert (said.get("health") == "healthy") is (done.returncode == 0), done.stdout + done.stderr
+        return Seen(done.returncode == 0, done.stdout + done.stderr)
+
+    def checks(self) -> Seen:
+        """The newest results of all checks of the capture."""
+        with self.daemon.shop.in_environment():
+            keys = list(self.daemon.shop.definitions().resolve_asset_graph().asset_check_keys)
+        records = self.daemon.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+        failed = []
+        for key, record in records.items():
+            event = record.event.dagster_event if record.event else None
+            result = event.asset_check_evaluation_data if event else None
+            if result is not None and not result.passed:
+                failed.append(f"{key.to_user_string()}: {result.description or result.metadata}")
+        return Seen(not failed, "\n".join(failed))
+
+    def await_all(self, *, healthy: bool, since: float, within_s: float) -> dict[str, tuple[float, str]]:
+        """Seconds from `since`, a time of `time.monotonic`, until each sight says so, with its words; fails after `within_s`."""
+        looks: dict[str, Callable[[], Seen]] = {"page": self.page, "status": self.status, "checks": self.checks}
+        took: dict[str, tuple[float, str]] = {}
+        last: dict[str, str] = {}
+        while looks:
+            for name, look in list(looks.items()):
+                asked = time.monotonic() - since  # what it says is at least as new as that
+                seen = look()
+                last[name] = seen.words
+                if seen.is_healthy is healthy:
+                    took[name] = (asked, seen.words)
+                    del looks[name]
+            late = [name for name in looks if time.monotonic() - since > within_s]
+            assert not late, f"not {'healthy' if healthy else 'unhealthy'} within {within_s} s: " + "\n".join(
+                f"{name}: {last[name]}" for name in late
+            )
+            time.sleep(0.5)
+        return took
