@@ -2,15 +2,20 @@
 
 import os
 from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from cdc_assets.core.state_folder import choose_state_folder
+
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.runner import SparkTaskRunner
     from cdc_assets.defs.spark import SparkResource
 
+_NUMBERS = count()
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers a width of 80; tables are as wide as in a pipe
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is no fault; `timeout` ends what hangs
@@ -31,3 +36,15 @@ def spark_resource() -> "Iterator[SparkResource]":
 def runner(spark_resource: "SparkResource") -> "SparkTaskRunner":
     """The task runner of that Spark."""
     return spark_resource.runner()
+
+
+@pytest.fixture(scope="session")
+def states(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of cached data for tests that have none of their own."""
+    return tmp_path_factory.mktemp("states")
+
+
+@pytest.fixture(autouse=True)
+def state_folder(states: Path) -> None:
+    """No test uses that of the project, or one that the test before it has chosen; it is made if something is written."""
+    choose_state_folder(states / str(next(_NUMBERS)))

@@ -18,8 +18,8 @@ from cdc_assets.cli.console import TRACEBACK_VARIABLE
 from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN, app
 from cdc_assets.config.load import CONFIGURATION_VARIABLE
 from cdc_assets.config.properties import PROPERTIES, property_of
+from cdc_assets.core.state_folder import STATE_VARIABLE
 from cdc_assets.core.steps import STEPS, VARIABLE
-from cdc_assets.defs.build import STATE_VARIABLE
 from cdc_assets.defs.checks import HEADROOM
 from cdc_assets.defs.continuity import CONTINUITY
 from cdc_assets.defs.envelope_io import FROM_LSN, TO_LSN

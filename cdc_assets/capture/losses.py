@@ -11,6 +11,7 @@ table before a run commits to it for the first time, and when another program's 
 | Delta cannot read a topic table | the same, but the table fails, because nothing can be appended to it |
 | a topic table holds windows that the manifest does not know | the manifest is an older copy: see below |
 | topic tables, and no manifest | the run ends with an error: positions are not guessed |
+| nothing, where the capture's manifest was before | the run ends with an error: the lake is not mounted (`lake.known`) |
 | the schema history lacks something | the run ends with an error, unless `snapshot.mode` records structures again |
 | a topic of no table lacks something | it is logged, and the run continues |
 
@@ -46,6 +47,7 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.heartbeat import heartbeat_topic
 from cdc_assets.lake.audit import Examined, Loss, audit, examine, newest_lsn, unknown_commits
+from cdc_assets.lake.known import NEW_LAKE, refuse_if_known
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import Fence, Replacement, replace_files
 from cdc_assets.lake.topics import TopicTables, generation
@@ -108,14 +110,14 @@ def _in_flight(state: CaptureState) -> set[TableId]:
 
 
 def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory: str, config: CaptureConfig) -> None:
-    """Check that there are no topics of a capture whose manifest is empty.
+    """Check that there are no topics of a capture whose manifest is empty, and that a manifest that is missing never was there.
 
     Args:
         tables: the lake's Delta tables.
         state: state recorded in the manifest.
 
     Raises:
-        LakeError: there are such topics, so the manifest is lost.
+        LakeError: there are such topics, so the manifest is lost; or the whole lake is.
     """
     if state.next_window > 1:
         return
@@ -126,9 +128,11 @@ def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory:
         raise LakeError(
             f"The manifest {tables.location.uri(directory)} is gone or empty, but {some} hold events of capture "
             f"{tables.capture}. Without it their positions are unknown. Next: restore its folder from a "
-            "copy. If there is none, move the folders of these topics out of the lake, or choose another lake.path or topic.prefix: "
-            "the tables are then captured again, beginning with a snapshot."
+            f"copy. If there is none, move the folders of these topics out of the lake and run `{NEW_LAKE}`, or choose another "
+            "lake.path or topic.prefix: the tables are then captured again, beginning with a snapshot."
         )
+    if tables.open(directory) is None:
+        refuse_if_known(tables.location, directory, tables.capture)
 
 
 def other_name(state: CaptureState, config: CaptureConfig) -> ConfigurationError | None:

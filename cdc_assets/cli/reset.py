@@ -1,16 +1,21 @@
-"""`cdc-assets reset`: forgets positions, so that the next run begins anew; shows first what that means."""
+"""`cdc-assets reset`: forgets positions, or a lake that is gone, so that the next run begins anew; shows first what that means."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from cdc_assets.assembly.mirrors import open_reset
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, out, read_lake_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, out, read_lake_config
+from cdc_assets.config.engine import is_engine_file, load_engine_lake_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.run.new_lake import NewLake
 from cdc_assets.run.reset import Reset
+
+_NOT_DONE = "Nothing was changed. Next: repeat the command with --yes."
 
 
 def reset(
@@ -21,22 +26,28 @@ def reset(
     whole: Annotated[
         bool, typer.Option("--capture", help="Move the whole capture's tables away instead, and begin anew.")
     ] = False,
+    new_lake: Annotated[
+        bool, typer.Option("--new-lake", help="Begin a new lake where one was that is gone for good.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this the plan is only shown.")] = False,
     fence: Annotated[
         bool, typer.Option("--fence", help="Do it even if a run may be active; it ends at its next commit.")
     ] = False,
 ) -> None:
-    """Forget the positions of tables, or a whole capture, so that the next run takes their snapshot anew.
+    """Forget the positions of tables, or a whole capture, so that the next run takes their snapshot anew; or begin a new lake.
 
     Shows what would be done; `--yes` does it. Refused while a run is active.
     """
-    if bool(tables) == whole:
+    if [bool(tables), whole, new_lake].count(True) != 1:
         raise ConfigurationError(
             "arguments",
             " ".join(tables or []) or "none",
-            "tables, or --capture",
-            "name tables, or give --capture alone",
+            "tables, --capture or --new-lake",
+            "name tables, or give one of these options alone",
         )
+    if new_lake:
+        _new_lake(config, yes=yes)
+        return
     settings, _ = read_lake_config(config)
     found = open_reset(settings)
     if whole:
@@ -44,7 +55,23 @@ def reset(
     else:
         _tables(found, settings, tables or [], yes, fence)
     if not yes:
-        out.print("Nothing was changed. Next: repeat the command with --yes.")
+        out.print(_NOT_DONE)
+
+
+def _new_lake(config: Path, *, yes: bool) -> None:
+    """Of a capture by any connector."""
+    place = configuration_file(config)
+    if is_engine_file(place):
+        lake = NewLake.of_engine(load_engine_lake_config(place)[0])
+    else:
+        lake = NewLake.of(read_lake_config(config)[0])
+    lake.check()
+    out.print(
+        f"A new lake begins with {lake.address}; the next run reads all tables as a first one does.", soft_wrap=True
+    )
+    if yes:
+        lake.begin()
+    out.print("Done." if yes else _NOT_DONE)
 
 
 def _tables(found: Reset, settings: CaptureConfig, names: list[str], yes: bool, fence: bool) -> None:

@@ -18,7 +18,7 @@ from cdc_assets.cli.report import EXIT_CODES, completeness_of, print_report
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcError, LakeError
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, DatabaseOverview, look_at
 from cdc_assets.run.overview.drift import OverviewSource
 
@@ -62,8 +62,9 @@ def _look(settings: CaptureConfig, unresolved: CdcError | None, as_json: bool, *
     if as_json:
         print_json(of_status(report), lines=lines)
         return report
-    if not lake.known:
-        _nothing(lake)
+    with suppress(LakeError):  # which the report tells
+        if not lake.known:
+            _nothing(lake)
     print_report(report)
     return report
 

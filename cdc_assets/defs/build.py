@@ -10,6 +10,7 @@ import dagster as dg
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from cdc_assets.core.collection import keep_all, without_collections
+from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
 from cdc_assets.defs.capture_job import capture_job_check
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog, Names
@@ -30,9 +31,6 @@ from cdc_assets.defs.spark import AnySparkResource, SparkResource, spark_of
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.errors import ConfigurationError
-
-STATE_VARIABLE = "CDC_STATE_DIR"
-"""Variable naming the folder for cached data, such as the last discovered tables; `var` if unset."""
 
 
 def build_definitions(
@@ -91,6 +89,7 @@ def _definitions(
     envelope_io: Callable[..., EnvelopeIOManager],
     schema_history_io: Callable[..., SchemaHistoryIOManager],
 ) -> dg.Definitions:
+    choose_state_folder(folder)
     io_managers = IOManagers(spark_of(spark or SparkResource()), envelope_io, schema_history_io)
     chosen = translator or CdcTranslator()
     common = dg.Definitions(executor=dg.in_process_executor)

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.defs.build import STATE_VARIABLE, build_definitions
+from cdc_assets.core.state_folder import STATE_VARIABLE
+from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
@@ -87,7 +88,9 @@ class ScaffoldOptions(BaseModel):
     prefix: str = Field(default="shop", description="Prefix of all topic names and asset keys.")
     hostname: str = Field(default="127.0.0.1", description="Address of the SQL Server.")
     databases: str = Field(default="SalesDb", description="Databases to capture, separated by commas.")
-    lake: str = Field(default="var/lake", description="Folder or object-store URL of the Delta tables.")
+    lake: str = Field(
+        default="", description="Folder or object-store URL of the Delta tables; if empty, the project's var/lake."
+    )
 
 
 class SqlServerCdcScaffolder(dg.Scaffolder[ScaffoldOptions]):
@@ -107,7 +110,7 @@ class SqlServerCdcScaffolder(dg.Scaffolder[ScaffoldOptions]):
             "database.user": "${env:CDC_USER}",
             "database.password": "${env:CDC_PASSWORD}",
             "database.names": given.databases,
-            "lake.path": given.lake,
+            "lake.path": given.lake or str((request.project_root or Path.cwd()).absolute() / "var" / "lake"),
         }
         scaffold_component(request, {"properties": properties})
 

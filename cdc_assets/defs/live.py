@@ -37,6 +37,7 @@ from cdc_assets.defs.checks import DRIFT, HEADROOM, drift_result, headroom_resul
 from cdc_assets.defs.continuity import continuity_evaluation
 from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.kafka import PUBLISHED, published_result
+from cdc_assets.defs.known_lake import Home, share_home
 from cdc_assets.defs.page import page_of
 from cdc_assets.defs.seen import FRESH_S, note_seen
 from cdc_assets.errors import CdcError, describe_error
@@ -83,6 +84,7 @@ class Subject:
         others: assets that a run materializes beside it, with a check of their own.
         tables: how many tables a look is about.
         unknown: results of the checks of the whole capture that nobody can answer now, for a reason.
+        home: where its record is, by the settings as they are now.
     """
 
     capture: str
@@ -92,6 +94,13 @@ class Subject:
     others: tuple[dg.AssetKey, ...] = ()
     tables: int = 0
     unknown: Callable[[str], Iterable[dg.AssetCheckEvaluation]] = lambda _: ()
+    home: Callable[[], Home] | None = None
+
+    def share_home(self, instance: dg.DagsterInstance) -> None:
+        """Let Dagster and this process know of the capture's record what the other knows."""
+        with suppress(CdcError):  # of settings that are wrong, which is told by who needs them
+            if self.home is not None:
+                share_home(instance, self.key, self.home())
 
     def unanswered(self, reason: str) -> Seen:
         """What is known if a look gives no answer."""
@@ -108,9 +117,14 @@ def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
     def ask() -> Seen:
         return look(catalog, resource)
 
+    def home() -> Home:
+        return Home.of(resource.config().lake, catalog.system[WINDOWS])
+
     others = (catalog.kafka_key,) if catalog.has_kafka else ()
     tables, unknown = len(catalog.tables), partial(_unknown, catalog)
-    return Subject(catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask, others, tables, unknown)
+    return Subject(
+        catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask, others, tables, unknown, home
+    )
 
 
 def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
@@ -166,6 +180,7 @@ class LivePage:
         self._seen_at = float("inf")
         """When a look was told last."""
         self._seen: Seen | None = None
+        subject.share_home(context.instance)
 
     def note(self, keys: Iterable[dg.AssetKey]) -> None:
         """Take note of assets that this run materializes: their checks have to be of this run, too."""
@@ -222,6 +237,7 @@ class LivePage:
             self._tell(self._seen.report)
             self.board.show(self._seen.checks, frozenset(self._materialized), anew=is_late)
             note_seen(self._context.instance, self._subject.key)
+            self._subject.share_home(self._context.instance)
             self._seen_at = monotonic()
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._subject.capture)

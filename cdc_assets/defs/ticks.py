@@ -62,6 +62,7 @@ class Watch:
             Exception: a decision's, unless it may succeed later; the page was told before.
         """
         context.instance  # noqa: B018 - opened here, and not by the thread beside
+        subject.share_home(context.instance)
         error, hindrance, start = None, "", start_of(context)
         try:
             found = self._asking.ask(lambda: (decide(), start_of(context)), _PATIENCE_S)

@@ -15,6 +15,7 @@ from cdc_assets.engine.staging import history_directory
 from cdc_assets.engine.topics import table_of, topic_named, topics_of_tables
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.foreign import look
+from cdc_assets.lake.known import refuse_if_known
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
@@ -55,9 +56,12 @@ class EngineOverview:
         """The ledger's newest rows in order.
 
         Raises:
-            LakeError: it cannot be read.
+            LakeError: it cannot be read, or is gone with the whole lake.
         """
-        return BatchLedger(self.lake, self.config.topic_prefix).rows()
+        ledger = BatchLedger(self.lake, self.config.topic_prefix)
+        if not (rows := ledger.rows()):
+            refuse_if_known(self.lake.location, ledger.directory, self.lake.capture)
+        return rows
 
     @cached_property
     def state(self) -> BatchState:

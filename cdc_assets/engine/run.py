@@ -36,6 +36,7 @@ from cdc_assets.engine.staging import Staging, history_directory
 from cdc_assets.engine.topics import notification_topic, routes, table_of, topics_of_tables
 from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.known import refuse_if_known, remember_record
 from cdc_assets.lake.topics import TopicTables
 
 log = logging.getLogger(__name__)
@@ -116,8 +117,12 @@ class EngineRun:
             Interrupted: the run was asked to end; what was complete is committed.
         """
         check()
-        self._tables.location.check_writable()
+        location, directory = self._tables.location, self._ledger.directory
+        location.check_writable()
+        if self._tables.open(directory) is None:
+            refuse_if_known(location, directory, self._tables.capture)
         state = self._ledger.claim(_now())
+        remember_record(location.uri(directory))
         if state.pending is not None:
             log.info("Batch %s was planned and is not complete; it is finished first.", state.pending.batch_id)
             self._commit(state.pending)

@@ -29,6 +29,7 @@ from cdc_assets.config.patterns import Patience
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.lake.known import remember_record
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
@@ -78,6 +79,7 @@ class Opening:
         if refused := other_name(manifest.read(), self._config):
             raise refused
         manifest.claim(self._ledger.clock.now())
+        remember_record(tables.location.uri(manifest.directory))
         refuse_without_manifest(tables, manifest.state, manifest.directory, self._config)
         self._activities.losses.at_start()
         self._claimed = True

@@ -7,8 +7,8 @@ restored database, and one that something in flight refers to, is refused. The s
 (`EarlyReads`), so changes up to the new snapshot are told as a gap.
 
 *A whole capture.* Its Delta tables are moved to `<lake>/__reset/<prefix>-<time>/`: the schema history first, without
-which no run works, and the manifest last, whose claim fences other writers. After a crash in between runs end with an
-error until the reset is repeated, which moves what is left.
+which no run works, and the manifest last, whose claim fences other writers; then a new manifest begins. After a crash in between
+runs end with an error until the reset is repeated, which moves what is left; or, if nothing is, until a new lake is asked for.
 
 *One writer.* The newest claim in the manifest names its process. While that process lives, or may live on another host, a
 reset is refused; with `fence` it is not, and that process ends at its next commit.
@@ -32,6 +32,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest, manifest_directory
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.notifications import Notifier
+from cdc_assets.run.new_lake import NewLake
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +154,7 @@ class Reset:
             Path(removal.target).mkdir(parents=True)
             for name in removal.directories:
                 Path(self._tables.location.uri(name)).rename(Path(removal.target) / name)
+            NewLake.of(self._config).begin()
         except OSError as error:
             raise LakeError(
                 f"The capture could not be moved to {removal.target}: {error}. Next: correct that and repeat the reset; "

@@ -21,7 +21,7 @@ from cdc_assets.defs.runs import ACTIVE
 from cdc_assets.defs.seen import note_seen, was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
-from cdc_assets.errors import LoginError
+from cdc_assets.errors import LakeError, LoginError
 from cdc_assets_tests.shop import Shop
 
 WINDOWS = dg.AssetKey(["shop", "windows"])
@@ -229,7 +229,9 @@ def test_lake_that_is_gone_is_told(shop: Shop, instance: dg.DagsterInstance, loc
     manifest, away = shop.folder / "lake" / "shop.__windows", shop.folder / "away"
     manifest.rename(away)
     try:
-        assert location.page().startswith("in trouble: ")
+        with pytest.raises(LakeError, match="is gone or empty"):
+            location.tick()
+        assert shown(instance).startswith("in trouble: the lake: ")
     finally:
         away.rename(manifest)
     assert location.page() == "healthy"

@@ -13,6 +13,7 @@ from cdc_assets.defs.board import evaluated
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.checks import COMPLETE, HEADROOM, complete_result, headroom_result
 from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.known_lake import Home
 from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.topics import BATCHES
@@ -29,7 +30,11 @@ def engine_subject(catalog: ConnectorCatalog, resource: ConnectorResource) -> Su
     def unknown(reason: str) -> Iterator[dg.AssetCheckEvaluation]:
         yield evaluated(headroom_result(None, reason), catalog.batches_key, HEADROOM, blocking=True)
 
-    return Subject(catalog.config.name, catalog.batches_key, catalog.system[BATCHES], ask, unknown=unknown)
+    def home() -> Home:
+        return Home.of(resource.settings().lake, catalog.system[BATCHES])
+
+    directory = catalog.system[BATCHES]
+    return Subject(catalog.config.name, catalog.batches_key, directory, ask, unknown=unknown, home=home)
 
 
 def look(catalog: ConnectorCatalog, resource: ConnectorResource) -> Seen:

@@ -97,6 +97,7 @@ def _request(
         seen: where the log ended is put here.
     """
     overview = resource.overview()
+    overview.state  # noqa: B018 - raises if the lake is gone
     if _signals_wait(overview):
         return _run(catalog, records, "signals", {SIGNAL_TAG: "file"})
     try:

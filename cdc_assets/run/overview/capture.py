@@ -110,7 +110,7 @@ class CaptureOverview:
         """Tables that the manifest knows.
 
         Raises:
-            LakeError: the manifest is gone, while the lake has topics.
+            LakeError: the manifest is gone, while the lake has topics, or with the whole lake.
         """
         refuse_without_manifest(self.lake, self.state, self._manifest.directory, self.config)
         return self.state.tables
@@ -395,7 +395,12 @@ class CaptureOverview:
 
     @cached_property
     def work(self) -> Work:
-        """What a run would have to do."""
+        """What a run would have to do.
+
+        Raises:
+            LakeError: the manifest is gone, so it is not known.
+        """
+        self.known  # noqa: B018 - refuses
         config = self.config
         channels = channels_of(config, self._adapters)
         return Work(self.state, self._source, rule_of(config.snapshot), config, self._included, channels)

@@ -128,3 +128,16 @@ def test_a_lake_in_an_object_store_is_not_moved(world: World, monkeypatch: pytes
     monkeypatch.setattr("cdc_assets.lake.location.Location.is_local", False)
     with pytest.raises(LakeError, match=r"shop\.__windows; or choose"):
         Reset(world.config, SystemClock()).removal()
+
+
+def test_a_new_lake_begins_where_one_is_gone_for_good(world: World) -> None:
+    lake = Path(world.lake)
+    code, text = reset(world, "--new-lake")
+    assert (code, "is there, so the lake is no new one" in text) == (1, True)
+    lake.rename(lake.parent / "unmounted")
+    with pytest.raises(LakeError, match="reset --new-lake --yes"):
+        world.snapshot()
+    code, text = reset(world, "--new-lake")
+    assert (code, "Nothing was changed" in text, list(lake.glob("shop*"))) == (0, True, [])
+    assert reset(world, "--new-lake", "--yes")[0] == 0
+    assert set(world.snapshot().tables) == set(world.tables)

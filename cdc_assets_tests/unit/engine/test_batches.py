@@ -22,6 +22,7 @@ from cdc_assets.errors import EngineError, LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.appends import CountingSink, appends_in_logs
 from cdc_assets_tests.crashes import PowerCutError, cut_after, cut_at
 from cdc_assets_tests.e2e.chains import CHECKPOINT
@@ -315,3 +316,18 @@ def test_an_empty_offset_is_no_place_to_begin_at(tmp_path: Path) -> None:
     feed = ListFeed(EVENTS[1:], [1])
     run(tmp_path, feed)
     assert feed.starts[0][0] == []
+
+
+def test_nothing_is_read_into_a_folder_in_which_the_lake_is_missing(tmp_path: Path) -> None:
+    """It is not mounted: the connector would begin anew."""
+    lake = tmp_path / "lake"
+    run(lake, ListFeed(EVENTS[:30], range(4, 31, 4)))
+    lake.rename(tmp_path / "unmounted")
+    with pytest.raises(LakeError, match="not mounted"):
+        _ = EngineOverview(config_for(lake)).state
+    with pytest.raises(LakeError, match="not mounted"):
+        run(lake, ListFeed(EVENTS, range(4, 61, 4)))
+    assert held(lake) == []
+    NewLake.of_engine(config_for(lake)).begin()
+    run(lake, ListFeed(EVENTS, range(4, 61, 4)))
+    assert_each_once(lake)

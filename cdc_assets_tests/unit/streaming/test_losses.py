@@ -22,6 +22,7 @@ from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake import delta_log
 from cdc_assets.ledger import fold, manifest_rows
 from cdc_assets.ledger.state import TableState
+from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -237,6 +238,7 @@ def test_topics_without_a_manifest_are_not_captured_as_if_nothing_had_been(world
 
     for folder in world.lake.glob("shop*"):
         folder.rename(world.lake.parent / folder.name)
+    NewLake.of(world.config).begin()
     make_capture(world.server, world.config).snapshot()
     assert world.stream().troubled == ()
     assert world.keys(world.orders) == set(world.server.rows[world.orders])

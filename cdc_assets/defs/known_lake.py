@@ -1,0 +1,58 @@
+"""Lets Dagster's storage remember where a capture's record is, beside the state folder of each machine (`lake.known`).
+
+A run in a container without the volume of the lake has neither, and would begin a new lake on its own disk, as would the next one.
+So whoever has seen the record tells Dagster, in the store that its daemons have for such values, and before anything is asked or
+written, what Dagster knows is told to this process. A relative `lake.path` is compared as it is written, too: from
+another working directory it means another folder.
+
+*Crash:* the next tick or look does it.
+"""
+
+import json
+from dataclasses import dataclass
+
+import dagster as dg
+
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.lake.known import known_record, remember_record
+from cdc_assets.lake.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a capture's record is.
+
+    Args:
+        address: of its Delta table.
+        path: `lake.path` as it is written.
+    """
+
+    address: str
+    path: str
+
+    @classmethod
+    def of(cls, lake: LakeSettings, directory: str) -> "Home":
+        """That of a directory in the lake of these settings.
+
+        Raises:
+            CdcError: there can be no lake at that address.
+        """
+        return cls(Location.of(lake).uri(directory), lake.path)
+
+
+def share_home(instance: dg.DagsterInstance, page: dg.AssetKey, home: Home) -> None:
+    """Tell Dagster what this process knows of the record, and this process what Dagster knows.
+
+    Args:
+        page: the asset that carries the capture's page.
+    """
+    name = f"cdc_assets/lake/{page.to_user_string()}"
+    text = instance.run_storage.get_cursor_values({name}).get(name)
+    recorded = Home(*json.loads(text)) if text else None
+    if known_record(home.address) is not None:
+        if recorded != home:
+            instance.run_storage.set_cursor_values({name: json.dumps([home.address, home.path])})
+    elif recorded is not None and home.address == recorded.address:
+        remember_record(home.address, "Dagster remembers it")
+    elif recorded is not None and home.path == recorded.path:
+        remember_record(home.address, f"Dagster remembers it at {recorded.address}")

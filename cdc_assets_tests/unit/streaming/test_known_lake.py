@@ -1,0 +1,59 @@
+"""A capture whose lake is not mounted reads nothing into the empty folder, until a person says that a new lake begins."""
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import LakeError
+from cdc_assets.run.new_lake import NewLake
+from cdc_assets.run.overview import CaptureOverview, CaptureReport, look_at
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.tables import started
+
+
+def report_on(server: SimulatedServer, config: CaptureConfig) -> CaptureReport:
+    return look_at(config, lambda: nullcontext(server), now=server.now)  # type: ignore[arg-type]
+
+
+def test_nothing_is_read_into_an_empty_folder(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    server, config, *_ = started(lake)
+    lake.rename(tmp_path / "unmounted")
+    report = report_on(server, config)
+    assert (report.health, report.tables) == ("in trouble", ())
+    assert "holds nothing of capture shop, though its record shop.__windows was there" in report.headline
+    with pytest.raises(LakeError, match="not mounted"):
+        CaptureOverview(config, server).work  # noqa: B018
+    for run in (make_capture(server, config).snapshot, make_capture(server, config).stream):
+        with pytest.raises(LakeError, match="not mounted"):
+            run()
+    assert not list(lake.glob("shop*"))
+
+    shutil.rmtree(lake, ignore_errors=True)
+    (tmp_path / "unmounted").rename(lake)
+    assert report_on(server, config).healthy
+    assert make_capture(server, config).snapshot().tables == ()
+
+
+def test_person_says_that_a_new_lake_begins(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    server, config, lines, orders = started(lake)
+    with pytest.raises(LakeError, match="is there, so the lake is no new one"):
+        NewLake.of(config).begin()
+    (lake / "shop.__windows").rename(tmp_path / "windows")
+    with pytest.raises(LakeError, match="hold events of capture shop"):
+        NewLake.of(config).begin()
+    shutil.rmtree(lake)
+    NewLake.of(config).begin()
+    assert "not mounted" not in report_on(server, config).headline
+    assert set(make_capture(server, config).snapshot().tables) == {lines, orders}
+    assert report_on(server, config).healthy
+
+
+def test_other_lake_is_a_new_one(tmp_path: Path) -> None:
+    started(tmp_path / "lake")
+    server, config, *_ = started(tmp_path / "other")
+    assert report_on(server, config).healthy
