@@ -29,6 +29,7 @@ from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.check_result import CheckResult
+from cdc_assets.core.refused_logins import offering_anyway
 from cdc_assets.errors import LAKE_ERRORS, ConfigurationError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
@@ -62,13 +63,15 @@ def doctor(
     if is_engine_file(place := configuration_file(config)):
         if rights:
             raise ConfigurationError("option", "--grants", "a capture of SQL Server", "leave it out")
-        _end([*engine_checks(place), *instance_checks(place)], as_json)
+        with offering_anyway():
+            results = [*engine_checks(place), *instance_checks(place)]
+        _end(results, as_json)
         return
     settings = read_config(config)
     if rights:
         _print_grants(settings, login)
         return
-    with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
+    with offering_anyway(), _source(settings) as source:
         results = [*inspect(source, settings), _lake(settings)]
         ready = all(result.ok or not result.blocking for result in results)
         results += _topics(settings, source if ready else None)
@@ -81,8 +84,12 @@ def doctor(
     _end(results, as_json)
 
 
+def _source(settings: CaptureConfig) -> SqlServerSource:
+    return SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False)
+
+
 def _print_grants(settings: CaptureConfig, login: str) -> None:
-    with SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False) as source:
+    with offering_anyway(), _source(settings) as source:
         for statement in list(grants(source, settings, login)):
             typer.echo(f"{statement};")
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.core.refused_logins import offered
 from cdc_assets.errors import ConnectionLostError, CredentialsError, EngineError, QueryError
 
 TIMEOUT_S = 5
@@ -40,7 +41,7 @@ class DriverSession:
 
     Raises:
         ConnectionLostError: the database cannot be reached.
-        CredentialsError: it refuses user or password.
+        CredentialsError: it refuses user or password, or has a short time ago (`core.refused_logins`).
     """
 
     def __init__(
@@ -54,15 +55,20 @@ class DriverSession:
     ) -> None:
         self._errors, self._secret = errors, config.properties.get("database.password", "")
         self._lost, self._abort = lost, abort
-        self._place = place = (
+        self._place = (
             f"{config.properties.get('database.hostname', 'localhost')}:{config.properties.get('database.port', '')}"
         )
+        user = config.properties.get("database.user", "")
+        with offered(self._place, user, self._secret):
+            self._connection = self._connected(connect, refused, user)
+
+    def _connected(self, connect: Callable[[], Any], refused: Callable[[Exception], bool], user: str) -> Any:
+        place = self._place
         try:
-            self._connection = connect()
-        except (errors, OSError) as error:
+            return connect()
+        except (self._errors, OSError) as error:
             text = self._text(error)
             if refused(error):
-                user = config.properties.get("database.user", "")
                 raise CredentialsError(
                     f"{place} refuses the user {user!r}: {text}. Next: check database.user and database.password."
                 ) from None

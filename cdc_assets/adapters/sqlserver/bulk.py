@@ -21,19 +21,18 @@ from typing import Any, Final, Self
 
 import mssql_python
 import pyarrow as pa
-from mssql_python.exceptions import sqlstate_to_exception
 
 from cdc_assets.adapters.sqlserver import queries
-from cdc_assets.adapters.sqlserver.bulk_sessions import ERRORS, POOL, BulkSession, opened
+from cdc_assets.adapters.sqlserver.bulk_sessions import ERRORS, POOL, BulkSession, opened, translate
 from cdc_assets.adapters.sqlserver.driver import server_name
-from cdc_assets.adapters.sqlserver.errors import redact, to_cdc_error
+from cdc_assets.adapters.sqlserver.errors import to_cdc_error
 from cdc_assets.adapters.sqlserver.reached import Floor, require_writes
 from cdc_assets.adapters.sqlserver.retry import repeated
 from cdc_assets.adapters.sqlserver.table_queries import isolation_level, lock_timeout, one_of
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
+from cdc_assets.errors import CdcError, ConnectionLostError
 
 DEFAULT_ISOLATION: Final = "read_committed"
 """Isolation level of a new session."""
@@ -51,24 +50,6 @@ _ROOM_BYTES: Final = 64 * 1024 * 1024
 """Declared width of the rows that the driver is asked for at once."""
 _UNBOUNDED_ROWS: Final = 8, 64
 """First and greatest number of rows that it is asked for where a column may hold up to 2 GB."""
-
-_STATES = (
-    "08001",
-    "08003",
-    "08004",
-    "08007",
-    "08S01",
-    "28000",
-    "40001",
-    "HYT00",
-    "HYT01",
-    "HY008",
-    "IM002",
-    "IM003",
-    "IM004",
-)
-_STATE_OF = {sqlstate_to_exception(state, "").driver_error: state for state in _STATES}
-"""SQLSTATEs by the texts into which mssql-python converts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +110,8 @@ class MssqlBulkSource:
             session = self._reached(opened(self.settings))
             for statement in (isolation_level("snapshot"), *locks, "BEGIN TRANSACTION"):
                 session.execute(statement).close()
+        except CdcError:  # translated already; some are among `ERRORS`
+            raise
         except ERRORS as error:
             raise translate(error, self.settings) from error
         transaction = SnapshotTransaction(self, session)
@@ -144,14 +127,15 @@ class MssqlBulkSource:
             session = self._reached(POOL.take(self.settings, tuple(self._settings_of(statement))))
             result = _Result(session, session.execute(statement, parameters), self.rows_of(statement), POOL.give)
             session = None
+        except CdcError as error:
+            if isinstance(error, ConnectionLostError):
+                POOL.clear(self.settings)
+            raise
         except ERRORS as error:
             ours = translate(error, self.settings, session)
             if isinstance(ours, ConnectionLostError):
                 POOL.clear(self.settings)
             raise ours from error
-        except ConnectionLostError:
-            POOL.clear(self.settings)
-            raise
         finally:
             if session is not None:
                 session.end()
@@ -336,14 +320,3 @@ class SnapshotTransaction:
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             self._session.wait(cursor.close)
-
-
-def translate(error: Exception, settings: ConnectionSettings, session: BulkSession | None = None) -> CdcError:
-    """Translate an error of mssql-python; `session` shows whether its connection is broken, which has many error
-    texts."""
-    state = _STATE_OF.get(getattr(error, "driver_error", ""), "")
-    text = getattr(error, "ddbc_error", "") or redact(str(error))
-    ours = to_cdc_error(state, text, server_name(settings), (settings.password,))
-    if isinstance(ours, QueryError) and ours.number is None and session is not None and session.tcp.is_closed():
-        return to_cdc_error("08S01", text, server_name(settings), (settings.password,))
-    return ours

@@ -17,17 +17,38 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import mssql_python
-from mssql_python.exceptions import ConnectionStringParseError
+from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exception
 
 from cdc_assets.adapters.sqlserver.driver import connection_string, keywords, server_name, without_database
+from cdc_assets.adapters.sqlserver.errors import redact, to_cdc_error
 from cdc_assets.adapters.sqlserver.reached import Floor, Reached
 from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.interruption import cancelled_by
+from cdc_assets.core.refused_logins import offered
+from cdc_assets.errors import CdcError, QueryError
 
 ERRORS = (mssql_python.Error, ConnectionStringParseError, RuntimeError, ValueError)
 """Exceptions of mssql-python: its native part raises RuntimeError, its shortening of messages ValueError."""
+
+_STATES = (
+    "08001",
+    "08003",
+    "08004",
+    "08007",
+    "08S01",
+    "28000",
+    "40001",
+    "HYT00",
+    "HYT01",
+    "HY008",
+    "IM002",
+    "IM003",
+    "IM004",
+)
+_STATE_OF = {sqlstate_to_exception(state, "").driver_error: state for state in _STATES}
+"""SQLSTATEs by the texts into which mssql-python converts them."""
 
 IDLE_MOST: Final = 64
 """Maximum number of idle sessions."""
@@ -119,21 +140,11 @@ def opened(settings: ConnectionSettings, statements: Sequence[str] = ()) -> Bulk
     """Open a session and execute its SET statements.
 
     Raises:
-        Exception: one of `ERRORS`.
-        ConnectionLostError: the server was silent for too long.
+        Exception: one of `ERRORS`, of a statement.
+        CdcError: the login failed, or the password was refused a short time ago (`core.refused_logins`).
     """
-    pairs = keywords(settings)
-    try:
-        session = _open(settings, pairs)
-    except ERRORS as error:
-        elsewhere = without_database(pairs, str(error))
-        if elsewhere is None:
-            raise
-        try:
-            session = _open(settings, elsewhere)
-        except ERRORS:
-            raise error from None
-        session.reusable = False
+    with offered(server_name(settings), settings.user, settings.password):
+        session = _logged_in(settings)
     try:
         session.connection.timeout = settings.query_timeout_s
         for statement in statements:
@@ -142,6 +153,22 @@ def opened(settings: ConnectionSettings, statements: Sequence[str] = ()) -> Bulk
         session.end()
         raise
     session.statements = tuple(statements)
+    return session
+
+
+def _logged_in(settings: ConnectionSettings) -> BulkSession:
+    pairs = keywords(settings)
+    try:
+        return _open(settings, pairs)
+    except ERRORS as error:
+        elsewhere = without_database(pairs, str(error))
+        if elsewhere is None:
+            raise translate(error, settings) from error
+        try:
+            session = _open(settings, elsewhere)
+        except ERRORS:
+            raise translate(error, settings) from error
+    session.reusable = False
     return session
 
 
@@ -156,6 +183,17 @@ def _open(settings: ConnectionSettings, pairs: dict[str, str]) -> BulkSession:
         )
     tcp.opened()
     return BulkSession(connection, tcp, settings)
+
+
+def translate(error: Exception, settings: ConnectionSettings, session: BulkSession | None = None) -> CdcError:
+    """Translate an error of mssql-python; `session` shows whether its connection is broken, which has many error
+    texts."""
+    state = _STATE_OF.get(getattr(error, "driver_error", ""), "")
+    text = getattr(error, "ddbc_error", "") or redact(str(error))
+    ours = to_cdc_error(state, text, server_name(settings), (settings.password,))
+    if isinstance(ours, QueryError) and ours.number is None and session is not None and session.tcp.is_closed():
+        return to_cdc_error("08S01", text, server_name(settings), (settings.password,))
+    return ours
 
 
 @contextmanager
@@ -176,8 +214,7 @@ class SessionPool:
         """An idle or new session with these settings.
 
         Raises:
-            Exception: one of `ERRORS`.
-            ConnectionLostError: the server was silent for too long.
+            Exception: as `opened`.
         """
         wanted = tuple(statements)
         while True:

@@ -33,6 +33,7 @@ from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.interruption import cancelled_by, in_thread
+from cdc_assets.core.refused_logins import offered
 from cdc_assets.errors import CdcError, ConnectionLostError, IncompleteReadError, QueryError
 
 IDLE_CHECK_S = 60.0
@@ -93,13 +94,18 @@ def connect(settings: ConnectionSettings) -> Link:
     """Open a connection in autocommit, READ COMMITTED, with time-outs.
 
     Raises:
-        CdcError: translation of the driver's error.
+        CdcError: translation of the driver's error; or the password was refused a short time ago (`core.refused_logins`).
     """
     return in_thread(lambda: _connect(settings))
 
 
 def _connect(settings: ConnectionSettings) -> Link:
     check_reachable(settings)
+    with offered(server_name(settings), settings.user, settings.password):
+        return _logged_in(settings)
+
+
+def _logged_in(settings: ConnectionSettings) -> Link:
     driver = driver_option(settings) or find_driver(pyodbc.drivers())
     pairs = {"Driver": driver, "APP": settings.application} | keywords(settings)
     try:
