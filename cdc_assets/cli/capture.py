@@ -115,13 +115,17 @@ def capture(
     if metrics_port is not None:
         settings = replace(settings, metrics=replace(settings.metrics, port=metrics_port))
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
-    with listening(), exported(settings) as run.note, task_runner(local, f"{settings.name} capture") as runner:
+
+    def read() -> CaptureConfig:
+        return _settings(load_config(place), follow, idle)
+
+    with listening(), exported(settings, read) as run.note, task_runner(local, f"{settings.name} capture") as runner:
         if follow:
             run.retries = Retries(
-                lambda: _settings(load_config(configuration_file(config)), follow, idle),
+                read,
                 lambda found: found.streaming,
                 lambda found: found.connection,
-                lambda: refers_to_file(configuration_file(config), ("database.user", "database.password")),
+                lambda: refers_to_file(place, ("database.user", "database.password")),
             )
             summary = run.retries.run(lambda now: run.attempt(now, runner))
         elif until_now:

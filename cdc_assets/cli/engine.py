@@ -56,7 +56,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
         for part in counted(config, batch):
             count(part)
 
-    with listening(), engine_exported(config) as count:
+    with listening(), engine_exported(config, read) as count:
         if follow:
             summary = retries.run(lambda now: run_engine(now, tables, tell))
         else:

@@ -7,11 +7,10 @@ process, which `rate()` expects.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, write_to_textfile
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -37,14 +36,18 @@ class CaptureMetrics:
 
     def __init__(self, capture: str, look_at: LookAt | None = None) -> None:
         self._capture = capture
-        self.registry = CollectorRegistry()
+        self.registry, self._counted = CollectorRegistry(), CollectorRegistry()
         self._lock = Lock()
 
         def counter(name: str, text: str, labels: tuple[str, ...]) -> Counter:
-            return Counter(f"cdc_assets_{name}", text, labels, registry=self.registry)
+            made = Counter(f"cdc_assets_{name}", text, labels, registry=self._counted)
+            self.registry.register(made)
+            return made
 
         def gauge(name: str, text: str, labels: tuple[str, ...]) -> Gauge:
-            return Gauge(f"cdc_assets_{name}", text, labels, registry=self.registry)
+            made = Gauge(f"cdc_assets_{name}", text, labels, registry=self._counted)
+            self.registry.register(made)
+            return made
 
         self._events = counter("events_seen", "Events committed.", (*_TABLE, "kind", "operation"))
         self._bytes = counter("written_bytes", "Bytes of Parquet committed.", _TABLE)
@@ -62,7 +65,8 @@ class CaptureMetrics:
         self._last = gauge("last_event_timestamp_seconds", "Server time of the newest committed change.", _TABLE)
         self._slices = gauge("snapshot_slices", "Slices of the snapshot in flight.", _DATABASE)
         self._done = gauge("snapshot_slices_done", "Slices of it that are committed.", _DATABASE)
-        self.registry.register(_Retries(capture))
+        for registry in (self.registry, self._counted):
+            registry.register(_Retries(capture))
         if look_at is not None:
             self.registry.register(ReportGauges(look_at))
 
@@ -95,10 +99,13 @@ class CaptureMetrics:
             self._slices.labels(*database).set(progress.slices)
             self._done.labels(*database).set(progress.slices_done)
 
-    def write(self, path: Path) -> None:
-        """Write all metrics into a file, which is replaced at once."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_to_textfile(str(path), self.registry)
+    def text(self, *, with_report: bool) -> bytes:
+        """All metrics in Prometheus's own format.
+
+        Args:
+            with_report: whether the gauges of a report are among them, for which a look may be needed.
+        """
+        return generate_latest(self.registry if with_report else self._counted)
 
 
 class _Retries(Collector):

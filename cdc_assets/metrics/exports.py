@@ -47,6 +47,8 @@ def exported_metrics(
 
     metrics = CaptureMetrics(prefix, look_at if serve is not None else None)
     with ExitStack() as open_:
+        if settings.textfile:
+            open_.enter_context(Textfile(metrics, Path(settings.textfile)))
         if served:
             assert serve is not None  # noqa: S101 - there is no port otherwise
             try:
@@ -60,14 +62,7 @@ def exported_metrics(
             from cdc_assets.metrics.otlp import Telemetry
 
             open_.enter_context(Telemetry(metrics, None if serve is not None else look_at))
-        file = open_.enter_context(Textfile(metrics, Path(settings.textfile))) if settings.textfile else None
-
-        def note(progress: Commit) -> None:
-            metrics.note(progress)
-            if file is not None:
-                file.write_if_due()
-
-        yield note
+        yield metrics.note
 
 
 def _require(package: str, name: str, extra: str) -> None:

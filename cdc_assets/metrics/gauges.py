@@ -58,6 +58,11 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 
 
 def _of_capture(report: CaptureReport) -> Iterator[Metric]:
+    looked = _gauge(
+        "last_look_timestamp_seconds", "Time of the look that found the health and the other gauges of the report."
+    )
+    looked.add_metric([report.capture], report.at.timestamp())
+    yield looked
     health = _gauge("health", "1 for the health that the capture has, 0 for the others.", "health")
     for name in HEALTHS:
         health.add_metric([report.capture, name], float(report.health == name))

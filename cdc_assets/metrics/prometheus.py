@@ -1,23 +1,31 @@
-"""Metrics in Prometheus's and OpenMetrics' formats: over HTTP, or as a file for the node exporter."""
+"""Metrics in Prometheus's and OpenMetrics' formats: over HTTP, or as a file for the node exporter.
+
+*A file tells no health that nobody looks after.* A thread writes it while the process lives, whether anything is committed or
+not, with the time of the look on which its health rests. The last writing, at the end of the process, leaves health out, and so does the first, which
+replaces what a process that was killed has left. Of that one the time of its look tells how old its health is.
+"""
 
 import logging
-import time
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from prometheus_client import start_http_server
 
+from cdc_assets.errors import describe_error
 from cdc_assets.metrics.counted import CaptureMetrics
 
 WRITE_EVERY_S: Final = 15.0
 """Seconds from one writing of a file of metrics to the next."""
+_END_S: Final = 5.0
+"""Longest wait for a look that is under way at the end; it writes nothing any more."""
 
 log = logging.getLogger(__name__)
 
 
 class Textfile:
-    """Writes the metrics into a file now and then while the block runs, and at its end.
+    """Writes the metrics into a file every few seconds while the block runs, and without health at its beginning and its end.
 
     Args:
         path: file for the node exporter's textfile collector.
@@ -25,27 +33,52 @@ class Textfile:
 
     def __init__(self, metrics: CaptureMetrics, path: Path) -> None:
         self._metrics, self._path = metrics, path
-        self._written = time.monotonic()
+        self._end, self._writing = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._work, name=f"metrics to {path.name}", daemon=True)
+        self._newest = ""
+        """The newest trouble that the log tells."""
 
     def __enter__(self) -> Self:
+        self._write(self._metrics.text(with_report=False))
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._write()
+        self._end.set()
+        self._thread.join(_END_S)
+        self._write(self._metrics.text(with_report=False))
 
-    def write_if_due(self) -> None:
-        """Write, unless that was done a few seconds ago."""
-        if time.monotonic() - self._written >= WRITE_EVERY_S:
-            self._write()
+    def _work(self) -> None:
+        while not self._end.wait(WRITE_EVERY_S):
+            text = self._text()
+            with self._writing:
+                if not self._end.is_set():
+                    self._write(text)
 
-    def _write(self) -> None:
-        self._written = time.monotonic()
+    def _text(self) -> bytes:
+        """Without health if the look fails."""
         try:
-            self._metrics.write(self._path)
-        except OSError as error:  # metrics must never end a capture
-            log.warning("Metrics cannot be written to %s: %s", self._path, error)
+            return self._metrics.text(with_report=True)
+        except Exception as error:  # noqa: BLE001 - metrics must never end a capture
+            self._tell(f"Metrics of health cannot be made: {describe_error(error)}")
+            return self._metrics.text(with_report=False)
+
+    def _write(self, text: bytes) -> None:
+        """Replace the file at once."""
+        draft = self._path.with_name(f".{self._path.name}.draft")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(text)
+            draft.replace(self._path)
+        except OSError as error:  # likewise
+            self._tell(f"Metrics cannot be written to {self._path}: {error}")
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self._newest:
+            log.warning("%s", trouble)
+        self._newest = trouble
 
 
 class MetricsServer:

@@ -5,12 +5,16 @@ import json
 import re
 import shutil
 import subprocess
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -21,13 +25,16 @@ from cdc_assets.adapters.sqlserver.source import quick_source
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.cli.capture import CaptureRun
 from cdc_assets.cli.exported import exported
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.counts import note_retry, retries
 from cdc_assets.errors import ConfigurationError, ServerBusyError
+from cdc_assets.metrics import gauges, prometheus
 from cdc_assets.metrics.counted import CaptureMetrics
 from cdc_assets.metrics.otlp import Telemetry
 from cdc_assets.metrics.prometheus import MetricsServer
-from cdc_assets.run.overview import look_at
+from cdc_assets.run.overview import CaptureReport, look_at
 from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.patience import Patience
 from cdc_assets_tests.unit.snapshot.world import World
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -136,12 +143,12 @@ def test_a_command_writes_the_file_and_serves_the_port(server: StandIn, tmp_path
     world = World(server, str(tmp_path / "lake"), metrics__textfile=str(tmp_path / "prom" / "shop.prom"))
     world.make("orders", 3)
     run = CaptureRun([], snapshot_only=False, follow=False)
-    with exported(world.config) as run.note:
+    with exported(world.config, lambda: world.config) as run.note:
         run.attempt(world.config, LocalRunner(2))
     text = (tmp_path / "prom" / "shop.prom").read_text()
     assert 'operation="read",table="dbo.orders"} 3.0' in text
     taken = World(server, world.lake, metrics__port=str(server.port), metrics__address="127.0.0.1")
-    with pytest.raises(ConfigurationError, match="a free port"), exported(taken.config):
+    with pytest.raises(ConfigurationError, match="a free port"), exported(taken.config, lambda: taken.config):
         raise AssertionError
 
 
@@ -150,9 +157,112 @@ def test_a_file_that_cannot_be_written_ends_no_capture(server: StandIn, tmp_path
     world = World(server, str(tmp_path / "lake"), metrics__textfile=str(tmp_path / "file" / "shop.prom"))
     world.make("orders", 3)
     run = CaptureRun([], snapshot_only=True, follow=False)
-    with exported(world.config) as run.note:
+    with exported(world.config, lambda: world.config) as run.note:
         run.attempt(world.config, LocalRunner(2))
     assert world.reads(world.tables[0]) == [1, 2, 3]
+
+
+FILE_SOON = 0.2
+"""Seconds from one writing of the file to the next, in tests."""
+
+
+def metric(file: Path, name: str) -> float | None:
+    """The value of a metric in the file; None if it is not there."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"cdc_assets_{name}")), None)
+
+
+def test_file_is_written_while_nothing_is_committed(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed at its last good health while the server was away, and after the end for ever."""
+    monkeypatch.setattr(prometheus, "WRITE_EVERY_S", FILE_SOON)
+    monkeypatch.setattr(gauges, "REPORT_EVERY_S", 0.0)
+    file, port = tmp_path / "shop.prom", server.port
+    world = World(server, str(tmp_path / "lake"), metrics__textfile=str(file))
+    world.make("orders", 3)
+    world.snapshot()
+    file.write_text('cdc_assets_health{capture="shop",health="healthy"} 1.0\n')
+    with exported(world.config, lambda: world.config):
+        assert metric(file, "health") is None, "of a process that was killed"
+        reached(lambda: metric(file, 'health{capture="shop",health="healthy"}') == 1)
+        looked = metric(file, "last_look_timestamp_seconds")
+        assert looked is not None
+        assert abs(time.time() - looked) < 60
+        server._tds.stop()
+        reached(lambda: metric(file, 'health{capture="shop",health="not known"}') == 1)
+        assert metric(file, "connected") == 0
+        assert (metric(file, "last_look_timestamp_seconds") or 0) > looked
+        server._listen(port)
+        reached(lambda: metric(file, 'health{capture="shop",health="healthy"}') == 1)
+    assert metric(file, "health") is None
+    assert metric(file, "last_look_timestamp_seconds") is None
+    assert "cdc_assets_retries" in file.read_text()
+
+
+def reached(holds: Callable[[], bool]) -> None:
+    patience = Patience(60)
+    while not holds():
+        assert patience
+        time.sleep(0.05)
+
+
+def test_metrics_follow_a_password_as_the_capture_does(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They kept the first settings, and offered the former password at each scrape for ever."""
+    monkeypatch.setattr(prometheus, "WRITE_EVERY_S", FILE_SOON)
+    monkeypatch.setattr(gauges, "REPORT_EVERY_S", 0.0)
+    file, before = tmp_path / "shop.prom", server.password
+    world = World(server, str(tmp_path / "lake"), metrics__textfile=str(file))
+    world.make("orders", 3)
+    world.snapshot()
+    password = [before]
+    offered: list[str] = []
+    take = server.engine.open
+
+    def counted(login: Any) -> Any:
+        offered.append(login.password)
+        return take(login)
+
+    def read() -> CaptureConfig:
+        return replace(world.config, connection=replace(world.config.connection, password=password[0]))
+
+    with patch.object(server.engine, "open", counted), exported(read(), read):
+        reached(lambda: metric(file, "connected") == 1)
+        server.rotate_password()
+        offered.clear()
+        reached(lambda: metric(file, "connected") == 0)
+        time.sleep(10 * FILE_SOON)
+        assert offered.count(before) <= 2
+        password[0] = server.password
+        reached(lambda: metric(file, "connected") == 1)
+        assert offered.count(before) <= 2
+
+
+def test_look_that_fails_leaves_no_health_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(prometheus, "WRITE_EVERY_S", 0.01)
+    monkeypatch.setattr(gauges, "REPORT_EVERY_S", 0.0)
+    reports: list[CaptureReport] = [CaptureReport("shop", datetime.now(UTC))]
+    metrics = CaptureMetrics("shop", lambda: reports[0])
+    with prometheus.Textfile(metrics, file := tmp_path / "shop.prom"):
+        reached(lambda: metric(file, "health") is not None)
+        reports.clear()
+        reached(lambda: metric(file, "health") is None)
+        reached(lambda: "cannot be made: IndexError" in caplog.text)
+        time.sleep(0.1)
+    assert caplog.text.count("cannot be made") == 1
+
+
+def test_rule_of_the_page_fires_on_an_old_look(scraped: tuple[Samples, set[str], str]) -> None:
+    """In a file that nobody writes any more everything stays as it was."""
+    rule = re.search(r"alert: NobodyLooks, expr: 'time\(\) - (\w+) > (\d+)'", PAGE.read_text(encoding="utf-8"))
+    assert rule is not None
+    looked = value(scraped[0], rule.group(1).removeprefix("cdc_assets_"))
+    assert abs(time.time() - looked) < 600
+    assert int(rule.group(2)) > 2 * prometheus.WRITE_EVERY_S, "not between two writings"
 
 
 def test_telemetry_has_the_same_numbers(server: StandIn, tmp_path: Path) -> None:
@@ -170,7 +280,12 @@ def test_telemetry_has_the_same_numbers(server: StandIn, tmp_path: Path) -> None
         for sample in family.samples
         if sample.name in (family.name, f"{family.name}_total")
     }
-    moving = ("cdc_assets_seconds_behind_source", "cdc_assets_lag_seconds", "cdc_assets_retention_headroom_seconds")
+    moving = (
+        "cdc_assets_seconds_behind_source",
+        "cdc_assets_lag_seconds",
+        "cdc_assets_retention_headroom_seconds",
+        "cdc_assets_last_look_timestamp_seconds",
+    )
     assert {name: number for name, number in pushed.items() if name[0] not in moving} == {
         name: number for name, number in expected.items() if name[0] not in moving
     }
@@ -210,7 +325,7 @@ def test_a_run_pushes_to_a_collector_and_goes_on_without_one(
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
         Thread(target=collector.serve_forever, daemon=True).start()
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
-        with exported(world.config) as run.note:
+        with exported(world.config, lambda: world.config) as run.note:
             run.attempt(world.config, LocalRunner(2))
         collector.shutdown()
     path, body = received[-1]
@@ -220,6 +335,6 @@ def test_a_run_pushes_to_a_collector_and_goes_on_without_one(
     request = ExportMetricsServiceRequest.FromString(body)
     names = {metric.name for metric in request.resource_metrics[0].scope_metrics[0].metrics}
     assert {"cdc_assets_events_seen", "cdc_assets_health"} <= names
-    with exported(world.config) as run.note:  # the collector is gone
+    with exported(world.config, lambda: world.config) as run.note:  # the collector is gone
         run.attempt(world.config, LocalRunner(2))
     assert world.reads(world.tables[0]) == [1, 2, 3]

@@ -42,7 +42,7 @@ def test_the_command_exports_metrics(tmp_path: Path) -> None:
     capture_by_engine(configuration, follow=False, idle=None)
     text = file.read_text()
     assert 'kind="batch",operation="create",table="t0"} 5.0' in text
-    assert 'cdc_assets_health{capture="shop",health="healthy"} 1.0' in text
+    assert "cdc_assets_health" not in text, "the command has ended"
 
 
 def test_doctor_asks_for_nothing_that_files_do_not_need(tmp_path: Path) -> None:
