@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from cdc_assets.core.outages import forget_lines
 from cdc_assets.core.state_folder import choose_state_folder
 
 if TYPE_CHECKING:
@@ -48,3 +49,9 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def state_folder(states: Path) -> None:
     """No test uses that of the project, or one that the test before it has chosen; it is made if something is written."""
     choose_state_folder(states / str(next(_NUMBERS)))
+
+
+@pytest.fixture(autouse=True)
+def log_lines() -> None:
+    """No test misses a line because one before it has logged the same."""
+    forget_lines()

@@ -206,6 +206,8 @@ class CaptureRun:
             self._tables = [name for name in self._tables if name.lower() not in map(str.lower, finished)]
         else:
             done = facade.snapshot()
+        if self.retries is not None:
+            self.retries.answered()
         first = not self._reported and not self.failed
         if done.tables or (first and not done.failed):
             out.print(

@@ -22,9 +22,12 @@ from cdc_assets import errors
 from cdc_assets.capture.progress import ShouldYield, TroubledTable
 from cdc_assets.core.counts import note_retry
 from cdc_assets.core.interruption import sleep
+from cdc_assets.core.outages import Outages
 from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, RetryableError
 
 log = logging.getLogger(__name__)
+
+_CAPTURE = "The capture"
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -60,12 +63,16 @@ class Retries(Generic[S]):
         refers_to_file: Callable[[], bool],
     ) -> None:
         self._read, self._pace, self._login, self._refers_to_file = read, pace, login, refers_to_file
-        self._failures = 0
-        self._logged = ""
+        self._failures, self._outages = 0, Outages()
 
     def progress(self) -> None:
         """Reset the number of failures after something was committed."""
-        self._failures, self._logged = 0, ""
+        self._failures = 0
+        self.answered()
+
+    def answered(self) -> None:
+        """Tell the end of an outage, if there was one."""
+        self._outages.end(_CAPTURE)
 
     def run(self, attempt: Callable[[S], T]) -> T:
         """Result of the first attempt that succeeds.
@@ -106,9 +113,7 @@ class Retries(Generic[S]):
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error
-        if type(error).__name__ != self._logged:
-            log.warning("%s Retrying every %s s.", error, streaming.retry_wait_s)
-            self._logged = type(error).__name__
+        self._outages.tell(log, _CAPTURE, error, f"Retrying every {streaming.retry_wait_s} s.")
         sleep(streaming.retry_wait_s)
 
 

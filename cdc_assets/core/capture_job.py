@@ -4,6 +4,7 @@ A stopped SQL Server Agent raises no error anywhere: the maximum LSN stays where
 it looks healthy although its tables get old (spec sqlserver-cdc §1.4 no. 12, scenario 1).
 """
 
+import math
 from dataclasses import dataclass
 
 from cdc_assets.core.identifiers import quote
@@ -61,9 +62,9 @@ class CaptureJob:
         if self.quiet_s is None:
             return f"{self.database}: the capture job has never scanned the log. {start}"
         if self.quiet_s > _QUIET_S:
-            minutes = self.quiet_s // 60
+            limit = 15 * 2 ** int(math.log2(self.quiet_s / _QUIET_S))  # not another text, and record, at each minute
             return (
-                f"{self.database}: the capture job has added no entry to cdc.lsn_time_mapping for {minutes} minutes; it "
+                f"{self.database}: the capture job has added no entry to cdc.lsn_time_mapping for more than {limit} minutes; it "
                 f"has stopped or is reading one very long transaction. {start}"
             )
         return ""

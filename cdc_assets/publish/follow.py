@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable
 
 from cdc_assets.core.interruption import check, sleep
+from cdc_assets.core.outages import Outages
 from cdc_assets.errors import CdcError, FencedError, LakeError, RetryableError
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 
 log = logging.getLogger(__name__)
 
+_KAFKA = "Publishing to Kafka"
 _LOOK_EVERY_S = 0.25
 _STAMP_EVERY_S = 0.02
 _AFTER_FENCE_S = 2.0
@@ -40,21 +42,23 @@ def publish(
         FencedError: another publisher has taken over.
         CdcError: the lake cannot be read, or the broker was away for too long.
     """
-    failures = 0
+    failures, outages = 0, Outages()
     try:
         while True:
             try:
                 publisher.open()
                 while _turn(publisher, feed, follow=follow, ends=ends):
                     failures = 0
+                    outages.end(_KAFKA)
             except (RetryableError, LakeError, FencedError) as error:
                 failures += 1
                 if ends():
                     raise
                 _check_again(publisher, feed, error, failures, most_retries)
-                log.warning("%s Trying again in %s s.", error, pause_s)
+                outages.tell(log, _KAFKA, error, f"Trying again every {pause_s} s.")
                 _pause(pause_s, ends)
             else:
+                outages.end(_KAFKA)
                 publisher.record_place()
                 return
     finally:

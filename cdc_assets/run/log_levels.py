@@ -12,6 +12,7 @@ INFO_LOGGERS = (
     "cdc_assets.snapshot",
     "cdc_assets.streaming",
     "cdc_assets.adapters.spark",
+    "cdc_assets.core.outages",
 )
 
 

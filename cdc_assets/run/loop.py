@@ -32,6 +32,7 @@ from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig, StreamingSettings
 from cdc_assets.core.counts import note_retry
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.outages import Outages
 from cdc_assets.errors import (
     LAKE_WAITS,
     CaptureNotReadyError,
@@ -59,6 +60,13 @@ _FEW_EVENTS = 1000
 """A window with fewer events is hardly worth its job and its commits: the next one starts a poll interval after it."""
 
 Ended = Literal["idle", "deadline", "yielded", "nothing"]
+
+
+_WINDOWS = "Windows"
+
+
+def _name(database: str) -> str:
+    return f"Database {database}"
 
 
 def _cut_small(streaming: StreamingSettings) -> bool:
@@ -95,7 +103,7 @@ class StreamLoop:
         """Tables whose gap a snapshot in this run did not close; the next run tries again."""
         self.unavailable = dict(unavailable)
         self._checked: dict[str, timedelta] = dict.fromkeys(self.unavailable, ledger.clock.elapsed())
-        self._failures = 0
+        self._failures, self._outages = 0, Outages()
         self._failed: Counter[str] = Counter()
         """Retryable errors of a database since its last good turn."""
         self._postponed: dict[str, timedelta] = {}
@@ -119,7 +127,7 @@ class StreamLoop:
                 return "yielded"
             if deadline is not None and clock.elapsed() >= deadline:
                 return "deadline"
-            if self._run_or_wait(self._end_doubt):
+            if self._run_or_wait("The record of windows", self._end_doubt):
                 continue
             if not self._streams() and self._has_stopped():
                 self._end_missing_tables(databases)
@@ -127,8 +135,8 @@ class StreamLoop:
             self._incremental.wait_for_slot(_SLOT_WAIT_S)
             begun, before = clock.elapsed(), account.streamed
             here = [database for database in databases if database not in self.unavailable or self._is_back(database)]
-            received = self._run_or_wait(lambda: self._watch.listen(databases))
-            if self._run_or_wait(partial(self._turn, here)) or received:
+            received = self._run_or_wait("Signals", lambda: self._watch.listen(databases))
+            if self._run_or_wait("The stream", partial(self._turn, here)) or received:
                 quiet_since, nap = clock.elapsed(), _NAP_S
                 if 0 < account.streamed - before < _FEW_EVENTS and not self._awaited and not _cut_small(streaming):
                     clock.sleep(max(0.0, streaming.poll_interval_s - (quiet_since - begun).total_seconds()))
@@ -142,7 +150,7 @@ class StreamLoop:
             quiet_for = clock.elapsed() - quiet_since
             if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
                 return "idle" if self._streams() else "nothing"
-            if not self._run_or_wait(self._record_sent):
+            if not self._run_or_wait("Notifications", self._record_sent):
                 clock.sleep(streaming.poll_interval_s)
 
     def _end_doubt(self) -> bool:
@@ -154,13 +162,19 @@ class StreamLoop:
         self._ledger.manifest.record_sent(self._ledger.clock.now())
         return False
 
-    def _run_or_wait(self, action: Callable[[], bool]) -> bool:
-        """Result of an action outside of a database's turn; True after a wait if it must be tried again."""
+    def _run_or_wait(self, what: str, action: Callable[[], bool]) -> bool:
+        """Result of an action outside of a database's turn; True after a wait if it must be tried again.
+
+        Args:
+            what: for the log.
+        """
         try:
-            return action()
+            done = action()
         except RetryableError as error:
-            self._wait_out(error)
+            self._wait_out(what, error)
             return True
+        self._outages.end(what)
+        return done
 
     def _turn(self, databases: Sequence[str]) -> bool:
         """Carry out one window of each database, all in one job; False if there was nothing to do."""
@@ -180,8 +194,9 @@ class StreamLoop:
         try:
             troubles = self._step(drafts)
         except RetryableError as error:
-            self._wait_out(error)
+            self._wait_out(_WINDOWS, error)
             return True
+        self._outages.end(_WINDOWS)
         for database, trouble in troubles.items():
             self._recover_from(database, trouble)
         well = [database for database in well if database not in troubles]
@@ -217,7 +232,7 @@ class StreamLoop:
         elif isinstance(error, DatabaseAwayError | CdcDisabledError):
             self._leave_out_or_wait(database, error)
         elif isinstance(error, LAKE_WAITS):
-            self._wait_out(error)
+            self._wait_out(_name(database), error)
         elif isinstance(error, RetryableError):
             self._postpone(database, error)
 
@@ -228,10 +243,7 @@ class StreamLoop:
         note_retry(error)
         if 0 <= streaming.max_retries < self._failed[database]:
             raise error
-        log.warning(
-            "Database %s: %s Retrying in %s s (failure %d).",
-            database, error, streaming.retry_wait_s, self._failed[database],
-        )  # fmt: skip
+        self._outages.tell(log, _name(database), error, f"Retrying every {streaming.retry_wait_s} s.")
         self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=streaming.retry_wait_s)
 
     def _beat(self, database: str) -> bool:
@@ -255,7 +267,7 @@ class StreamLoop:
         try:
             trouble = self._trouble(database, error)
         except LAKE_WAITS as lost:
-            self._wait_out(lost)
+            self._wait_out(_name(database), lost)
         except RetryableError as lost:
             self._postpone(database, lost)
         else:
@@ -270,7 +282,7 @@ class StreamLoop:
         del self.unavailable[database]
         if not isinstance(error, RetryableError):
             raise error
-        self._wait_out(error)
+        self._wait_out(_name(database), error)
 
     def _trouble(self, database: str, error: CdcError) -> CdcError:
         """Why a database cannot be captured; one without change data capture may have been restored without it."""
@@ -325,8 +337,9 @@ class StreamLoop:
         asked = self._handle_signals(database)
         self._failures = 0
         self._failed.pop(database, None)
+        self._outages.end(_name(database))
         self._activities.housekeeper.tidy_when_due()
-        return self._run_or_wait(lambda: self._beat(database)) or asked
+        return self._run_or_wait("Heartbeats", lambda: self._beat(database)) or asked
 
     def _repair_gaps(self, database: str) -> None:
         if self._tables_to_repair(database):
@@ -364,10 +377,10 @@ class StreamLoop:
         (self._awaited.add if turn == "waiting" else self._awaited.discard)(database)
         return turn == "worked"
 
-    def _wait_out(self, error: RetryableError) -> None:
+    def _wait_out(self, what: str, error: RetryableError) -> None:
         streaming = self._config.streaming
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error
-        log.warning("%s Retrying in %s s (failure %d).", error, streaming.retry_wait_s, self._failures)
+        self._outages.tell(log, what, error, f"Retrying every {streaming.retry_wait_s} s.")
         self._ledger.clock.sleep(streaming.retry_wait_s)

@@ -37,6 +37,7 @@ from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
+from cdc_assets.core.outages import warn_seldom
 from cdc_assets.core.ports import KeyRange, Source
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcError, LakeError, describe_error
@@ -168,7 +169,7 @@ class Snapshotter:
         failed |= unfit
         unplanned = tuple(TroubledTable(table, "failed", describe_error(error)) for table, error in failed.items())
         for trouble in unplanned:
-            log.warning("%s could not be read: %s", trouble.table, trouble.reason)
+            warn_seldom(log, f"{trouble.table} could not be read: {trouble.reason}")
         notifications = list(self._notices.unplanned(signal, failed))
         if not drafts:
             self._record_unread(database, {trouble.table: trouble.reason for trouble in unplanned})
@@ -224,7 +225,7 @@ class Snapshotter:
         self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, states, [notifications])
         for table in run.tables:
             if table.table in failed:
-                log.warning("%s could not be read: %s", table.table, failed[table.table])
+                warn_seldom(log, f"{table.table} could not be read: {failed[table.table]}")
         self._heartbeat.beat(self._ledger.clock, self._state.watermark(database), forced=True)
         troubled = tuple(TroubledTable(table, "failed", reason) for table, reason in failed.items())
         return SnapshotSummary(tuple(table.table for table in finished), troubled)

@@ -21,6 +21,7 @@ from cdc_assets.capture.statements import rows_query
 from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.outages import warn_seldom
 from cdc_assets.core.packed import Packed
 from cdc_assets.core.ports import BulkSource, KeyRange, ReadTransaction
 from cdc_assets.core.schema import TableSchema
@@ -208,9 +209,8 @@ def _read_table(
         except LockTimeoutError:
             raise
         except (ConnectionLostError, ServerBusyError) as error:
-            log.warning(
-                "%s: reading failed, retrying (attempt %d of %d): %s", reading.directory, attempt + 1, attempts, error
-            )
+            retry = f"retrying (attempt {attempt + 1} of {attempts})"
+            warn_seldom(log, f"{reading.directory}: reading failed, {retry}: {error}")
             interruption.sleep(_PAUSE_S * 2 ** (attempt - 1))
     return _attempt(task, read, reading, slices)
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from cdc_assets.core import interruption
 from cdc_assets.core.counts import note_retry
+from cdc_assets.core.outages import warn_seldom
 from cdc_assets.errors import CdcError, DatabaseAwayError, LockTimeoutError
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,6 @@ def repeated(action: Callable[[], T], may_retry: Callable[[], bool] = lambda: Tr
             ):
                 raise
         note_retry(error)
-        log.warning("%s. Retrying (attempt %d of %d).", str(error).rstrip("."), attempt + 1, ATTEMPTS)
+        warn_seldom(log, f"{str(error).rstrip('.')}. Retrying (attempt {attempt + 1} of {ATTEMPTS}).")
         interruption.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
     return action()

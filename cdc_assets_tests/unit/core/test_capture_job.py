@@ -14,7 +14,7 @@ from cdc_assets.core.capture_job import CaptureJob
         (False, 3, "", "Agent is stopped. Next: start"),
         (True, 3, "22859 log scan failed", "fails: 22859 log scan failed"),
         (None, None, "", "never scanned"),
-        (True, 3600, "", "for 60 minutes"),
+        (True, 3600, "", "for more than 60 minutes"),
         (True, -59, "", ""),
     ],
 )

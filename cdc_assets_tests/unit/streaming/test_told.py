@@ -10,7 +10,8 @@ import pytest
 from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import ServerBusyError
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import ConnectionLostError, ServerBusyError
 from cdc_assets.streaming.job_watch import CHECK_EVERY
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
 from cdc_assets_tests.unit.streaming.tables import two_tables
@@ -68,7 +69,7 @@ def test_standstill_of_the_capture_job_is_reported_once_and_its_end_too(
     quiet = 10 * CHECK_EVERY.total_seconds()
     make_capture(server, replace(config, streaming=replace(config.streaming, idle_timeout_s=quiet))).stream()
     said = [line for line in lines(caplog, logging.INFO) if "capture job" in line]
-    assert [("for 20 minutes" in line, "again" in line) for line in said] == [(True, False), (False, True)]
+    assert [("for more than 15 minutes" in line, "again" in line) for line in said] == [(True, False), (False, True)]
 
 
 def test_repetition_of_a_statement_is_reported(
@@ -82,3 +83,22 @@ def test_repetition_of_a_statement_is_reported(
 
 def _busy() -> int:
     raise ServerBusyError("Chosen as the deadlock victim")
+
+
+def test_server_that_is_away_is_told_when_it_begins_and_when_it_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server, config, *_ = two_tables(tmp_path)
+    answers, ask = [True, *30 * [False]], server.max_transaction_lsn
+
+    def away(database: str, after: Lsn | None, limit: int) -> Lsn | None:
+        if not (answers.pop(0) if answers else True):
+            raise ConnectionLostError("Cannot reach db:1433: refused. Next: check it")
+        return ask(database, after, limit)
+
+    object.__setattr__(server, "max_transaction_lsn", away)
+    make_capture(server, config).stream()
+    assert not answers, "it was asked thirty times in vain"
+    said = [line for line in lines(caplog, logging.INFO) if "Cannot reach" in line or "works again" in line]
+    assert ["works again" in line for line in said] == [False, True]
