@@ -106,7 +106,7 @@ def print_summary(config: CaptureConfig, comparisons: list[Comparison], transact
     for database in overview.databases:
         out.print(completeness_of(database.database, database.complete_to, database.lag_s, database.troubled))
     out.print(f"The workload committed {transactions:,} transactions.")
-    for line in describe_jobs(overview.state.ran_on):
+    for line in describe_jobs(overview.ran_on):
         out.print(line, soft_wrap=True, markup=False)
     out.print(f"The Delta tables, one per topic, are in {overview.lake.location.root}", soft_wrap=True)
     _print_samples(overview.lake, comparisons)

@@ -58,6 +58,7 @@ def reconcile(
     else:
         for one in found.values():
             _print_comparison(one)
+        out.print(f"ran on {reconciler.account.of('reconcile')}", markup=False, soft_wrap=True)
     if any(one.differing > one.asked + one.removed for one in found.values()):
         raise typer.Exit(FAILED)
 

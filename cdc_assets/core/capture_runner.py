@@ -18,11 +18,12 @@ class CaptureRunner:
     Args:
         runner: runs them.
         capture: name of the capture.
+        account: where they are counted; with those of others who have it too.
     """
 
-    def __init__(self, runner: TaskRunner, capture: str) -> None:
+    def __init__(self, runner: TaskRunner, capture: str, account: JobAccount | None = None) -> None:
         self._runner, self._capture = runner, capture
-        self.account = JobAccount()
+        self.account = account or JobAccount()
         """Where its jobs ran that came to an end."""
 
     @property

@@ -15,6 +15,7 @@ from cdc_assets.assembly.publishing import TICK_MARKER, publish_topics
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.defs.spark import OnAnySpark, SparkDependency
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.topics import TopicTables
@@ -92,16 +93,17 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
             source=self.server.source(), bulk=self.server.bulk(),
         )  # fmt: skip
 
-    def mirrors(self, on_step: OnStep = _ignore) -> CaptureMirrors:
+    def mirrors(self, on_step: OnStep = _ignore, account: JobAccount | None = None) -> CaptureMirrors:
         """The mirrors of the capture. No JVM starts before there are events to apply.
 
         Args:
             on_step: called after each step of a mirror.
+            account: where their jobs are counted; of a run that opens them several times.
 
         Raises:
             ConfigurationError: the settings skip operations that mirrors need.
         """
-        return open_mirrors(self.config(), self.spark.early_runner(), on_step)
+        return open_mirrors(self.config(), self.spark.early_runner(), on_step, account)
 
     def publish(
         self, on_commit: Callable[[Commit], None], *, ends: Callable[[], bool] | None = None

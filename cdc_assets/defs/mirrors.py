@@ -14,13 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ran_on import JobAccount, RanOn
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
@@ -89,6 +90,15 @@ def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     return mirrors
 
 
+class _Followed(NamedTuple):
+    """What was done to let the mirrors follow."""
+
+    mirrors: CaptureMirrors
+    reports: Sequence[StepReport]
+    troubles: Mapping[str, CdcError]
+    ran_on: RanOn
+
+
 class MirrorFollower:
     """Lets the mirrors of a capture follow while a run writes to its topics; does nothing if there are none."""
 
@@ -96,10 +106,12 @@ class MirrorFollower:
         self._catalog, self._context, self._resource = catalog, context, resource
         self._is_on = catalog.config.mirror.enabled
         self._thread: ThreadPoolExecutor | None = None
-        self._following: Future[tuple[CaptureMirrors, Sequence[StepReport], Mapping[str, CdcError]]] | None = None
+        self._following: Future[_Followed] | None = None
         self._next = monotonic() + catalog.config.mirror.interval_s
         self._vacuumed: dict[str, float] = {}
         """When tables were vacuumed last, for all that is opened in the run."""
+        self._jobs = JobAccount()
+        """Where the jobs of all that is opened in the run have run."""
 
     def note_commit(self) -> None:
         """Called after something was committed to topics."""
@@ -123,11 +135,12 @@ class MirrorFollower:
         self._thread = self._thread or ThreadPoolExecutor(1, "mirrors")
         self._following = self._thread.submit(self._follow)
 
-    def _follow(self) -> tuple[CaptureMirrors, Sequence[StepReport], Mapping[str, CdcError]]:
-        reports: list[StepReport] = []
-        opened = self._resource.mirrors(reports.append)
+    def _follow(self) -> "_Followed":
+        reports, before = list[StepReport](), self._jobs.of("mirror")
+        opened = self._resource.mirrors(reports.append, self._jobs)
         opened.tables.tables.vacuumed = self._vacuumed
-        return opened, reports, opened.catch_up()
+        troubles = opened.catch_up()
+        return _Followed(opened, reports, troubles, self._jobs.of("mirror").since(before))
 
     def _report(self) -> None:
         """Wait for the step in flight, and report it."""
@@ -135,14 +148,14 @@ class MirrorFollower:
         following, self._following = self._following, None
         self._next = monotonic() + self._catalog.config.mirror.interval_s
         try:
-            opened, reports, troubles = following.result()
+            opened, reports, troubles, ran_on = following.result()
         except CdcError as error:
             self._context.log.error(f"The mirrors cannot follow: {error}")
             return
         for topic, trouble in troubles.items():
             self._context.log.error(f"The mirror of {topic} cannot follow: {trouble}")
         if reports:
-            self._context.log.info(f"mirrors: {len(reports)} steps; ran on {opened.account.of('mirror')}")
+            self._context.log.info(f"mirrors: {len(reports)} steps; ran on {ran_on}")
         sums: dict[str, StepReport] = {}
         for report in reports:
             _add(sums, report)

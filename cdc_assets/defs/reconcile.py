@@ -14,6 +14,7 @@ from pydantic import Field
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
+from cdc_assets.defs.reporting import ran_on_facts
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Wishes
@@ -60,12 +61,14 @@ def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
                 if tables[key] not in captured:
                     yield _unknown(key, "nothing of the table was captured yet, so there is no mirror.")
                     continue
+                before = reconciler.account.of("reconcile")
                 try:
                     found = reconciler.reconcile(tables[key], wishes)
                 except CdcError as error:
                     yield _unknown(key, describe_error(error))
                     continue
-                yield _result(key, not found.differing, found.summary, facts(found))
+                ran_on = ran_on_facts(reconciler.account.of("reconcile").since(before))
+                yield _result(key, not found.differing, found.summary, facts(found) | ran_on)
 
     return check
 

@@ -15,7 +15,7 @@ class Folder:
     """Files of one folder; every method may raise LakeError, or LakeFullError.
 
     Args:
-        directory: the folder's name; it is created at first use.
+        directory: the folder's name; it is created when something is written.
     """
 
     def __init__(self, location: Location, directory: str) -> None:
@@ -48,12 +48,12 @@ class Folder:
         """Remove the folder and its files."""
         for name in self.names(""):
             self.remove(name)
-        if self._location.on_disk:
-            folder = Path(self._location.uri(self._directory).removeprefix("file://"))
+        folder = Path(self._location.uri(self._directory).removeprefix("file://"))
+        if self._location.on_disk and folder.exists():
             self._try("removed", folder.rmdir)
 
     def _files(self) -> fs.FileSystem:
-        return self._location.filesystem(self._directory)
+        return self._location.existing(self._directory)
 
     def _try(self, what: str, action: Callable[[], T]) -> T:
         try:

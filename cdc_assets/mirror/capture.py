@@ -11,6 +11,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError, ConfigurationError, FencedError
@@ -20,6 +21,7 @@ from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.lake.watch import ForeignWatch
+from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.mirror.absent import MOST_ABSENT, Absence
@@ -64,6 +66,7 @@ class CaptureMirrors:
 
     Args:
         on_step: called after each step of a mirror.
+        account: where their jobs are counted; of a run that opens them several times.
 
     Raises:
         ConfigurationError: see `check_settings`.
@@ -76,9 +79,11 @@ class CaptureMirrors:
         clock: Clock,
         *,
         on_step: Callable[[StepReport], None] = _ignore,
+        account: JobAccount | None = None,
     ) -> None:
         check_settings(config)
-        self._config, self._runner, self._clock = config, (own := CaptureRunner(runner, config.name)), clock
+        own = CaptureRunner(runner, config.name, account)
+        self._config, self._runner, self._clock = config, own, clock
         self._topics = TopicTables.of(config)
         self.tables = MirrorTables.of(config)
         self.account = own.account
@@ -88,9 +93,11 @@ class CaptureMirrors:
         self._manifest = Manifest(self._topics, prefix)
         self._watch = ForeignWatch(self.tables.tables, own, self._ledger.require_writer)
         self._moved: set[str] = set()
+        jobs = RecordedJobs(self.tables.location, prefix)
 
         def note(report: StepReport) -> None:
             self._moved.add(report.topic)
+            jobs.write("mirror", self.account)
             on_step(report)
 
         self._mirrors = Mirrors(

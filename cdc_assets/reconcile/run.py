@@ -40,6 +40,7 @@ from cdc_assets.errors import LAKE_ERRORS, CaptureNotReadyError, FencedError, Pr
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
@@ -100,6 +101,9 @@ class Reconciler:
         self._on_group = on_group
         self._topics = TopicTables.of(config)
         self._record = Record(Location.of(config.lake), config.events.topic_prefix)
+        self._jobs = RecordedJobs(Location.of(config.lake), config.events.topic_prefix)
+        self.account = self._runner.account
+        """Where its jobs ran."""
 
     def reconcile(self, table: TableId, wishes: Wishes) -> Pass:
         """Compare a table, or some of its key ranges: those behind the ones that were compared last.
@@ -127,6 +131,7 @@ class Reconciler:
             current = current.and_also(self._group(table, chosen, wishes, len(current.keys)))
             known = Comparisons(current, current if current.ended else known.complete)
             self._record.write(subject.topic, known)
+            self._jobs.write("reconcile", self.account)
             self._on_group(table, current)
         if wishes.repair and current.waiting and not self._is_queued(table):
             request(self._config, Repair(subject.schema, subject.text_columns, current.keys, current.spans))

@@ -116,4 +116,4 @@ def test_every_kind_of_job_runs_on_spark(
     assert {progress.kind for progress in done} == {"snapshot", "stream", "incremental"}
     for told in [str(progress.ran_on) for progress in done] + [str(report.ran_on) for report in steps]:
         assert told.startswith(application)
-    assert {"snapshot", "window", "incremental"} <= shop.view().state.ran_on.keys()
+    assert {"snapshot", "window", "incremental", "mirror", "reconcile"} <= shop.view().ran_on.keys()

@@ -8,6 +8,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.naming import topic_name
@@ -29,6 +30,7 @@ from cdc_assets.lake.foreign import ForeignCommit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.fold import FOLDING
+from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.mirror.delta import MirrorTables
@@ -102,6 +104,15 @@ class CaptureOverview:
     def rows(self) -> Sequence[Row]:
         """Rows of the manifest that are kept, in order."""
         return self._rows
+
+    @property
+    def ran_on(self) -> Mapping[str, RanOn]:
+        """Where jobs have run, by kind: those of the newest run that had any of it.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        return {**self.state.ran_on, **RecordedJobs(self.lake.location, self.config.events.topic_prefix).read()}
 
     # ---- health --------------------------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ def report_of(
         last_ddl=_last_ddl(overview),
         advice=(*_advice(drifts.values(), tables), *overview.foreign),
         published=published,
-        ran_on=overview.state.ran_on,
+        ran_on=overview.ran_on,
     )
 
 
