@@ -51,14 +51,30 @@ def start_of(number: int) -> str | None:
 
 def children_of(number: int) -> list[int]:
     """Processes that a process has started and that have not ended; none if the kernel does not tell."""
-    found = []
+    return _children().get(number, [])
+
+
+def descendants_of(number: int) -> list[int]:
+    """Processes that a process has started, and those that they have started, and so on."""
+    children = _children()
+    found, left = list[int](), [number]
+    while left:
+        own = children.get(left.pop(), [])
+        found += own
+        left += own
+    return found
+
+
+def _children() -> dict[int, list[int]]:
+    """All processes that have not ended, by the one that has started them."""
+    found: dict[int, list[int]] = {}
     for place in _PROC.glob("[0-9]*/stat"):
         try:
             state, parent, *_ = place.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
-        if state not in ("Z", "X") and int(parent) == number:
-            found.append(int(place.parent.name))
+        if state not in ("Z", "X"):
+            found.setdefault(int(parent), []).append(int(place.parent.name))
     return found
 
 

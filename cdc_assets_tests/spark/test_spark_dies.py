@@ -224,17 +224,21 @@ def test_mirrors_are_made_though_the_jvm_is_killed(shop: Shop) -> None:
     assert "4 mirrors." in said(shop)
 
 
-@pytest.mark.parametrize("which", ["the JVM", "a worker"])
+@pytest.mark.parametrize("which", ["the JVM", "the JVM between jobs", "a worker"])
 def test_what_stands_still_is_told_and_a_run_can_be_ended(shop: Shop, which: str) -> None:
     with running(shop, "capture", "--follow") as process:
         wait_until(lambda: len(shop.view().state.tables) == 4, SECONDS, lambda: said(shop))
-        shop.server.faults.hang(matching="cdc-assets: changes")
-        shop.add_customers(3)
-        wait_until(lambda: shop.server.faults.struck, SECONDS, lambda: f"a window is being read: {said(shop)}")
         jvm = jvm_of(process)
         assert jvm is not None
+        if which == "the JVM between jobs":
+            jvm.suspend()
+            shop.add_customers(3)
+        else:
+            shop.server.faults.hang(matching="cdc-assets: changes")
+            shop.add_customers(3)
+            wait_until(lambda: shop.server.faults.struck, SECONDS, lambda: f"a window is being read: {said(shop)}")
         workers = workers_of(jvm)
-        still = [jvm] if which == "the JVM" else workers
+        still = workers if which == "a worker" else [jvm]
         for one in still:
             one.suspend()
         wait_until(lambda: f"Process {still[0].pid} of Spark is stopped" in said(shop), 60, lambda: said(shop))
@@ -254,7 +258,8 @@ def test_run_of_dagster_goes_on_with_another_jvm(shop: Shop, job: str) -> None:
     if job == "shop_changes":
         with running(shop, "capture", "--local") as process:
             assert process.wait(SECONDS) == 0, said(shop)
-        shop.add_customers(EARLY_ROWS + 1)  # fewer may be read in the run's own process
+        many = "dbo.customers a CROSS JOIN dbo.customers b CROSS JOIN dbo.customers c"  # fewer may be read in the run's own process
+        shop.execute(f"INSERT INTO dbo.customers (name) SELECT TOP ({EARLY_ROWS + 1}) a.name FROM {many}")
     statement = "changes" if job == "shop_changes" else "rows"
     shop.server.faults.hang(matching=f"cdc-assets: {statement}")
     with running(shop, str(shop.file), job, command=[sys.executable, "-c", _JOB]) as process:

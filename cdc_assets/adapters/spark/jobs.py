@@ -46,8 +46,9 @@ def map_indexes(session: SparkSession, function: Callable[[int], Any], count: in
 
 @contextmanager
 def cancelled_with_run(session: SparkSession) -> Iterator[None]:
-    """A block that waits for jobs of this thread. Others may use the session too, so ours are known by a tag."""
-    with _tagged(session, _TAG), cancelled_by(lambda: _end_own(session)), told_if_still():
+    """A block that waits for jobs of this thread. Others may use the session too, so ours are known by a tag; a JVM that is stopped
+    does not even take that."""
+    with told_if_still(), cancelled_by(lambda: _end_own(session)), _tagged(session, _TAG):
         yield
 
 

@@ -54,12 +54,15 @@ def has_context(*, waits: bool = True) -> bool:
 
 
 def has_ended(context: SparkContext) -> bool:
-    """Whether a context is stopped, or its JVM is gone."""
+    """Whether a context is stopped, or its JVM is gone. One whose JVM is stopped (SIGSTOP) has not: it is not asked, for it would not
+    answer, and who has a job for it tells that."""
     gateway, java = SparkContext._gateway, context._jsc
-    if gateway is not None and not _lives(gateway):  # a call would log a page of traces
+    if java is None or (gateway is not None and not _lives(gateway)):  # a call would log a page of traces
         return True
+    if gateway is not None and gateway.proc is not None and is_stopped(gateway.proc.pid):
+        return False
     try:
-        return java is None or bool(java.sc().isStopped())
+        return bool(java.sc().isStopped())
     except (Py4JError, *LOST):
         return True
 

@@ -9,13 +9,12 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 
-from cdc_assets.core.processes import children_of, is_stopped
+from cdc_assets.core.processes import descendants_of, is_stopped
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 15.0
+_LOOK_S = 5.0
 
 
 @contextmanager
@@ -32,7 +31,7 @@ def told_if_still() -> Iterator[None]:
 def _watch(done: threading.Event) -> None:
     known: set[int] = set()
     while not done.wait(_LOOK_S):
-        still = {number for number in _descendants(os.getpid()) if is_stopped(number)}
+        still = {number for number in descendants_of(os.getpid()) if is_stopped(number)}
         for number in sorted(still - known):
             log.warning(
                 "Process %d of Spark is stopped while a job waits for it, by a signal or a debugger. Nothing is lost; "
@@ -40,8 +39,3 @@ def _watch(done: threading.Event) -> None:
                 number, number, number,
             )  # fmt: skip
         known = still
-
-
-def _descendants(number: int) -> list[int]:
-    own = children_of(number)
-    return [*own, *chain.from_iterable(map(_descendants, own))]

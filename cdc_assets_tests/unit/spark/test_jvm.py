@@ -1,5 +1,7 @@
-"""Whether this process has a session, while somebody else makes one."""
+"""Whether this process has a session: while somebody else makes one, and while its JVM is stopped."""
 
+import signal
+import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -8,6 +10,8 @@ import pytest
 from pyspark import SparkContext
 
 from cdc_assets.adapters.spark import jvm
+from cdc_assets.core.processes import is_stopped
+from cdc_assets_tests.patience import wait_until
 
 
 def test_session_that_another_thread_is_making_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +37,21 @@ def test_session_that_another_thread_is_making_is_waited_for(monkeypatch: pytest
         lets.set()
         assert asked.result(20)
         making.result()
+
+
+def test_jvm_that_is_stopped_is_not_asked_for_it_would_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask() -> None:
+        raise AssertionError("the JVM was asked")
+
+    with subprocess.Popen(["sleep", "60"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        context = SimpleNamespace(_jsc=SimpleNamespace(sc=ask))
+        wait_until(lambda: is_stopped(process.pid), 20, lambda: "it is stopped", every=0.01)
+        assert not jvm.has_ended(context)
+        context._jsc = None  # pyspark's own record, which needs no answer
+        assert jvm.has_ended(context)
+        process.kill()
+        process.wait()
+        context._jsc = SimpleNamespace(sc=ask)
+        assert jvm.has_ended(context)
