@@ -36,6 +36,21 @@ class UnpicklableError(Exception):
         self.lock = threading.Lock()
 
 
+class Unreadable:
+    """Is pickled and cannot be read again, like an error of a driver with arguments of its own."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[str]]:
+        return int, ("no number",)
+
+
+class UnreadableError(Exception):
+    """Holds such a thing."""
+
+    def __init__(self) -> None:
+        super().__init__("no way")
+        self.cause = Unreadable()
+
+
 def test_results_come_in_task_order(runner: SparkTaskRunner) -> None:
     assert runner.run(lambda task: task * task, range(7), JOB) == [0, 1, 4, 9, 16, 25, 36]
 
@@ -164,11 +179,14 @@ def test_first_error_in_task_order_wins(runner: SparkTaskRunner) -> None:
         runner.run(fail, [3, 1, 2], JOB)
 
 
-def test_error_that_cannot_be_pickled_travels_as_text(runner: SparkTaskRunner) -> None:
+@pytest.mark.parametrize("kind", [UnpicklableError, UnreadableError])
+def test_error_that_no_pickle_takes_or_gives_back_travels_as_text(
+    runner: SparkTaskRunner, kind: type[UnpicklableError | UnreadableError]
+) -> None:
     def fail(_: int) -> None:
-        raise UnpicklableError
+        raise kind
 
-    with pytest.raises(RuntimeError, match="UnpicklableError: no way"):
+    with pytest.raises(RuntimeError, match=f"{kind.__name__}: no way"):
         runner.run(fail, [0], JOB)
 
 

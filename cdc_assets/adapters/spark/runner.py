@@ -21,7 +21,7 @@ import logging
 import pickle
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -131,10 +131,11 @@ def _carry_out(payload: bytes, index: int) -> bytes:
 def _packed(error: Exception) -> bytes:
     """An error as bytes; its own pickling is not used, because that calls `__init__` with the wrong arguments."""
     text, place = "".join(traceback.format_exception(error)), own_place()
-    try:
-        return bytes(cloudpickle.dumps((place, None, (type(error), error.args, dict(vars(error)), text))))
-    except Exception:  # noqa: BLE001 - what cannot be pickled travels as text
-        return bytes(cloudpickle.dumps((place, None, (RuntimeError, (f"{type(error).__name__}: {error}",), {}, text))))
+    with suppress(Exception):  # what cannot be pickled, or not be read again, travels as text
+        packed = bytes(cloudpickle.dumps((place, None, (type(error), error.args, dict(vars(error)), text))))
+        pickle.loads(packed)  # noqa: S301 - as the driver will
+        return packed
+    return bytes(cloudpickle.dumps((place, None, (RuntimeError, (f"{type(error).__name__}: {error}",), {}, text))))
 
 
 def _result(result: Any, failure: tuple[Any, ...] | None) -> Any:
