@@ -13,6 +13,7 @@ from pyspark.sql.functions import concat_ws, regexp_replace
 
 from cdc_assets.defs.envelope_io import Committed, EnvelopeFiles, LakeIOManager
 from cdc_assets.defs.keys import TABLE, asset_facts, table_and_role
+from cdc_assets.defs.own_tables import require_frame
 from cdc_assets.envelope.naming import NOT_IN_TOPIC
 from cdc_assets.errors import InvalidValueError
 
@@ -46,7 +47,7 @@ class SchemaHistoryIOManager(LakeIOManager):
         """Append entries, or report those that a loop has committed.
 
         Raises:
-            InvalidValueError: a column is missing or unknown.
+            InvalidValueError: a column is missing or unknown, or the output is no data frame of Spark.
             LakeError: the commit failed.
         """
         if isinstance(obj, Committed):
@@ -54,7 +55,7 @@ class SchemaHistoryIOManager(LakeIOManager):
             return
         if obj is None:
             return
-        names = set(obj.schema.names if isinstance(obj, EnvelopeFiles) else obj.columns)
+        names = set(obj.schema.names if isinstance(obj, EnvelopeFiles) else require_frame(obj).columns)
         if names != set(wanted := self._home.history_columns.names):
             raise InvalidValueError("schema history columns", sorted(names), str(wanted), "select these columns")
         self.append(context, self.directory(context.asset_key), obj)
