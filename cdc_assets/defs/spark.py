@@ -10,8 +10,9 @@ from dagster_spark.utils import flatten_dict
 from pydantic import Field, PrivateAttr
 
 from cdc_assets.adapters.spark.early import EarlyRunner
+from cdc_assets.adapters.spark.properties import default_class_archive
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
-from cdc_assets.adapters.spark.session import LazySession, default_class_archive
+from cdc_assets.adapters.spark.session import LazySession
 from cdc_assets.adapters.spark.settings import spark_settings
 
 

@@ -380,6 +380,8 @@ def test_killed_worker_is_told_in_a_line_and_pages_are_served_if_asked_for() -> 
 
 
 _ENDS_BETWEEN = """
+import os
+before = dict(os.environ)
 from pyspark import SparkContext
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.defs.spark import SparkResource
@@ -388,12 +390,14 @@ from cdc_assets_tests.jobs import JOB
 runner = SparkResource(master="local[1]").runner()
 print(runner.run(abs, [-1], JOB))
 SparkContext._active_spark_context._jsc.sc().stop()  # as when a cluster's master ends the application
-print(runner.run(abs, [-2], JOB))
+print(runner.run(abs, [-2], JOB), SparkContext._jvm.System.getenv("SPARK_LOCAL_IP"))
 stop_spark()
+print({name: text for name, text in os.environ.items() if before.get(name) != text})
 """
 
 
-def test_session_that_has_ended_is_made_anew() -> None:
+def test_session_that_has_ended_is_made_anew_and_leaves_the_environment_to_sessions_of_the_user() -> None:
     command = [sys.executable, "-c", _ENDS_BETWEEN]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert done.stdout.split("\n") == ["[1]", "[2]", ""], done.stderr
+    environment = {name: os.environ[name] for name in os.environ if name not in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment)
+    assert done.stdout.split("\n") == ["[1]", "[2] 127.0.0.1", "{}", ""], done.stderr

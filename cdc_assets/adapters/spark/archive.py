@@ -7,7 +7,8 @@ slowly as without. `python -m cdc_assets.adapters.spark.archive` makes it if it 
 
 from pathlib import Path
 
-from cdc_assets.adapters.spark.session import LazySession, default_class_archive, stop_spark
+from cdc_assets.adapters.spark.properties import default_class_archive
+from cdc_assets.adapters.spark.session import LazySession, stop_spark
 from cdc_assets.adapters.spark.settings import SparkSettings
 from cdc_assets.core.jobs import Job
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from functools import cache
 from typing import TypeVar
+from weakref import WeakSet
 
 from cdc_assets.adapters.spark.launch import Launch
 from cdc_assets.adapters.spark.settings import SparkSettings
@@ -43,6 +44,15 @@ EARLY_ROWS = 20_000
 """Change rows of a job that does not wait for a local session."""
 _TOLD_S = 30.0
 """Seconds after which a job that waits for the session says so."""
+_started: "WeakSet[EarlyRunner]" = WeakSet()
+"""Runners that have begun a start in this process."""
+
+
+@atexit.register
+def _end_starts() -> None:
+    """End what is under way when the process ends: a JVM that is left would hold its output open."""
+    for runner in list(_started):
+        runner.end_start()
 
 
 def _never() -> bool:
@@ -120,7 +130,7 @@ class EarlyRunner:
                 if self._settings.threads:
                     self._start.set_result(None)
                 else:
-                    atexit.register(self.end_start)
+                    _started.add(self)
                     threading.Thread(target=self._warm, args=(self._start,), name="spark-start", daemon=True).start()
             return self._start
 

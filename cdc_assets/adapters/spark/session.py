@@ -1,24 +1,22 @@
 """Spark sessions: a local one by default, a cluster or Spark Connect by configuration, on first use."""
 
-import logging
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkConf, SparkContext, __version__
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_assets.adapters.spark import jvm, preflight
 from cdc_assets.adapters.spark.address import driver_address
+from cdc_assets.adapters.spark.borrowed import active_session
 from cdc_assets.adapters.spark.connect import abandon, limit_repetitions, wait_until_ready
 from cdc_assets.adapters.spark.early import EarlyRunner
+from cdc_assets.adapters.spark.environment import environment_of
 from cdc_assets.adapters.spark.executors import ExecutorWatch, context_of, slots, wait_for_executors
 from cdc_assets.adapters.spark.failures import (
     JOB_ERRORS,
@@ -31,74 +29,18 @@ from cdc_assets.adapters.spark.failures import (
 from cdc_assets.adapters.spark.jobs import cancel_own, cancelled_with_run, map_indexes
 from cdc_assets.adapters.spark.jvm import stop_spark as stop_spark
 from cdc_assets.adapters.spark.launch import Launch
-from cdc_assets.adapters.spark.runner import SPECULATION, SparkTaskRunner
+from cdc_assets.adapters.spark.properties import PATIENT, QUICK, default_class_archive, properties_of
+from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings, is_local
-from cdc_assets.adapters.spark.shipping import code_archive, python_path, ship_code
+from cdc_assets.adapters.spark.shipping import code_archive, ship_code
 from cdc_assets.core.interruption import in_thread
-from cdc_assets.errors import CdcError, ConfigurationError
-
-log = logging.getLogger(__name__)
-
-_LOGGING = Path(__file__).with_name("log4j2.properties")
-"""For sessions of ours: without it Spark greets with a dozen lines."""
-
-BASE_CONF: dict[str, str] = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.python.worker.reuse": "true",  # a fresh worker per task costs 0.44 s (spec spark §1)
-    "spark.python.daemon.module": "cdc_assets.adapters.spark.daemon",  # Spark's own, but silent when a reader has enough
-    "spark.python.unix.domain.socket.enabled": "true",  # 30 ms less per task than loopback TCP
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default INT96 reads back as nanoseconds
-    "spark.sql.shuffle.partitions": "4",
-}
-"""Reasons in spec spark §7 no. 7; a configuration value of the same name wins."""
-
-LOCAL_CONF: dict[str, str] = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",  # a local session is there a moment earlier; on a cluster Spark serves its pages
-}
-"""Only this machine needs to reach the driver of a local session."""
-
-CLUSTER_CONF: dict[str, str] = {
-    # an executor that is cut off is given up within a minute, and its tasks run elsewhere; Spark's own values are 120 and 60
-    "spark.network.timeout": "30s",
-    "spark.network.timeoutInterval": "5s",
-    "spark.executor.heartbeatInterval": "5s",
-    "spark.python.worker.faulthandler.enabled": "true",  # a worker that native code kills leaves its stack in the error
-}
-"""Only for clusters."""
-
-
-OWN_CONF: dict[str, str] = {SPECULATION: "false"}  # `runner` says why
-"""Whatever is configured."""
+from cdc_assets.errors import ConfigurationError
 
 _JAVA = "check Java (17 or newer) and the address, or leave Spark out: --local, or spark.cdc.threads true"
 _DIES_S = 5.0
 """Seconds in which a JVM has ended whose connections are broken; one that has not lives on."""
 
 _UNANSWERED = "JAVA_GATEWAY_EXITED"
-
-_QUICK = ("-XX:TieredStopAtLevel=1",)
-"""Tasks leave the JVM nothing but planning, and most runs end after a few jobs: without the optimizing compiler the
-session is there earlier, and start and first jobs take six tenths of the processor time. Long queries take twice as
-long, so only sessions that nobody else gets are without it."""
-_PATIENT = tuple(
-    f"-XX:Tier4{name}={10 * usual}"
-    for name, usual in {
-        "InvocationThreshold": 5000,
-        "MinInvocationThreshold": 600,
-        "CompileThreshold": 15000,
-        "BackEdgeThreshold": 40000,
-    }.items()
-)
-"""Where users may ask for the session, it has both compilers; if a capture's tasks start it, the optimizing one begins with what
-is ten times as hot as usual, which saves a quarter of the start's processor time. `spark_config` may say otherwise."""
-
-
-def default_class_archive() -> str:
-    """Path of this environment's archive of JVM classes (`archive`), whether it exists or not."""
-    return str(Path(sys.prefix) / f"spark-{__version__}.jsa")
 
 
 @dataclass
@@ -156,8 +98,8 @@ class LazySession:
             if not _is_local(session):
                 try:
                     self._prepare(session)
-                except CdcError:
-                    self._forget(session)  # or the next attempt would get the same one
+                except BaseException:  # a request to end, too
+                    self._forget(session)  # or the next attempt would get the same one, which is not prepared
                     raise
             self._worked = True
             return session
@@ -184,16 +126,10 @@ class LazySession:
 
     def _started(self, *java: str) -> SparkSession:
         settings = self.settings
-        python = settings.config.get("spark.pyspark.python")
-        os.environ["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
-        if (
-            settings.master.startswith("local") and not settings.remote
-        ):  # its pages, master and workers are of this machine alone
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         try:  # in the main thread pyspark would put its own handler of SIGINT in the place of ours, or of Dagster's
             if settings.remote:
                 in_thread(lambda: wait_until_ready(settings.remote))
-            session = in_thread(lambda: self._borrowed() or self._made(*java))
+            session = in_thread(lambda: self._borrowed_or_made(*java))
         except ImportError as error:
             raise ConfigurationError(
                 "Spark Connect",
@@ -210,25 +146,11 @@ class LazySession:
             limit_repetitions(session)
         return session
 
-    def _borrowed(self) -> SparkSession | None:
-        """The session that somebody else has made, as it is: neither are its settings changed, nor is it stopped here."""
-        self._own = True
-        found = self.given() if self.given is not None else None
-        if found is None and not self.settings.remote and jvm.has_context():
-            found = SparkSession.builder.getOrCreate()
-        if found is not None:
-            self._own = False
-            if self.given is None:
-                self._tell_differences(found)
-        return found
-
-    def _tell_differences(self, session: SparkSession) -> None:
-        asked = {"spark.master": self.settings.master} | dict(self.settings.config)
-        differing = [
-            name for name in sorted(asked) if session.conf.get(name, None) != asked[name]
-        ]  # a value may be secret
-        which = f"these properties differ: {', '.join(differing)}" if differing else "it is as configured"
-        log.info("An active session of Spark is used; %s.", which)
+    def _borrowed_or_made(self, *java: str) -> SparkSession:
+        with environment_of(self.settings):
+            found = self.given() if self.given is not None else active_session(self.settings)
+            self._own = found is None
+            return found or self._made(*java)
 
     def _made(self, *java: str) -> SparkSession:
         settings = self.settings
@@ -241,9 +163,7 @@ class LazySession:
         threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
         with self.launch.starting(), jvm.started_here():
             context = SparkContext.getOrCreate(SparkConf().setAll(list(properties.items())))
-            if (
-                java and settings.local
-            ):  # tasks are waiting: their workers start while the session is made of its context
+            if java and settings.local:  # tasks wait: their workers start while the session is made of its context
                 threading.Thread(target=_warm, args=(context,), name="spark-workers", daemon=True).start()
             return SparkSession.builder.config(map=properties).getOrCreate()
 
@@ -309,30 +229,14 @@ class LazySession:
 
     def properties(self, *java: str) -> dict[str, str]:
         """Spark properties in force, with further options of Java; for Connect only those that a session may set."""
-        own = dict(self.settings.config)
-        if self.settings.remote:
-            sql = {name: value for name, value in BASE_CONF.items() if name.startswith("spark.sql.")}
-            return sql | {name: value for name, value in own.items() if name.startswith("spark.sql.")}
-        local = self.settings.local
-        options = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr", *java]
-        if self.class_archive and Path(self.class_archive).is_file():
-            options.append(f"-XX:SharedArchiveFile={self.class_archive}")
-        options.append(f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}")
-        if local:
-            options.append("-XX:+UseSerialGC")
-        driver = {"spark.driver.memory": self.driver_memory, "spark.driver.extraJavaOptions": " ".join(options)}
-        if local:
-            return BASE_CONF | driver | LOCAL_CONF | own | OWN_CONF
-        path = "spark.executorEnv.PYTHONPATH"
-        executors = {"spark.executor.extraJavaOptions": " ".join(java)} if java else {}
-        return BASE_CONF | driver | CLUSTER_CONF | executors | own | {path: python_path(own.get(path, ""))} | OWN_CONF
+        return properties_of(self.settings, self.driver_memory, self.class_archive, *java)
 
     def parallelism(self, *java: str) -> int:
         """Tasks that run at once, without starting a session where the settings tell it; asked anew for each window."""
         if known := self._known_slots():
             return known
         session = self.session(*java)
-        with self.watched():
+        with self.watched(), cancelled_with_run(session):
             return slots(session)
 
     def _slots(self, session: SparkSession) -> int:
@@ -344,7 +248,7 @@ class LazySession:
 
     def runner(self) -> SparkTaskRunner:
         """The task runner of this session; started by it, the JVM compiles quickly rather than well."""
-        java = _PATIENT if self.shared else _QUICK
+        java = PATIENT if self.shared else QUICK
         address = self.settings.address
         return SparkTaskRunner(lambda: self.session(*java), lambda: self.parallelism(*java), self.watched, address)
 

@@ -1,12 +1,19 @@
 """Every job over rows runs on Spark; a small one in this process until the session is there."""
 
+import gc
+import os
+import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pyspark import SparkContext
 
@@ -120,6 +127,51 @@ def test_session_starts_once_beside_other_work() -> None:
     runner.get_ready()
     assert spark.kinds == ["start", JOB.kind]
     assert spark.threads == {"spark-start", threading.current_thread().name}
+
+
+def test_runner_is_not_kept_because_it_has_begun_a_start() -> None:
+    """A process that makes one for each of its runs would hold all of them, with what they hold."""
+    runner, _ = started()
+    runner.get_ready()
+    join_start()
+    known = weakref.ref(runner)
+    del runner
+    gc.collect()
+    assert known() is None
+
+
+_ENDS_AT_ONCE = """
+import sys
+from pathlib import Path
+from cdc_assets.adapters.spark.session import LazySession
+from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets_tests.patience import wait_until
+
+session = LazySession(SparkSettings("local[1]"))
+session.early_runner().get_ready()
+wait_until(Path(sys.argv[1]).exists, 60, lambda: "Java is called", every=0.01)
+"""
+
+
+def is_there(number: int) -> bool:
+    found = (one.info["status"] for one in psutil.process_iter(["status"]) if one.pid == number)
+    return next(found, psutil.STATUS_ZOMBIE) != psutil.STATUS_ZOMBIE
+
+
+def test_start_that_is_under_way_ends_with_the_process(tmp_path: Path) -> None:
+    called, java = tmp_path / "called", tmp_path / "bin/java"
+    java.parent.mkdir()
+    ends_unheard = "while echo; do sleep 0.1; done"  # as the one does that finds the options of the JVM
+    java.write_text(f"#!/bin/sh\necho $$ > {called}.new; mv {called}.new {called}\n{ends_unheard}\n")
+    java.chmod(0o755)
+    environment = os.environ | {"JAVA_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", _ENDS_AT_ONCE, called], env=environment, timeout=120, check=True)
+    number = int(called.read_text())
+    try:
+        wait_until(lambda: not is_there(number), 20, lambda: "it has ended", every=0.05)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
 
 
 def test_nothing_to_do_starts_no_session() -> None:

@@ -10,12 +10,14 @@ from pyspark.errors import PySparkException
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.session import LazySession
 from cdc_assets.adapters.spark.settings import SparkSettings
+from cdc_assets.core.interruption import Interrupted
+from cdc_assets.errors import EngineError
 
 
-def session() -> Any:
-    """A local one that runs."""
+def session(master: str = "local[1]") -> Any:
+    """One that runs."""
     java = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
-    return SimpleNamespace(sparkContext=SimpleNamespace(master="local[1]", _jsc=java))
+    return SimpleNamespace(sparkContext=SimpleNamespace(master=master, _jsc=java))
 
 
 def test_error_of_a_session_that_another_thread_has_replaced_leaves_its_successor(
@@ -43,3 +45,25 @@ def test_error_of_a_session_that_another_thread_has_replaced_leaves_its_successo
     with pytest.raises(SparkTaskError):
         ends()
     assert lazy.session() is third
+
+
+@pytest.mark.parametrize("error", [Interrupted(), PySparkException("no file server"), EngineError("no libraries")])
+def test_session_that_could_not_be_prepared_is_prepared_when_it_is_needed_again(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Executors would have none of our code, and nobody would watch whether there are any."""
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    prepared = list[Any]()
+
+    def prepare(lazy: LazySession, found: Any) -> None:
+        prepared.append(found)
+        if len(prepared) == 1:
+            raise error
+
+    monkeypatch.setattr(LazySession, "_prepare", prepare)
+    cluster = session("spark://head:7077")
+    lazy = LazySession(SparkSettings("spark://head:7077"), given=lambda: cluster)
+    with pytest.raises(type(error)):
+        lazy.session()
+    assert lazy.session() is lazy.session() is cluster
+    assert prepared == [cluster, cluster]
