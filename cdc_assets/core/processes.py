@@ -1,6 +1,7 @@
 """Identifies an operating-system process, and finds out whether it still exists.
 
-A process is identified by host, boot, process id and start time, so that a reused process id is not mistaken for it.
+A process is identified by host, boot, process id, start time and the space in which its id is given out, so that neither a
+reused process id nor one of another container is mistaken for it.
 """
 
 import os
@@ -8,19 +9,32 @@ import socket
 from pathlib import Path
 
 _PROC = Path("/proc")
+_OF_MACHINE = "pid:[4026531836]"
+"""The space of process ids of a machine itself; Linux gives those of containers other numbers."""
 
 
 def own_process() -> str:
     """Identifier of this process, for `is_gone`."""
-    return "/".join([socket.gethostname(), _boot(), str(os.getpid()), start_of(os.getpid()) or ""])
+    return identified(os.getpid())
+
+
+def identified(number: int) -> str:
+    """Identifier of a process of this host and container, for `is_gone`."""
+    return "/".join([socket.gethostname(), _boot(), str(number), start_of(number) or "", _space()])
 
 
 def is_gone(process: str) -> bool:
-    """Whether a process identified by `own_process` has ended; False for other hosts, where that is unknown."""
-    host, boot, number, start = process.rsplit("/", 3)
-    if host != socket.gethostname():
-        return False
-    return boot != _boot() or start_of(int(number)) != start
+    """Whether a process identified by `own_process` has ended; False where that is unknown: see `is_here`."""
+    _, boot, number, start, *_ = process.split("/")
+    return is_here(process) and (boot != _boot() or start_of(int(number)) != start)
+
+
+def _space() -> str:
+    """The space in which the id of this process was given out; empty if the kernel does not provide it."""
+    try:
+        return str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return ""
 
 
 def _boot() -> str:
@@ -89,9 +103,16 @@ def is_stopped(number: int) -> bool:
 
 def host_of(process: str) -> str:
     """The host of a process identified by `own_process`."""
-    return process.rsplit("/", 3)[0]
+    return process.split("/")[0]
 
 
 def is_here(process: str) -> bool:
-    """Whether a process identified by `own_process` runs, or has run, on this host, so that `is_gone` can tell."""
-    return host_of(process) == socket.gethostname()
+    """Whether a process identified by `own_process` runs, or has run, where this one does, so that `is_gone` can tell.
+
+    Containers may have the name of their host, or one name on two: then the same id is another process, or another boot another
+    machine. Earlier releases recorded no space of ids.
+    """
+    host, boot, *_, space = process.split("/") if process.count("/") > 3 else [*process.split("/"), ""]
+    if host != socket.gethostname() or (space and space != _space()):
+        return False
+    return boot == _boot() or space in ("", _OF_MACHINE)

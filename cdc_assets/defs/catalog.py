@@ -300,7 +300,18 @@ class CaptureCatalog:
     def runs(self) -> CaptureRuns:
         """Recognizes runs of this capture."""
         assets = {*self.keys("snapshot"), *self.keys("changes"), *map(self.system_key, self.system)}
-        return CaptureRuns(frozenset({self.names.snapshot, self.names.changes, self.names.follow}), frozenset(assets))
+        names = self.names
+        return CaptureRuns(
+            frozenset({names.snapshot, names.changes, names.follow}),
+            frozenset(assets),
+            frozenset({names.snapshot_op, names.changes_op}),
+        )
+
+    def publishing_runs(self) -> CaptureRuns:
+        """Recognizes runs that publish to Kafka alone."""
+        return CaptureRuns(
+            frozenset({self.names.publish}), frozenset({self.kafka_key}), frozenset({self.names.publish_op})
+        )
 
 
 def _code_reference(file: str) -> dict[str, Any]:

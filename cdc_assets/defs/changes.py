@@ -1,8 +1,7 @@
 """The `changes` assets of a capture: one multi-asset, one loop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from time import monotonic
 from typing import Any
 
 import dagster as dg
@@ -19,14 +18,11 @@ from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
-from cdc_assets.defs.queue import waits_for_pool_alone
-from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
+from cdc_assets.defs.queue import somebody_waits
+from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for, repository_of
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.run.log_levels import enable_info_logs
-
-_CHECK_EVERY_S = 1.0
-"""Seconds between two checks for a waiting snapshot run."""
 
 
 class StreamConfig(dg.Config):
@@ -65,6 +61,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         writers = Writers(names, context)
         system = SystemReport(catalog, context, writers)
         session = Session(catalog, "changes", context, writers, config.report_every_s)
+        runs = catalog.runs().of(repository_of(context.run))
         page = LivePage(subject_of(catalog, resource), context, writers.topics)
         continuity = ContinuityReport(catalog, context, page.board)
         mirrors = MirrorFollower(catalog, context, resource)
@@ -93,7 +90,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             with page.fresh():
                 with session.reporting_in_any_case():
                     summary = capture.stream(
-                        should_yield=_snapshot_waits(catalog, context),
+                        should_yield=somebody_waits(runs, context.instance),
                         is_added=lambda table: table not in listed,
                     )
                 context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
@@ -115,18 +112,3 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         yield from continuity.results(replace(state, tables=states))
 
     return changes
-
-
-def _snapshot_waits(catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> Callable[[], bool]:
-    """A predicate: whether a snapshot run of this capture waits for the pool that this run holds, and for nothing else."""
-    runs, checked = catalog.runs(), 0.0
-
-    def waits() -> bool:
-        nonlocal checked
-        if monotonic() - checked < _CHECK_EVERY_S:
-            return False
-        checked = monotonic()
-        found = runs.waiting(context.instance, set(catalog.keys("snapshot")), {catalog.names.snapshot})
-        return waits_for_pool_alone(context.instance, found)
-
-    return waits

@@ -4,6 +4,8 @@
 again, and stay *Canceling* until the monitor gives it up and the sensor starts another one beside it. So a step
 requests its retry itself, and an interruption passes unchanged: Dagster then reports the run as canceled.
 
+*A step begins* by recording the process of its run, and that nothing is committed yet: a re-execution has its parent's tags.
+
 *No run hangs.* A run that hangs where it cannot be interrupted, such as in a driver that waits for a dead network, is
 reported as canceled and killed. That is as safe as any crash (`core.steps`), and better than a writer that nobody sees.
 """
@@ -18,7 +20,8 @@ import dagster as dg
 from dagster import DagsterRunStatus
 
 from cdc_assets.core.interruption import PATIENCE_S, listening
-from cdc_assets.defs.process import ended_with_dev
+from cdc_assets.defs.process import ended_with_dev, process_of_run, process_tag
+from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.errors import CdcError
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -54,6 +57,10 @@ def as_step(context: dg.AssetExecutionContext) -> Iterator[None]:
 
     def give_up() -> None:
         _end_process(context)
+
+    run = context.run
+    inherited = {COMMITTED_TAG: ""} if run.tags.get(COMMITTED_TAG) else {}
+    context.instance.add_run_tags(run.run_id, process_tag(run.run_id, process_of_run(context)) | inherited)
 
     with listening(give_up), ended_with_dev():
         try:

@@ -6,6 +6,14 @@ it has some seconds for the rest. Its materializations are events of that run. T
 publishing was turned on later, or because the broker was away. While that job works, the threads of other runs leave
 publishing to it.
 
+*Nobody waits for who does not publish.* A run of that job that is queued, or whose process is gone, holds no other back; the sensor
+asks for no second one while one is queued.
+
+*A topic that is stopped* is tried again at each start of publishing. While nothing else is new, the sensor starts one after pauses
+that grow. The run fails when the topic stops; those after it say that it still is, as the page and the check do.
+
+*A fault of publishing ends publishing alone*, whatever it is, in a run that writes topics.
+
 *Nothing slows the capture down.* A broker that is away fails nothing in a run of topics: the reason is in the log and on the
 page, and the check fails. Nor is it waited for at the end of a run: the page has asked it just before.
 
@@ -21,14 +29,14 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import dagster as dg
-from dagster import RunsFilter
+from dagster import DagsterRun
 
 from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
-from cdc_assets.defs.runs import ACTIVE, COMMITTED_TAG
+from cdc_assets.defs.runs import COMMITTED_TAG, WAITING, repository_of
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.view import PublishedReport
@@ -99,14 +107,18 @@ def kafka_asset(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         resource: CaptureResource = getattr(context.resources, names.resource)
         done = Sum()
         with as_step(context):
+            before = resource.published()
             stopped = resource.publish(done.add)
             found = resource.published()
         context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(done.transactions)})
         yield dg.MaterializeResult(asset_key=catalog.kafka_key, metadata=done.metadata() | report_facts(found))
         yield published_result(catalog, found)
-        if stopped:
+        known = before.stopped if before else {}
+        for topic in stopped.keys() & known.keys():
+            context.log.error(f"{topic} is still not published further: {stopped[topic]}")
+        if new := stopped.keys() - known.keys():
             raise dg.Failure(
-                description="\n".join(f"{topic}: {reason}" for topic, reason in stopped.items()), allow_retries=False
+                description="\n".join(f"{topic}: {stopped[topic]}" for topic in sorted(new)), allow_retries=False
             )
 
     return kafka
@@ -175,7 +187,7 @@ class KafkaFollower:
 
     def _work(self) -> None:
         try:
-            while publishing(self._catalog, self._context.instance, but=self._context.run.run_id):
+            while publishing(self._catalog, self._context.instance, self._context.run):
                 if self._ending.wait(_LOOK_S):
                     return
             self._resource.publish(self._note, ends=self._ending.is_set)
@@ -209,14 +221,7 @@ class _TimeIsUpError(Exception):
     """Ends publishing after a transaction."""
 
 
-def publishing(catalog: CaptureCatalog, instance: dg.DagsterInstance, but: str = "") -> bool:
-    """Whether a run of the asset alone is under way or queued.
-
-    Args:
-        but: a run that does not count.
-    """
-    records = instance.get_run_records(RunsFilter(statuses=ACTIVE))
-    runs = [record.dagster_run for record in records if record.dagster_run.run_id != but]
-    return any(
-        run.job_name == catalog.names.publish or catalog.kafka_key in (run.asset_selection or ()) for run in runs
-    )
+def publishing(catalog: CaptureCatalog, instance: dg.DagsterInstance, own: DagsterRun) -> bool:
+    """Whether another run than one's own publishes; one that is queued does not, nor one that is dead."""
+    runs = catalog.publishing_runs().of(repository_of(own)).active(instance)
+    return any(run.run_id != own.run_id and run.status not in WAITING for run in runs)

@@ -39,6 +39,8 @@ from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.kafka import PUBLISHED, published_result
 from cdc_assets.defs.known_lake import Home, share_home
 from cdc_assets.defs.page import page_of
+from cdc_assets.defs.queue import waiting_too_long
+from cdc_assets.defs.runs import CaptureRuns, repository_of
 from cdc_assets.defs.seen import FRESH_S, note_seen
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.lake.topics import TopicTables
@@ -83,6 +85,7 @@ class Subject:
         directory: of that asset's table.
         others: assets that a run materializes beside it, with a check of their own.
         tables: how many tables a look is about.
+        runs: those that write to the capture, of which some may wait.
         unknown: results of the checks of the whole capture that nobody can answer now, for a reason.
         home: where its record is, by the settings as they are now.
     """
@@ -93,6 +96,7 @@ class Subject:
     look: Look
     others: tuple[dg.AssetKey, ...] = ()
     tables: int = 0
+    runs: CaptureRuns | None = None
     unknown: Callable[[str], Iterable[dg.AssetCheckEvaluation]] = lambda _: ()
     home: Callable[[], Home] | None = None
 
@@ -122,9 +126,8 @@ def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
 
     others = (catalog.kafka_key,) if catalog.has_kafka else ()
     tables, unknown = len(catalog.tables), partial(_unknown, catalog)
-    return Subject(
-        catalog.config.name, catalog.windows_key, catalog.system[WINDOWS], ask, others, tables, unknown, home
-    )
+    directory, runs = catalog.system[WINDOWS], catalog.runs()
+    return Subject(catalog.config.name, catalog.windows_key, directory, ask, others, tables, runs, unknown, home)
 
 
 def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
@@ -228,7 +231,7 @@ class LivePage:
     def _look_once(self, *, last: bool = False) -> None:
         """Look and report. A failure of the report itself must not end the run whose state it reports."""
         try:
-            seen = self._subject.look()
+            seen = self._with_queue(self._subject.look())
             if self._end.is_set() and not last:
                 return
             self._seen = seen
@@ -241,6 +244,12 @@ class LivePage:
             self._seen_at = monotonic()
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._subject.capture)
+
+    def _with_queue(self, seen: Seen) -> Seen:
+        """With runs of the capture that wait for long, since the sensor leaves the page to this run."""
+        runs, run = self._subject.runs, self._context.run
+        waiting = waiting_too_long(self._context.instance, runs.of(repository_of(run))) if runs else ()
+        return replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *waiting)))
 
     def _tell(self, report: CaptureReport) -> None:
         if self._reported is not None:

@@ -128,7 +128,7 @@ def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = Fa
     count = 0
     for record in records:
         run = record.dagster_run
-        if run.status is DagsterRunStatus.FAILURE and (COMMITTED_TAG not in run.tags or of_any_kind):
+        if run.status is DagsterRunStatus.FAILURE and (not run.tags.get(COMMITTED_TAG) or of_any_kind):
             count += run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
         elif run.status is DagsterRunStatus.SUCCESS and run.tags.get(COMMITTED_TAG) == "0" and of_any_kind:
             count += 1

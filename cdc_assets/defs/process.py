@@ -4,6 +4,10 @@ Dagster learns of a killed run from the code server that started it. If both end
 stopped or the machine was restarted, nobody reports it, and the run counts as started for ever: it would hold its
 capture's pool. So a run records its process in a tag, and the sensor checks whether it exists (`core.processes`).
 
+*Whose process.* A re-execution gets the tags of its parent, so the tag names the run too, and one of another run counts for nothing.
+It is the process that carries out the whole run. With Dagster's `multiprocess` executor that is the parent of a step's process; with
+others, which start steps elsewhere, it is not known: such a run is left to Dagster.
+
 A code server that is asked to end waits for its runs, so a streaming run would silently outlive the `dagster dev` that
 a user has ended. Only under `dagster dev`, a run checks whether that process still exists, and ends after it. The web
 server and the daemon as services end without their runs: when they restart, these are still running.
@@ -14,17 +18,48 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from cdc_assets.core.processes import start_of
+import dagster as dg
+from dagster import DagsterRun
+
+from cdc_assets.core.processes import identified, own_process, start_of
 
 PROCESS_TAG: Final = ".dagster/cdc_process"
 """Dagster's pages do not show tags with this prefix."""
+_BY_CHOICE: Final = "multi_or_in_process_executor"
+"""Dagster's default executor, which a run's configuration chooses from."""
+_IN_PROCESS: Final = frozenset({"in_process", "execute_in_process_executor"})
 _PROC = Path("/proc")
 _OF_DEV: Final = "DAGSTER_IS_DEV_CLI"
 """An environment variable that `dagster dev` sets for its child processes, but not for itself."""
 _CHECK_EVERY_S = 1.0
+
+
+def process_tag(run_id: str, process: str) -> dict[str, str]:
+    """The tag that says which process carries out a run; empty if that cannot be said."""
+    return {PROCESS_TAG: f"{run_id} {process}"}
+
+
+def process_of(run: DagsterRun) -> str | None:
+    """The process that a run has recorded: empty if it could not say which; None if it has recorded nothing."""
+    run_id, _, process = run.tags.get(PROCESS_TAG, "").partition(" ")
+    return process if run_id == run.run_id else None
+
+
+def process_of_run(context: dg.AssetExecutionContext) -> str:
+    """The process that carries out the run of a step; empty if that is not known."""
+    execution: Any = context.run.run_config.get("execution") or {}
+    config = execution.get("config") or {}
+    name = context.job_def.executor_def.name
+    if name == _BY_CHOICE:
+        name = "in_process" if "in_process" in config else "multiprocess"
+    if name in _IN_PROCESS:
+        return own_process()
+    parent = parent_process()
+    return identified(parent.pid) if name == "multiprocess" and parent is not None and parent.pid else ""
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Runs of a capture that wait in Dagster's queue, and what for."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from time import monotonic
 
 import dagster as dg
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
@@ -12,12 +13,14 @@ from cdc_assets.run.overview.report import Trouble
 _AT_WORK = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 _SOON_S = 60.0
 """Seconds that a run may wait before it is told."""
+_CHECK_EVERY_S = 1.0
+"""Seconds between two checks for a run that waits."""
 
 
 def waiting_too_long(instance: dg.DagsterInstance, runs: CaptureRuns) -> Iterator[Trouble]:
     """The capture's oldest run that has not started for more than a minute, as a trouble that says what it waits for."""
     found = instance.get_run_records(RunsFilter(statuses=WAITING), ascending=True)
-    late = [record for record in found if runs.concerns(record.dagster_run) and _age_s(record) > _SOON_S]
+    late = [record for record in found if _age_s(record) > _SOON_S and runs.concerns(instance, record.dagster_run)]
     for record in late[:1]:
         run = record.dagster_run
         yield Trouble(
@@ -34,7 +37,8 @@ def _reason(instance: dg.DagsterInstance, run: DagsterRun, runs: CaptureRuns) ->
     if run.status is DagsterRunStatus.NOT_STARTED:
         return "Dagster has not started it. Next: see the log of the daemon and of what starts runs"
     working = instance.get_runs(RunsFilter(statuses=_AT_WORK))
-    holders = [other for other in working if runs.concerns(other)]
+    anywhere = runs.of("")  # a pool is known by its name alone
+    holders = [other for other in working if anywhere.concerns(instance, other)]
     if holders:
         names = ", ".join(f"{other.run_id[:8]} of {other.job_name}" for other in holders)
         return f"{names} holds the pool of the capture. Next: wait for it, or end it if it does not go on"
@@ -53,7 +57,19 @@ def most_runs(instance: dg.DagsterInstance) -> int | None:
     return queue.max_concurrent_runs if queue and queue.max_concurrent_runs >= 0 else None
 
 
-def waits_for_pool_alone(instance: dg.DagsterInstance, waiting: Sequence[DagsterRun]) -> bool:
-    """Whether there is room for another run, so that one that waits is only kept by the pool that the caller holds."""
-    most = most_runs(instance)
-    return bool(waiting) and (most is None or len(instance.get_runs(RunsFilter(statuses=_AT_WORK))) < most)
+def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance) -> Callable[[], bool]:
+    """A predicate, asked again and again: whether another run of the capture waits for the pool that the caller holds, and for
+    nothing else. The sensor asks for none while one is at work, so that is one that somebody has asked for."""
+    checked = 0.0
+
+    def waits() -> bool:
+        nonlocal checked
+        if monotonic() - checked < _CHECK_EVERY_S:
+            return False
+        checked = monotonic()
+        most = most_runs(instance)
+        return bool(runs.waiting(instance)) and (
+            most is None or len(instance.get_runs(RunsFilter(statuses=_AT_WORK))) < most
+        )
+
+    return waits

@@ -1,18 +1,23 @@
 """Finds the runs of a capture in Dagster's run storage.
 
-Runs are identified by their selected assets and their job, not only by tags,
-so that a run started by hand in the web pages counts too.
+Runs are identified by their job, their selected assets, or, if they select none, the steps of their plan; not by tags alone, so
+that a run started by hand counts too, and one of a user's own job that a schedule has started. A capture of the same name in another
+code location is another capture.
+
+*Who is dead.* A run whose recorded process is gone. One that has recorded none died before its first step did, if that takes long,
+the code server that would have reported it is gone too, and no step of anybody else is at work.
 """
 
+import re
 import time
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import dagster as dg
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from cdc_assets.core.processes import is_gone
-from cdc_assets.defs.process import PROCESS_TAG
+from cdc_assets.defs.process import process_of
 
 WAITING = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED]
 ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
@@ -22,8 +27,13 @@ _SENSOR_TAG = "dagster/sensor_name"
 COMMITTED_TAG = "cdc/committed"
 """On a run that committed everything: if it fails, only one of its tables has a problem, and the others continue."""
 
+_REPOSITORY_TAG = ".dagster/repository"
+"""Dagster's: of runs that were started through a code location."""
+
 _SILENT_S = 600
 """Seconds that a run may take from its start until it records its process."""
+_LOADED = time.time()
+"""When this code server has started."""
 _GONE = "The process of this run is gone, and so is the code server that would have reported it."
 
 
@@ -39,25 +49,38 @@ class CaptureRuns:
     Args:
         jobs: names of the capture's jobs.
         assets: keys of the assets that these jobs write.
+        steps: names of the steps that write them.
+        repository: Dagster's label of the repository that has them; empty if it is not known, which excludes no run.
     """
 
     jobs: frozenset[str]
     assets: frozenset[dg.AssetKey]
+    steps: frozenset[str] = frozenset()
+    repository: str = ""
 
-    def concerns(self, run: DagsterRun) -> bool:
+    def of(self, repository: str) -> "CaptureRuns":
+        """Those of one repository."""
+        return replace(self, repository=repository)
+
+    def concerns(self, instance: DagsterInstance, run: DagsterRun) -> bool:
         """Whether the run writes to this capture."""
-        return run.job_name in self.jobs or bool(self.assets & (run.asset_selection or frozenset()))
+        if self.repository and (repository_of(run) or self.repository) != self.repository:
+            return False
+        if run.job_name in self.jobs:
+            return True
+        if run.asset_selection is not None:
+            return bool(self.assets & run.asset_selection)
+        return bool(self.steps & _steps_of(instance, run))
 
     def active(self, instance: DagsterInstance) -> Sequence[DagsterRun]:
         """Queued or running runs; one whose process is gone is reported to Dagster as failed and left out."""
         records = instance.get_run_records(RunsFilter(statuses=ACTIVE))
-        concerned = [record for record in records if self.concerns(record.dagster_run)]
-        return [record.dagster_run for record in concerned if not _end_if_gone(instance, record)]
+        concerned = [record for record in records if self.concerns(instance, record.dagster_run)]
+        return [record.dagster_run for record in concerned if not self._end_if_gone(instance, record)]
 
-    def waiting(self, instance: DagsterInstance, assets: Set[dg.AssetKey], jobs: Set[str]) -> Sequence[DagsterRun]:
-        """Runs of these jobs, or with some of these assets, that are in the queue."""
-        queued = instance.get_runs(RunsFilter(statuses=WAITING))
-        return [run for run in queued if run.job_name in jobs or assets & (run.asset_selection or set())]
+    def waiting(self, instance: DagsterInstance) -> Sequence[DagsterRun]:
+        """Runs that are in the queue."""
+        return [run for run in instance.get_runs(RunsFilter(statuses=WAITING)) if self.concerns(instance, run)]
 
     def finished(self, instance: DagsterInstance, limit: int) -> Sequence[dg.RunRecord]:
         """The newest ended runs of the capture's jobs, newest first."""
@@ -66,24 +89,62 @@ class CaptureRuns:
 
     def finished_of(self, instance: DagsterInstance, job: str, limit: int) -> Sequence[dg.RunRecord]:
         """The newest ended runs of one job, newest first."""
-        records = instance.get_run_records(RunsFilter(job_name=job), limit=limit)
+        tags = {_REPOSITORY_TAG: self.repository} if self.repository else None
+        records = instance.get_run_records(RunsFilter(job_name=job, tags=tags), limit=limit)
         return [record for record in records if record.dagster_run.is_finished]
 
+    def _end_if_gone(self, instance: DagsterInstance, record: dg.RunRecord) -> bool:
+        """Report the end of a run whose process is gone; returns whether it was."""
+        run = record.dagster_run
+        if run.status in WAITING or not self._is_gone(instance, record):
+            return False
+        if run.status is DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run, _GONE)
+        else:
+            instance.report_run_failed(run, _GONE)
+        return True
 
-def _end_if_gone(instance: DagsterInstance, record: dg.RunRecord) -> bool:
-    """Report the end of a run whose process is gone; returns whether it was."""
-    run = record.dagster_run
-    if run.status in WAITING or not _gone(run.tags.get(PROCESS_TAG), record.start_time):
-        return False
-    if run.status is DagsterRunStatus.CANCELING:
-        instance.report_run_canceled(run, _GONE)
-    else:
-        instance.report_run_failed(run, _GONE)
-    return True
+    def _is_gone(self, instance: DagsterInstance, record: dg.RunRecord) -> bool:
+        """Whether a run is dead; see the module's head."""
+        if (process := process_of(record.dagster_run)) is not None:
+            return bool(process) and is_gone(process)
+        started = record.start_time
+        if started is None or started >= _LOADED or abs(time.time() - started) <= _SILENT_S:
+            return False  # in both directions: the clock may have been set back
+        stats = instance.get_run_step_stats(record.dagster_run.run_id)
+        return not any(
+            step.start_time and not step.end_time and _name(step.step_key) not in self.steps for step in stats
+        )
 
 
-def _gone(process: str | None, started: float | None) -> bool:
-    """Whether a run's process is gone. A run records its process in its first seconds; one that did not has died in them."""
-    if process is None:
-        return started is not None and abs(time.time() - started) > _SILENT_S  # the clock may have been set back
-    return is_gone(process)
+def repository_of(run: DagsterRun) -> str:
+    """Dagster's label of the repository that a run's job is of; empty if it was started without one."""
+    return run.remote_job_origin.repository_origin.get_label() if run.remote_job_origin else ""
+
+
+def repository_here(context: dg.SensorEvaluationContext) -> str:
+    """The label of the repository that a sensor is of; empty if nobody says it."""
+    origin = context.code_location_origin
+    return f"{context.repository_name}@{origin.location_name}" if origin and context.repository_name else ""
+
+
+_plans: dict[str, frozenset[str]] = {}
+"""Names of the steps by plan; a plan never changes."""
+_MOST_PLANS = 1000
+
+
+def _steps_of(instance: DagsterInstance, run: DagsterRun) -> frozenset[str]:
+    """Names of the steps in a run's plan; none if it has not been planned."""
+    plan = run.execution_plan_snapshot_id
+    if not plan:
+        return frozenset()
+    if plan not in _plans:
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        _plans[plan] = frozenset(map(_name, instance.get_execution_plan_snapshot(plan).step_keys_to_execute))
+    return _plans[plan]
+
+
+def _name(step: str) -> str:
+    """Name of a step's function: without the graphs around it, and the number that Dagster gives to a part of its assets."""
+    return re.sub(r"_\d+$", "", step.rpartition(".")[2])

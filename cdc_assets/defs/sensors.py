@@ -22,13 +22,14 @@ are new or their last step failed, a run for them alone is started, one after ea
 the sensor from nothing.
 
 *Kafka* follows in these runs too. If windows wait to be published while nothing else is to do, a run that publishes is started;
-after a failure of that run with the same pauses as above. The broker is not asked again before the manifest has grown.
+after a failure of that run, or one that published nothing, with the same pauses as above: so a topic that is stopped is tried again.
+The broker is not asked again before the manifest has grown.
 
 *New tables.* While nothing else is to do, the sensor asks the server once a minute, or at each tick if the code location lists no table, for
 enabled tables of which nothing is captured, and starts a streaming run that adds them: a quiet database would have no other run.
 
-*Starts.* If the snapshot mode reads tables at each start, the first evaluation of
-a loaded code location is a start (`ticks`).
+*Starts.* If the snapshot mode reads tables at each start, the first evaluation under another
+start of Dagster, or with another snapshot mode, is a start (`service`).
 
 *The page.* Whatever a tick finds, and whatever hinders it, it looks if no run does (`ticks`).
 """
@@ -44,7 +45,6 @@ import dagster as dg
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.kafka import publishing
 from cdc_assets.defs.live import subject_of
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.pauses import (
@@ -57,8 +57,10 @@ from cdc_assets.defs.pauses import (
     run_key,
     streaming_starts,
 )
+from cdc_assets.defs.runs import CaptureRuns, repository_here
+from cdc_assets.defs.service import start_id
 from cdc_assets.defs.snapshot import SnapshotConfig
-from cdc_assets.defs.ticks import START, Watch, start_of
+from cdc_assets.defs.ticks import Watch, start_of
 from cdc_assets.defs.waiting import Asks, change_comes
 
 RETRY_TAG = "cdc/again"
@@ -83,11 +85,12 @@ _MOST_SELECTED = 20
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs, published = catalog.names, catalog.runs(), KafkaRuns(catalog)
-    watch = Watch(catalog.config.name, runs)
+    names, published, start = catalog.names, KafkaRuns(catalog), start_id(catalog.config)
+    watch = Watch(catalog.config.name, catalog.runs())
     looks = Seldom(_LOOK_FOR_TABLES_S if catalog.tables else 0.0)
 
     def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
+        runs = catalog.runs().of(repository_here(context))
         records, pause = pause_of(runs, context.instance)
         if pause:
             return dg.SkipReason(pause)
@@ -95,12 +98,13 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         unread = pause_ends(snapshots, of_any_kind=True)
-        request = _request(catalog, resource, records, unread, looks, first_tick=start_of(context) != START)
+        request = _request(catalog, resource, records, unread, looks, first_tick=start_of(context) != start)
         if isinstance(request, dg.SkipReason):
             request = _mirroring(catalog, resource, context.instance, records) or request
         if catalog.has_kafka and isinstance(request, dg.SkipReason):
-            request = published.request(context.instance, resource) or request
-        context.update_cursor(START)
+            publishing = catalog.publishing_runs().of(runs.repository)
+            request = published.request(context.instance, publishing, resource) or request
+        context.update_cursor(start)
         return request
 
     @dg.sensor(
@@ -239,10 +243,16 @@ class KafkaRuns:
         """Newest row of the manifest when nothing waited."""
         self._next = 0.0
 
-    def request(self, instance: dg.DagsterInstance, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason | None:
-        """A request if windows wait and nobody publishes them; the reason if it has to wait itself."""
-        names, runs = self._catalog.names, self._catalog.runs()
-        if publishing(self._catalog, instance):
+    def request(
+        self, instance: dg.DagsterInstance, runs: CaptureRuns, resource: CaptureResource
+    ) -> dg.RunRequest | dg.SkipReason | None:
+        """A request if windows wait and nobody publishes them; the reason if it has to wait itself.
+
+        Args:
+            runs: those that publish alone.
+        """
+        names = self._catalog.names
+        if runs.active(instance):
             return None
         records = runs.finished_of(instance, names.publish, MOST_FAILURES)
         ends = pause_ends(records, of_any_kind=True)

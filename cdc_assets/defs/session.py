@@ -9,7 +9,6 @@ import dagster as dg
 
 from cdc_assets.capture.progress import Progress, SliceProgress
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.processes import own_process
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.batches import record_in_portions
 from cdc_assets.defs.catalog import CaptureCatalog
@@ -18,7 +17,6 @@ from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.partitions import range_numbers
-from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.range_facts import partition_facts
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.samples import sample_of_events
@@ -34,7 +32,7 @@ _UNASKED: Mapping[TableId, TableSchema] = {}
 
 
 class Session:
-    """Records the run's process and reports its progress.
+    """Reports the progress of a run.
 
     Args:
         role: role of the assets that are written.
@@ -55,7 +53,6 @@ class Session:
         self._writers, self._topics = writers, writers.topics
         self._partitioned = catalog.keys("snapshot")
         self._structures = {schema.table: schema for schema in catalog.tables}
-        context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
         self.windows = 0
         self._brought: dict[tuple[Role, TableId], Counter[str]] = defaultdict(Counter)
         """Rows by operation since the run began."""

@@ -9,11 +9,10 @@ the page is, and an error for which somebody has to act stands on it even if the
 *A tick ends.* It waits `_PATIENCE_S` for its decision (`asking`); Dagster would throw it away after sixty seconds.
 
 *Cursor.* It stores the reason of the last tick, since Dagster's list of ticks shows cursors, but of a tick without a run not why;
-and behind it which load of the code location that was.
+and behind it which start that was (`service`).
 """
 
 from collections.abc import Callable, Iterator
-from uuid import uuid4
 
 import dagster as dg
 
@@ -22,15 +21,13 @@ from cdc_assets.defs.idle_page import Events, IdlePage
 from cdc_assets.defs.live import Subject
 from cdc_assets.defs.pauses import failures_in_a_row
 from cdc_assets.defs.queue import waiting_too_long
-from cdc_assets.defs.runs import CaptureRuns
+from cdc_assets.defs.runs import CaptureRuns, repository_here
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.run.overview.report import Trouble
 
 _PATIENCE_S = 15.0
 """Seconds that a tick waits for its decision."""
-START = uuid4().hex[:12]
-"""Identifies this load of the code location."""
 _BEHIND_REASON = " · start "
 _LONGEST_REASON = 500
 """Characters of a cursor that say why a run was asked for."""
@@ -75,7 +72,7 @@ class Watch:
                 hindrance = f"no answer from the server, the lake or Kafka since {self._asking.since:%H:%M:%S} UTC"
             answer, start = found or (dg.SkipReason(f"There was {hindrance}."), start)
         context.update_cursor(f"{reason_of(answer)}{_BEHIND_REASON}{start}")
-        events = self._events(context.instance, subject, hindrance)
+        events = self._events(context, subject, hindrance)
         if error is not None:
             for event in events:
                 context.instance.report_runless_asset_event(event)
@@ -86,23 +83,24 @@ class Watch:
             return dg.SensorResult(run_requests=[answer], asset_events=events)
         return dg.SensorResult(skip_reason=answer, asset_events=events)
 
-    def _events(self, instance: dg.DagsterInstance, subject: Subject, hindrance: str) -> Events:
+    def _events(self, context: dg.SensorEvaluationContext, subject: Subject, hindrance: str) -> Events:
         """The capture's page if there is news and no run tells it."""
-        active = self._runs.active(instance)
-        if active and was_just_seen(instance, subject.key):
+        instance, runs = context.instance, self._runs.of(repository_here(context))
+        if runs.active(instance) and was_just_seen(instance, subject.key):
             self._page.forget()
             return []
-        return self._page.events(instance, subject, list(self._troubles(instance, hindrance)))
+        return self._page.events(instance, subject, list(_troubles(instance, runs, hindrance)))
 
-    def _troubles(self, instance: dg.DagsterInstance, hindrance: str) -> Iterator[Trouble]:
-        """What Dagster knows, and a look does not find."""
-        if hindrance:
-            yield Trouble("the sensor", f"it cannot ask what there is to do: {hindrance}")
-        yield from waiting_too_long(instance, self._runs)
-        last = self._runs.finished(instance, 1)
-        if failures_in_a_row(last):
-            run = last[0].dagster_run.run_id[:8]
-            yield Trouble("the last run", f"{run} failed. Next: follow the error of that run")
+
+def _troubles(instance: dg.DagsterInstance, runs: CaptureRuns, hindrance: str) -> Iterator[Trouble]:
+    """What Dagster knows, and a look does not find."""
+    if hindrance:
+        yield Trouble("the sensor", f"it cannot ask what there is to do: {hindrance}")
+    yield from waiting_too_long(instance, runs)
+    last = runs.finished(instance, 1)
+    if failures_in_a_row(last):
+        run = last[0].dagster_run.run_id[:8]
+        yield Trouble("the last run", f"{run} failed. Next: follow the error of that run")
 
 
 def start_of(context: dg.SensorEvaluationContext) -> str:

@@ -15,6 +15,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
+from cdc_assets.core import processes
 from cdc_assets.core.processes import is_gone, own_process
 from cdc_assets.defs import pauses, runs, waiting
 from cdc_assets.defs.pauses import (
@@ -27,7 +28,7 @@ from cdc_assets.defs.pauses import (
     streaming_starts,
     terminated_until,
 )
-from cdc_assets.defs.process import PROCESS_TAG
+from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import NEW_TABLES_TAG, RETRY_TAG
 from cdc_assets.defs.spark import SparkResource
@@ -78,8 +79,8 @@ def test_run_whose_process_is_gone_is_ended_and_makes_room(
         [sys.executable, "-c", "from cdc_assets.core.processes import own_process; print(own_process())"],
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
-    job = shop.definitions().resolve_job_def("shop_changes")
-    run = instance.create_run_for_job(job, status=status, tags={PROCESS_TAG: process})
+    run = instance.create_run_for_job(shop.definitions().resolve_job_def("shop_changes"), status=status)
+    instance.add_run_tags(run.run_id, process_tag(run.run_id, process))
     try:
         asked = tick(shop, instance)
         assert instance.get_run_by_id(run.run_id).status is ended  # type: ignore[union-attr]
@@ -94,7 +95,9 @@ def test_run_that_never_named_its_process_is_ended_after_a_while(shop: Shop, ins
         instance.report_dagster_event(dg.DagsterEvent("PIPELINE_START", run.job_name), run.run_id)
         assert "is still running" in tick(shop, instance).skip_message
         with patch.object(runs, "_SILENT_S", -1):
-            tick(shop, instance)
+            assert "is still running" in tick(shop, instance).skip_message, "the code server would have told"
+            with patch.object(runs, "_LOADED", time.time() + 1):
+                tick(shop, instance)
         assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
     finally:
         instance.delete_run(run.run_id)
@@ -115,10 +118,17 @@ def test_run_that_somebody_terminated_is_not_followed_at_once(shop: Shop, instan
 def test_process_that_lives_or_cannot_be_seen_is_not_gone() -> None:
     own = own_process()
     assert not is_gone(own)
-    host, boot, number, start = own.rsplit("/", 3)
-    assert not is_gone(f"another-host/{boot}/1/{start}")
-    assert is_gone(f"{host}/{boot}/{number}/{int(start) + 1}"), "the number was given out again"
-    assert is_gone(f"{host}/another-boot/{number}/{start}")
+    host, boot, number, start, _ = own.split("/")
+    machine, container = "pid:[4026531836]", "pid:[4026532801]"
+    for space in (machine, container):
+        with patch.object(processes, "_space", return_value=space):
+            assert not is_gone(own_process())
+            assert not is_gone(f"another-host/{boot}/1/{start}/{space}")
+            assert is_gone(f"{host}/{boot}/{number}/{int(start) + 1}/{space}"), "the number was given out again"
+            assert is_gone(f"{host}/{boot}/{number}/{int(start) + 1}"), "of an earlier release"
+            assert not is_gone(f"{host}/{boot}/{number}/{int(start) + 1}/pid:[1]"), "another container of that name"
+            restarted = f"{host}/another-boot/{number}/{start}/{space}"
+            assert is_gone(restarted) == (space == machine), "or a container of that name on another machine"
 
 
 @pytest.mark.spark

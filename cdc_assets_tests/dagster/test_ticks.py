@@ -16,8 +16,8 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs import idle_page, queue, seen, ticks
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.process import PROCESS_TAG
-from cdc_assets.defs.runs import ACTIVE
+from cdc_assets.defs.process import process_tag
+from cdc_assets.defs.runs import ACTIVE, CaptureRuns
 from cdc_assets.defs.seen import note_seen, was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
@@ -76,9 +76,8 @@ class Ticks:
     def run(self, status: DagsterRunStatus) -> Iterator[str]:
         """A run of the capture that does nothing."""
         job = self.definitions.resolve_job_def("shop_changes")
-        run = self._instance.create_run_for_job(
-            job, status=status, tags={PROCESS_TAG: own_process()}, remote_job_origin=_ORIGIN
-        )
+        run = self._instance.create_run_for_job(job, status=status, remote_job_origin=_ORIGIN)
+        self._instance.add_run_tags(run.run_id, process_tag(run.run_id, own_process()))
         try:
             yield run.run_id
         finally:
@@ -185,13 +184,16 @@ def test_run_that_waits_for_long_is_a_trouble_that_says_for_what(
 def test_stream_makes_way_only_if_there_is_room_for_another_run(
     instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with location.run(DagsterRunStatus.STARTED), location.run(DagsterRunStatus.QUEUED) as waiting:
-        run = instance.get_run_by_id(waiting)
-        assert run is not None
-        assert queue.waits_for_pool_alone(instance, [run])
-        assert not queue.waits_for_pool_alone(instance, [])
-        monkeypatch.setattr(queue, "most_runs", lambda _: 1)
-        assert not queue.waits_for_pool_alone(instance, [run])
+    runs = CaptureRuns(frozenset({"shop_changes"}), frozenset())
+    monkeypatch.setattr(queue, "_CHECK_EVERY_S", 0.0)
+    waits = queue.somebody_waits(runs, instance)
+    with location.run(DagsterRunStatus.STARTED):
+        assert not waits()
+        with location.run(DagsterRunStatus.QUEUED):
+            assert waits()
+            assert not queue.somebody_waits(runs.of("__repository__@elsewhere"), instance)()
+            monkeypatch.setattr(queue, "most_runs", lambda _: 1)
+            assert not waits()
 
 
 def test_error_of_the_tick_is_raised_when_the_page_tells_it(
@@ -258,7 +260,7 @@ def test_tick_ends_though_nothing_answers(
     assert location.page() == "healthy"
     for module, name in [(ticks, "_PATIENCE_S"), (idle_page, "_OVERDUE_S"), (idle_page, "_PATIENCE_S")]:
         monkeypatch.setattr(module, name, 0.2)
-    with patch.object(CaptureResource, "overview", hang):
+    with shop.in_environment(), patch.object(CaptureResource, "overview", hang):  # questions outlast their ticks
         began = monotonic()
         assert "no answer from the server" in location.tick().skip_message
         assert "no answer from the server" in location.tick().skip_message

@@ -130,7 +130,12 @@ class ConnectorCatalog:
     def runs(self) -> CaptureRuns:
         """Recognizes runs of this capture."""
         assets = {*self.keys("snapshot"), *self.keys("changes"), *map(self.system_key, self.system)}
-        return CaptureRuns(frozenset({self.names.snapshot, self.names.changes}), frozenset(assets))
+        names = self.names
+        return CaptureRuns(
+            frozenset({names.snapshot, names.changes}),
+            frozenset(assets),
+            frozenset({names.snapshot_op, names.changes_op}),
+        )
 
     @property
     def sensor(self) -> str:

@@ -33,8 +33,8 @@ def engine_subject(catalog: ConnectorCatalog, resource: ConnectorResource) -> Su
     def home() -> Home:
         return Home.of(resource.settings().lake, catalog.system[BATCHES])
 
-    directory = catalog.system[BATCHES]
-    return Subject(catalog.config.name, catalog.batches_key, directory, ask, unknown=unknown, home=home)
+    directory, runs = catalog.system[BATCHES], catalog.runs()
+    return Subject(catalog.config.name, catalog.batches_key, directory, ask, runs=runs, unknown=unknown, home=home)
 
 
 def look(catalog: ConnectorCatalog, resource: ConnectorResource) -> Seen:

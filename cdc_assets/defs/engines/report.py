@@ -10,13 +10,11 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.core.processes import own_process
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.live import LivePage
-from cdc_assets.defs.process import PROCESS_TAG
 from cdc_assets.defs.reporting import OPERATIONS
 from cdc_assets.engine.counted import counted
 from cdc_assets.engine.ledger import Batch
@@ -82,7 +80,6 @@ class BatchReport:
         self._count: OnCommit = lambda _: None
         self._short = {directory: name for name, directory in catalog.system.items()}
         self.batches = 0
-        context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: own_process()})
 
     def add(self, batch: Batch) -> None:
         """Add a committed batch, and report if it is time."""

@@ -31,6 +31,7 @@ from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.pauses import after_end, pause_of, run_key
+from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.defs.ticks import Watch
 from cdc_assets.defs.waiting import Asks, change_comes
@@ -56,7 +57,7 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
     def answer_of(
         context: dg.SensorEvaluationContext, resource: ConnectorResource, seen: list[LogPoint]
     ) -> dg.RunRequest | dg.SkipReason:
-        records, pause = pause_of(runs, context.instance)
+        records, pause = pause_of(runs.of(repository_here(context)), context.instance)
         if pause:
             return dg.SkipReason(pause)
         return _request(catalog, resource, records, seen)

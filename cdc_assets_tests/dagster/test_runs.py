@@ -1,0 +1,218 @@
+"""Runs are told apart rightly: whose they are, and whether they live."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import dagster as dg
+import pytest
+from dagster import DagsterRun, DagsterRunStatus
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.utils import make_new_run_id
+
+from cdc_assets.core.processes import own_process
+from cdc_assets.defs import process, runs, service
+from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.kafka import publishing
+from cdc_assets.defs.pauses import failures_in_a_row
+from cdc_assets.defs.process import process_of, process_of_run, process_tag
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
+from cdc_assets.defs.service import start_id
+from cdc_assets_tests.unit.streaming.simulation import make_config
+
+NAMES, KEY = Names("shop"), dg.AssetKey(["shop", "orders"])
+RUNS = CaptureRuns(frozenset({NAMES.changes}), frozenset({KEY}), frozenset({NAMES.changes_op}))
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def dead() -> str:
+    """A process that has ended."""
+    code = "from cdc_assets.core.processes import own_process; print(own_process())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def job(name: str, *steps: str) -> dg.JobDefinition:
+    """A job of a user with these steps."""
+    ops = [dg.op(name=step)(lambda: None) for step in steps]
+
+    @dg.job(name=name)
+    def made() -> None:
+        for op in ops:
+            op()
+
+    return made
+
+
+def run_of(
+    instance: dg.DagsterInstance,
+    made: dg.JobDefinition,
+    status: DagsterRunStatus = DagsterRunStatus.STARTED,
+    location: str = "",
+    **tags: str,
+) -> DagsterRun:
+    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__")
+    origin = RemoteJobOrigin(repository, made.name) if location else None
+    return instance.create_run_for_job(made, status=status, tags=tags, remote_job_origin=origin)
+
+
+def test_a_run_of_a_users_job_that_selects_nothing_is_known_by_its_steps(instance: dg.DagsterInstance) -> None:
+    theirs = run_of(instance, job("nightly", NAMES.changes_op, "report"))
+    part = run_of(instance, job("hourly", f"{NAMES.changes_op}_2"))
+    other = run_of(instance, job("other", "report"))
+    assert theirs.asset_selection is None
+    found = {run.run_id for run in RUNS.active(instance)}
+    assert found == {theirs.run_id, part.run_id}
+    assert other.run_id not in found
+
+
+def test_a_capture_of_that_name_in_another_location_is_another_one(instance: dg.DagsterInstance) -> None:
+    made = job(NAMES.changes, NAMES.changes_op)
+    staging = run_of(instance, made, location="staging")
+    ours, unknown = run_of(instance, made, location="prod"), run_of(instance, made)
+    here = RUNS.of("__repository__@prod")
+    assert {run.run_id for run in here.active(instance)} == {ours.run_id, unknown.run_id}
+    assert len(RUNS.active(instance)) == 3
+    for run in (staging, ours):
+        instance.report_run_failed(run)
+    assert [record.dagster_run.run_id for record in here.finished(instance, 10)] == [ours.run_id]
+
+
+def test_a_run_again_has_not_the_process_of_the_run_before(instance: dg.DagsterInstance, dead: str) -> None:
+    made = job(NAMES.changes, NAMES.changes_op)
+    first = run_of(instance, made, **process_tag(make_new_run_id(), dead))
+    assert process_of(first) is None
+    assert [run.run_id for run in RUNS.active(instance)] == [first.run_id]
+    instance.add_run_tags(first.run_id, process_tag(first.run_id, dead))
+    assert not RUNS.active(instance)
+    ended = instance.get_run_by_id(first.run_id)
+    assert ended is not None
+    assert ended.status is DagsterRunStatus.FAILURE
+
+
+def test_a_run_again_has_not_committed_what_the_run_before_has(instance: dg.DagsterInstance) -> None:
+    made = job(NAMES.changes, NAMES.changes_op)
+    tags = {COMMITTED_TAG: "", FAILURE_REASON_TAG: "STEP_FAILURE"}
+    run = instance.create_run_for_job(made, status=DagsterRunStatus.STARTED, tags=tags)
+    instance.report_run_failed(run)
+    assert failures_in_a_row(RUNS.finished(instance, 1)) == 1
+
+
+def test_a_run_whose_process_nobody_knows_is_left_to_dagster(instance: dg.DagsterInstance) -> None:
+    run = run_of(instance, job(NAMES.changes, NAMES.changes_op))
+    instance.add_run_tags(run.run_id, process_tag(run.run_id, ""))
+    with patch.object(runs, "_SILENT_S", -1), patch.object(runs, "_LOADED", time.time() + 1):
+        assert RUNS.active(instance)
+
+
+@pytest.mark.parametrize("step", [NAMES.changes_op, "report", ""])
+def test_a_run_in_which_somebody_elses_step_works_is_not_ended_for_its_silence(
+    instance: dg.DagsterInstance, step: str
+) -> None:
+    run = run_of(instance, job(NAMES.changes, NAMES.changes_op, "report"), DagsterRunStatus.STARTING)
+    instance.report_dagster_event(dg.DagsterEvent("PIPELINE_START", run.job_name), run.run_id)
+    if step:
+        instance.report_dagster_event(dg.DagsterEvent("STEP_START", run.job_name, step_key=step), run.run_id)
+    with patch.object(runs, "_SILENT_S", -1), patch.object(runs, "_LOADED", time.time() + 1):
+        assert bool(RUNS.active(instance)) == (step == "report")
+
+
+@pytest.mark.parametrize(
+    ("executor", "config", "knows"),
+    [
+        (dg.in_process_executor, {}, "own"),
+        (dg.multiprocess_executor, {}, "parent"),
+        (dg.multi_or_in_process_executor, {}, "parent"),
+        (dg.multi_or_in_process_executor, {"execution": {"config": {"in_process": {}}}}, "own"),
+        (dg.executor(name="kubernetes")(lambda _: None), {}, ""),
+    ],
+)
+def test_the_process_of_a_run_is_not_that_of_one_of_its_steps(executor: Any, config: Any, knows: str) -> None:
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job(executor_def=executor)
+    def made() -> None:
+        nothing()
+
+    class Context:
+        job_def = made
+        run = DagsterRun("made", run_config=config)
+
+    class Parent:
+        pid = 1
+
+    with patch.object(process, "parent_process", return_value=Parent), patch.object(process, "identified", str):
+        found = process_of_run(Context())  # type: ignore[arg-type]
+    assert found == {"own": own_process(), "parent": "1", "": ""}[knows]
+
+
+# ---- publishing -------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_in_a_queue_or_is_dead_publishes_nothing(instance: dg.DagsterInstance, dead: str) -> None:
+    made = job(NAMES.publish, NAMES.publish_op)
+    catalog = SimpleNamespace(publishing_runs=lambda: CaptureRuns(frozenset({NAMES.publish}), frozenset()))
+    own = run_of(instance, job(NAMES.changes, NAMES.changes_op))
+
+    def somebody() -> bool:
+        return publishing(catalog, instance, own)  # type: ignore[arg-type]
+
+    queued = run_of(instance, made, DagsterRunStatus.QUEUED, "prod")
+    assert not somebody()
+    started = run_of(instance, made)
+    assert somebody()
+    instance.add_run_tags(started.run_id, process_tag(started.run_id, dead))
+    assert not somebody()
+    ended = instance.get_run_by_id(started.run_id)
+    assert ended is not None
+    assert ended.status is DagsterRunStatus.FAILURE
+    assert [run.run_id for run in catalog.publishing_runs().active(instance)] == [queued.run_id]
+
+
+# ---- starts ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def command(folder: Path, name: str) -> Iterator[Path]:
+    """A command of Dagster that starts two code servers, each of which prints which start it is of."""
+    code = (
+        "from cdc_assets.defs.service import start_id; from cdc_assets_tests.unit.streaming.simulation import make_config; "
+        "print(start_id(make_config('lake')))"
+    )
+    script = folder / name
+    script.write_text(
+        f"import subprocess, sys\nfor _ in range(2):\n    subprocess.run([sys.executable, '-c', {code!r}], check=True)\n"
+    )
+    yield script
+
+
+def test_another_code_server_is_another_start_only_of_another_service(tmp_path: Path) -> None:
+    def starts(name: str) -> list[str]:
+        with command(tmp_path, name) as script:
+            return subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout.split()
+
+    first, again, other = starts("dagster-daemon"), starts("dagster-daemon"), starts("supervisor")
+    assert first[0] == first[1]
+    assert again[0] != first[0]
+    assert other[0] != other[1], "each of them is the service"
+
+
+def test_what_is_read_at_a_start_decides_whether_it_is_another(tmp_path: Path) -> None:
+    config = make_config(str(tmp_path))
+    always = make_config(str(tmp_path), mode="always")
+    assert start_id(config) == start_id(config)
+    assert start_id(config) != start_id(always)
+    with patch.object(service, "_service", return_value="another"):
+        assert start_id(config) != start_id(always)
