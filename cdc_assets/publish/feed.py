@@ -89,6 +89,10 @@ class Feed:
             LakeError: the manifest cannot be read.
         """
         state = self._manifest.read()
+        return state.complete_window, self.topics(state)
+
+    def topics(self, state: CaptureState) -> Sequence[Topic]:
+        """The topics of a capture in this state, in the order in which a window's are published."""
         newest = _newest(state)
         ranks = {topic_name(table, self._config.events): _DATA for table in state.tables}
         own, first = set[str](), set[str]()
@@ -111,7 +115,7 @@ class Feed:
             )
             for name, rank in ranks.items()
         ]
-        return state.complete_window, sorted(found, key=lambda topic: (topic.rank, topic.name))
+        return sorted(found, key=lambda topic: (topic.rank, topic.name))
 
     def commit_stamp(self) -> int | None:
         """A number that changes with each commit of the manifest, at the cost of a system call; None where there is none."""

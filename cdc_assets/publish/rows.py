@@ -103,6 +103,26 @@ class TopicRows:
             self._nothing = after, until
         return True
 
+    def first_behind(self, place: Place, until: int, after: str = "") -> int | None:
+        """The least number behind a place, up to a window, of which a file has events; None if none has.
+
+        Args:
+            after: commit LSN after which events count; empty for all.
+
+        Raises:
+            LakeError: a table cannot be read.
+        """
+        first = place[0] + (place[1] == WHOLE)
+        found = list[int]()
+        for directory in self._tables.generations(self.topic):
+            handle = self._tables.open(directory)
+            if handle is not None:
+                pieces = self._pieces(directory, handle, self._known, after)
+                found += (
+                    max(first, piece.least) for piece in pieces if piece.greatest >= first and piece.least <= until
+                )
+        return min(found, default=None)
+
     def read(self, after: Place, until: int | None, *, dictionaries: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows behind a place and up to a window, in order, each batch from one file.
 
@@ -128,9 +148,13 @@ class TopicRows:
         pieces.sort(key=lambda piece: piece.bound)
         return once(self._in_order(pieces, schemas, after, until, dictionaries))
 
-    def _pieces(self, directory: str, handle: DeltaTable, known: dict[tuple[str, str], list[Piece]]) -> Iterator[Piece]:
+    def _pieces(
+        self, directory: str, handle: DeltaTable, known: dict[tuple[str, str], list[Piece]], after: str = ""
+    ) -> Iterator[Piece]:
         for row in pa.table(handle.get_add_actions(flatten=True)).to_pylist():
             path, rows = row["path"], row["num_records"] or 0
+            if after and (row.get("max.position") or WHOLE) <= after + WHOLE:
+                continue
             match = _OF_WINDOW.match(path)
             if match is not None and rows <= ROW_GROUP_ROWS and row["size_bytes"] <= _WHOLE_BYTES:
                 yield Piece(directory, path, None, int(match[1]), int(match[1]), row.get("min.position") or "")

@@ -2,6 +2,8 @@
 
 *A window without events* is published with the next one that has some, so what waits are the windows and rounds behind the marker
 that have events, not the difference of two numbers.
+
+*What rows do not list any more* is asked of topics (`waiting`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.publish.place import RATE_S, parse_published
+from cdc_assets.publish.place import RATE_S, Published, parse_published
 
 AskMarker = Callable[[], str | None]
 """Asks a broker for the newest marker."""
@@ -23,9 +25,9 @@ class PublishedReport:
     Args:
         window: number of the window up to which they are published; -1 if nothing is.
         lsn: commit LSN of the newest event of a table that is published.
-        waiting: windows and rounds with events that are complete in the lake and not published; of very many, those that the
-            manifest still lists.
-        behind_s: age of the oldest of them; 0 if there is none.
+        waiting: windows and rounds with events that are complete in the lake and not published; those that the manifest does not
+            list any more count as one.
+        behind_s: age of the oldest of them, at least; 0 if there is none.
         per_second: events per second, published in the last minute.
         at: when the newest transaction was committed.
         stopped: why topics are not published further, by name.
@@ -42,7 +44,18 @@ class PublishedReport:
     problem: str = ""
 
 
-def published_report(marker: str | None, rows: Sequence[Mapping[str, Any]], now: datetime) -> PublishedReport:
+AskUnlisted = Callable[[Published | None, bool], datetime | None]
+"""Asks since when events wait that the manifest's rows do not list; None if there are none. Takes how far topics are published,
+and whether rows list any that wait."""
+
+
+def _none(known: Published | None, waits: bool) -> None:
+    del known, waits
+
+
+def published_report(
+    marker: str | None, rows: Sequence[Mapping[str, Any]], now: datetime, unlisted: AskUnlisted = _none
+) -> PublishedReport:
     """The report of a marker.
 
     Args:
@@ -50,12 +63,14 @@ def published_report(marker: str | None, rows: Sequence[Mapping[str, Any]], now:
         rows: rows of the manifest in order.
 
     Raises:
-        LakeError: it is no marker.
+        LakeError: it is no marker, or a topic's table cannot be read.
     """
     known = parse_published(marker) if marker is not None else None
     window, after = (known.window, known.after) if known else (-1, "")
-    times = [row["at"] for row in rows if _has_events(row) and row["window_id"] > window and not _before(row, after)]
-    behind_s = max(0.0, (now - times[0]).total_seconds()) if times else 0.0
+    times = [row["at"] for row in rows if has_events(row) and row["window_id"] > window and not _before(row, after)]
+    if (since := unlisted(known, bool(times))) is not None:
+        times.append(since)
+    behind_s = max(0.0, (now - min(times)).total_seconds()) if times else 0.0
     if known is None:
         return PublishedReport(waiting=len(times), behind_s=behind_s)
     at = datetime.fromtimestamp(known.written, UTC) if known.written else None
@@ -70,7 +85,8 @@ def published_report(marker: str | None, rows: Sequence[Mapping[str, Any]], now:
     )
 
 
-def _has_events(row: Mapping[str, Any]) -> bool:
+def has_events(row: Mapping[str, Any]) -> bool:
+    """Whether a row of the manifest completes a window or a round with events."""
     return row["event"] == "complete" and bool(row["rows"]) and row["window_id"] is not None
 
 

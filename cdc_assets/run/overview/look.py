@@ -21,7 +21,10 @@ from cdc_assets.lake.audit import Loss
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.place import Published
 from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
+from cdc_assets.publish.waiting import waiting_unlisted
 from cdc_assets.run.overview.capture import AUDIT_S, CaptureOverview
 from cdc_assets.run.overview.drift import OverviewSource
 from cdc_assets.run.overview.rates import rates_of
@@ -152,7 +155,12 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         text = marker()
         if text is None and not overview.config.kafka.enabled:
             return None
-        return published_report(text, overview.rows(), at)
+        feed, state, rows = Feed(overview.config, overview.lake), overview.state, overview.rows()
+
+        def unlisted(known: Published | None, waits: bool) -> datetime | None:
+            return waiting_unlisted(feed, state, known, rows, waits=waits)
+
+        return published_report(text, rows, at, unlisted)
     except CdcError as error:
         return PublishedReport(problem=describe_error(error))
 

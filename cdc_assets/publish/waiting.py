@@ -1,0 +1,61 @@
+"""What waits to be published for so long that the rows of the manifest do not list it any more.
+
+*Why not by rows alone.* The manifest keeps some rows for people, and a database writes one each time its log moves, also without
+events: while nobody publishes, a window with events leaves the list within minutes on a busy server. What does not get lost are the
+numbers of the newest commits by topic (marks), and the place of each topic in the marker. Where a mark is ahead of its place, the
+files of the table tell whether there are events behind it: a number may have been taken without any.
+
+*What it costs.* Nothing while topics are published, since no mark is ahead. Otherwise tables are asked until one has such events.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.place import WHOLE, Place, Published
+from cdc_assets.publish.view import has_events
+
+
+def waiting_unlisted(
+    feed: Feed, state: CaptureState, known: Published | None, rows: Sequence[Mapping[str, Any]], *, waits: bool
+) -> datetime | None:
+    """A time at or behind which the oldest events that wait were complete, if rows do not list them; None if there are none.
+
+    Args:
+        known: how far topics are published; None if nothing is.
+        rows: rows of the manifest in order.
+        waits: whether rows list windows that wait.
+
+    Raises:
+        LakeError: a table cannot be read.
+    """
+    known, complete, topics = known or Published(""), state.complete_window, feed.topics(state)
+    if waits:  # what they list is counted
+        complete = min((row["window_id"] for row in rows if has_events(row)), default=complete + 1) - 1
+    places = {topic.name: known.of(topic.name) for topic in topics if topic.numbered}
+    for topic in sorted(topics, key=lambda topic: places.get(topic.name, (0, ""))):
+        place = places.get(topic.name)
+        if place is None or topic.newest is None or not _is_behind(place, topic.newest):
+            continue
+        number = topic.rows.first_behind(place, complete, known.after)
+        if number is not None:
+            return _since(rows, topic.name, number)
+    return None
+
+
+def _is_behind(place: Place, newest: int) -> bool:
+    return place[0] < newest or (place[0] == newest and place[1] != WHOLE)
+
+
+def _since(rows: Sequence[Mapping[str, Any]], topic: str, number: int) -> datetime:
+    """When the first row was written that knows a commit of a topic under a number or behind it; that of the oldest row if none does."""
+    for row in rows:
+        if row["event"] == "state" or '"marks"' not in row["detail"]:
+            continue
+        for directory, mark in json.loads(row["detail"]).get("marks", {}).items():
+            if mark and directory.partition("@")[0] == topic and mark["window"] >= number:
+                return row["at"]  # type: ignore[no-any-return]
+    return min(row["at"] for row in rows)  # type: ignore[no-any-return]
