@@ -14,7 +14,7 @@ it has enough rows, or has taken a third of the time that a broker allows by def
 topic, never between a delete and its tombstone, and the marker names the topics that are ahead of their window.
 
 *A record that is refused for good* stops its topic at the record before it; other topics go on, and the marker holds where
-the topic is. It is tried again at the next start.
+the topic is. It is tried again at the next start. So does whatever else ends the reading of one topic (`stream.Unreadable`).
 
 *Events that were dropped* (`lake.topic.retention.hours`) are never passed over: retention waits for the place that the lake
 was told last (`recorded`), which is never ahead of the marker. A first start that asks for what is gone is refused; a topic
@@ -45,7 +45,7 @@ from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.run import Run
 from cdc_assets.publish.span import Span
 from cdc_assets.publish.start import Start
-from cdc_assets.publish.stream import Ahead, Stream, runs_behind
+from cdc_assets.publish.stream import Ahead, Stream, Unreadable, runs_behind
 from cdc_assets.publish.targets import Targets
 from cdc_assets.publish.tombstones import event_of
 
@@ -105,7 +105,7 @@ class Publisher:
         self._published = Published("")
         self.stopped: dict[str, str] = {}
         """Why topics are not published further, by name."""
-        self._targets, self._rate = Targets(broker), Rate()
+        self._targets, self._rate, self._unreadable = Targets(broker), Rate(), Unreadable()
         self._lsn = ""
         self._rows, self._begun, self._begun_at, self._complete = 0, False, 0.0, -1
         self._places: dict[str, Place] = {}
@@ -170,6 +170,7 @@ class Publisher:
         self._complete, topics = self._look()
         with Ahead() as ahead:
             yield from self._publish(topics, ahead)
+        self._unreadable.ended()
 
     def _publish(self, topics: Sequence[Topic], ahead: Ahead) -> Iterator[int]:
         self._base, self._places = self._published.window, dict(self._published.places)
@@ -211,7 +212,8 @@ class Publisher:
         """What a topic holds behind its place."""
         place = self._published.of(topic.name, numbered=topic.numbered)
         until = self._span.until if self._span else ""
-        return Stream(topic, runs_behind(topic, self._renderer, place, self._complete, self._after, until), ahead)
+        runs = runs_behind(topic, self._renderer, place, self._complete, self._after, until)
+        return Stream(topic, self._unreadable.guarded(runs, place, self._complete), ahead)
 
     def _stop_if_dropped(self, topic: Topic) -> None:
         """Stop a topic of which events were dropped that are not published."""
@@ -250,11 +252,10 @@ class Publisher:
                 self._note(stream, done)
             if reason:
                 refused = records.slice(taken, taken + 1).first
-                self._stop(stream.name, f"the event at {refused} is refused: {reason}")
-                if (
-                    event_of(refused) == last
-                ):  # others share its position, and must not be there without it, nor a delete
-                    raise _Refused
+                what = f"the event at {refused} is refused" if refused else "what comes next cannot be read"
+                self._stop(stream.name, f"{what}: {reason}")
+                if refused and event_of(refused) == last:
+                    raise _Refused  # others share its position, and must not be there without it, nor a delete
                 return
 
     def _is_full(self) -> bool:

@@ -5,6 +5,7 @@ for all topics, so that a topic's own are made one after the other. What waits i
 is no room makes its records when they are asked for, which happens only while none of its own are under way.
 """
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,11 +13,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from cdc_assets.errors import LakeError, RetryableError, describe_error
 from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.place import WHOLE, Place
 from cdc_assets.publish.render import Renderer
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.run import Run, trouble
 from cdc_assets.publish.tombstones import undivided
+
+log = logging.getLogger(__name__)
 
 _AHEAD = 4
 """Runs that wait to be sent, over all topics."""
@@ -82,6 +86,40 @@ class Stream:
         """Have the runs behind `head` made."""
         if self.head is not None:
             self._ahead.ask(self._runs, self._under_way)
+
+
+class Unreadable:
+    """Lets what ends the reading of a topic end that of no other: its topic stops with the reason.
+
+    A table that cannot be read may have been rewritten meanwhile. So the first such error is raised, and all is opened anew; from then on
+    it stops its topic, until an attempt succeeds. What is sure to pass is raised each time.
+    """
+
+    def __init__(self) -> None:
+        self._is_again = False
+
+    def ended(self) -> None:
+        """An attempt has succeeded."""
+        self._is_again = False
+
+    def guarded(self, runs: Iterator[Run], place: Place, complete: int) -> Iterator[Run]:
+        """A topic's records; in place of what cannot be read, why.
+
+        Args:
+            place: how far the topic is published.
+            complete: greatest window that is complete.
+        """
+        window = min(place[0] + 1, complete)
+        try:
+            for found in runs:
+                window = found.window
+                yield found
+        except Exception as error:
+            if isinstance(error, RetryableError) or (isinstance(error, LakeError) and not self._is_again):
+                self._is_again |= isinstance(error, LakeError)
+                raise
+            log.exception("Events behind window %s cannot be published.", window)
+            yield trouble(window, "", describe_error(error))
 
 
 def runs_behind(topic: Topic, renderer: Renderer, place: Place, complete: int, after: str, until: str) -> Iterator[Run]:

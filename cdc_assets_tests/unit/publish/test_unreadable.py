@@ -1,0 +1,88 @@
+"""Whatever ends the reading of one topic ends that of no other."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cdc_assets.errors import LakeError, RetryableError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.publish import follow
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.place import parse_published
+from cdc_assets.publish.publisher import Publisher
+from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.rows import TopicRows
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
+from cdc_assets_tests.unit.publish.world import World
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+OTHER = TOPIC.replace("dbo.t", "dbo.u")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with StandIn(databases=(DATABASE,)) as server:
+        made = World(server, tmp_path_factory.mktemp("unreadable") / "lake")
+        made.execute("CREATE TABLE dbo.u (id int NOT NULL PRIMARY KEY)")
+        made.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'u', @role_name = NULL")
+        made.execute("INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b')")
+        made.execute("INSERT INTO dbo.u VALUES (1), (2), (3)")
+        made.capture("snapshot")
+        made.execute("INSERT INTO dbo.u VALUES (4)")
+        made.capture()
+        yield made
+
+
+def published(world: World, broker: MemoryBroker) -> Publisher:
+    feed = Feed(world.config, TopicTables.of(world.config))
+    found = Publisher(feed, broker, Renderer(world.config.kafka), 2, lambda _: None)
+    follow.publish(found, feed, follow=False, pause_s=0.0, most_retries=3, close=broker.close)
+    return found
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("offset overflow"), KeyError("__op"), LakeError("It is gone.")])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_topic_that_cannot_be_read_is_stopped_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception, after: int
+) -> None:
+    read = TopicRows.read
+
+    def broken(self: TopicRows, *given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        batches = read(self, *given, **named)
+        if self.topic != TOPIC:
+            return batches
+        return failing(batch.slice(0, after) for batch in batches)
+
+    def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from [batch for batch in batches if len(batch)][:after]
+        raise error
+
+    broker = MemoryBroker()
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicRows, "read", broken)
+        stopped = published(world, broker).stopped
+        assert set(stopped) == {TOPIC}
+        assert "what comes next cannot be read" in stopped[TOPIC]
+        assert str(error) in stopped[TOPIC]
+    assert (len(broker.topics[TOPIC]), len(broker.topics[OTHER])) == (after, 4)
+    assert set(parse_published(broker.marker or "").stopped) == {TOPIC}
+    assert not published(world, broker).stopped, "the cause is gone"
+    assert (len(broker.topics[TOPIC]), len(broker.topics[OTHER])) == (2, 4)
+
+
+def test_what_passes_by_itself_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, left = TopicRows.read, [RetryableError("away"), LakeError("joined meanwhile")]
+
+    def broken(self: TopicRows, *given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        if left and self.topic == TOPIC:
+            raise left.pop()
+        return read(self, *given, **named)
+
+    monkeypatch.setattr(TopicRows, "read", broken)
+    broker = MemoryBroker()
+    assert not published(world, broker).stopped
+    assert not left
+    assert len(broker.topics[TOPIC]) == 2
