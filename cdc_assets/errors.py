@@ -240,6 +240,10 @@ LAKE_ERRORS = (LakeError, *LAKE_WAITS)
 """All errors of the lake, for what is tried again later anyway."""
 
 
+class MirrorError(TerminalError):
+    """A mirror cannot follow its topic, for a reason that is nobody else's."""
+
+
 class EventsDroppedError(LakeError):
     """Events were asked for that a topic no longer holds (`lake.topic.retention.hours`).
 

@@ -13,31 +13,31 @@ which changes, so every attempt makes the same rows and the same versions. `hist
 only be told from the rows before. Two writers cannot both act: the ledger fences, and until one of them tries to write
 to it, it can only repeat the same step, which each table takes once.
 
-All tables that have something new share the two jobs of a turn (`tasks`) and the two rows of the ledger.
+All tables that have something new share the two jobs of a turn (`tasks`) and the two rows of the ledger. An error of one table
+stops that table alone (`isolation`).
 """
 
 import contextlib
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.ports import Clock
 from cdc_assets.core.steps import step as reach
-from cdc_assets.errors import LAKE_ERRORS, CdcError, FencedError, LakeConflictError, LakeError
+from cdc_assets.errors import LAKE_ERRORS, CdcError, LakeConflictError, LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.columns import history_schema, is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
+from cdc_assets.mirror.isolation import attempted, folded
 from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
 from cdc_assets.mirror.shape import TO_LSN
 from cdc_assets.mirror.steps import files_of, next_step, require_events
 from cdc_assets.mirror.tasks import FoldResult
 from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
-
-log = logging.getLogger(__name__)
 
 
 class Mirrors:
@@ -83,7 +83,7 @@ class Mirrors:
         troubles: dict[str, CdcError] = {}
         left = list(tables)
         while left and not should_end():
-            works = [work for table in left if (work := self._planned(table, rebuilt, troubles)) is not None]
+            works = [work for table in left if (work := self._attempted(table, rebuilt, troubles)) is not None]
             new = [work for work in works if self._state(work.table.topic).pending != work.planned]
             if new:
                 works = self._recorded(works, new, troubles)
@@ -126,30 +126,31 @@ class Mirrors:
     def _state(self, topic: str) -> MirrorState:
         return self._ledger.state.get(topic, MirrorState())
 
-    def _planned(self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]) -> Work | None:
+    def _attempted(self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]) -> Work | None:
+        return attempted(table.topic, troubles, lambda: self._planned(table, rebuilt))
+
+    def _planned(self, table: MirroredTable, rebuilt: set[str]) -> Work | None:
         """The step in flight of a table, or its next one."""
         state, key = self._state(table.topic), table.description.shape.key_text
-        try:
-            planned, anew = state.pending, table.topic in rebuilt
-            if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
-                anew = anew or self._is_lost(table, state)
-                planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
-            if planned is None:
-                return None
-            is_idle = not files_of(planned, table.files) and not planned.takes(state.absences)
-            if is_idle and not planned.whole and not planned.void:
-                return None
-            require_events(planned, table.target)
-            return self._work(table, planned)
-        except CdcError as error:
-            troubles[table.topic] = error
-            log.error("The mirror of %s cannot follow: %s", table.topic, error)
+        planned, anew = state.pending, table.topic in rebuilt
+        if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
+            anew = anew or self._is_lost(table, state)
+            planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
+        if planned is None:
             return None
+        is_idle = not files_of(planned, table.files) and not planned.takes(state.absences)
+        if is_idle and not planned.whole and not planned.void:
+            return None
+        require_events(planned, table.target)
+        return self._work(table, planned)
 
     def _is_lost(self, table: MirroredTable, state: MirrorState) -> bool:
-        """Whether the tables of a mirror were removed or rewritten by another program since."""
+        """Whether the tables of a mirror were removed or rewritten by another program since, or cannot have the columns of today."""
+        if not state.step:
+            return False
         directory = current_directory(table.topic)
-        return state.step > 0 and (self._tables.schema(directory) is None or self._tables.leaves(directory) is None)
+        known = self._tables.schema(directory)
+        return known is None or self._tables.leaves(directory) is None or table.description.shape.is_misspelt(known)
 
     def _work(self, table: MirroredTable, planned: PlannedStep) -> Work:
         topic = table.topic
@@ -188,24 +189,28 @@ class Mirrors:
         self, works: Sequence[Work], troubles: dict[str, CdcError]
     ) -> dict[str, tuple[MirrorState, StepReport]]:
         """Read, fold and commit the planned steps of some tables."""
-        open_ = [
-            work for work in works if self._tables.reached(current_directory(work.table.topic)) < work.planned.step
-        ]
-        done = {work.table.topic: self._finished(work, ()) for work in works if work not in open_}
+        done: dict[str, tuple[MirrorState, StepReport]] = {}
+        open_: list[Work] = []
+
+        def sort(work: Work) -> None:
+            if self._tables.reached(current_directory(work.table.topic)) < work.planned.step:
+                open_.append(work)
+            else:
+                done[work.table.topic] = self._finished(work, ())
+
+        def commit(work: Work, found: Sequence[FoldResult]) -> None:
+            self._commit(work, found)
+            done[work.table.topic] = self._finished(work, found)
+
+        for work in works:
+            attempted(work.table.topic, troubles, partial(sort, work))
         if not open_:
             return done
         try:
-            made = self._jobs.fold(open_)
+            made = folded(self._jobs, open_, troubles)
             reach("mirror-folded")
             for work, found in made:
-                try:
-                    self._commit(work, found)
-                    done[work.table.topic] = self._finished(work, found)
-                except FencedError:
-                    raise
-                except CdcError as error:
-                    troubles[work.table.topic] = error
-                    log.error("The mirror of %s cannot be committed: %s", work.table.topic, error)
+                attempted(work.table.topic, troubles, partial(commit, work, found))
         finally:
             for work in open_:
                 with contextlib.suppress(*LAKE_ERRORS):

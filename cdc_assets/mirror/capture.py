@@ -1,8 +1,9 @@
 """The mirrors of a capture: which there are, and what is known of each."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -29,10 +30,13 @@ from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.describe import describe
 from cdc_assets.mirror.events import EventFile
+from cdc_assets.mirror.isolation import attempted
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.steps import target_of
 from cdc_assets.mirror.upkeep import tidy
 from cdc_assets.mirror.work import MirroredTable, StepReport
+
+log = logging.getLogger(__name__)
 
 _NEEDED = frozenset("cudr")
 
@@ -128,10 +132,14 @@ class CaptureMirrors:
         """
         found, troubles = self.found(wanted)
         troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
-        with suppress(FencedError):  # who has taken over tidies the tables
+        try:
             fence = self._ledger.require_writer
             tidy(self.tables, self._config.lake, self._runner, fence, self._watch, sorted(self._moved))
-        self._ledger.vacuum_if_folded(Upkeep(self.tables.tables, self._config.lake))
+            self._ledger.vacuum_if_folded(Upkeep(self.tables.tables, self._config.lake))
+        except FencedError:  # who has taken over tidies the tables
+            pass
+        except Exception:
+            log.exception("The tables of mirrors could not be tidied; it is tried again after a later step.")
         self._moved.clear()
         return troubles
 
@@ -214,23 +222,27 @@ class CaptureMirrors:
         troubles: dict[str, CdcError] = {}
         for table in self._chosen(state, wanted):
             topic = topic_name(table, self._config.events)
-            drops = [entry.lsn for entry in entries.get(table, ()) if entry.kind == "DROP"]
-            target = target_of(state.tables[table], _readable(state, table), drops)
-            generations = {name: self._schema(name) for name in self._topics.generations(topic)}
-            if target is None or not generations:
-                continue
-            try:
-                own = _newest_life(known := entries.get(table, ()))
-                former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
-                about = describe(topic, generations, own, self._config.events, former)
-            except CdcError as error:
-                troubles[topic] = error
-                continue
-            files = self._files(list(generations))
-            holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
-            target = replace(target, complete_after=holds.after, rows_from=holds.rows)
-            found.append(MirroredTable(topic, about, target, files))
+            one = attempted(topic, troubles, partial(self._found, table, topic, state, entries.get(table, ())))
+            if one is not None:
+                found.append(one)
         return found, troubles
+
+    def _found(
+        self, table: TableId, topic: str, state: CaptureState, known: Sequence[HistoryEntry]
+    ) -> MirroredTable | None:
+        """What is known of a table; None if it has no events yet."""
+        drops = [entry.lsn for entry in known if entry.kind == "DROP"]
+        target = target_of(state.tables[table], _readable(state, table), drops)
+        generations = {name: self._schema(name) for name in self._topics.generations(topic)}
+        if target is None or not generations:
+            return None
+        own = _newest_life(known)
+        former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
+        about = describe(topic, generations, own, self._config.events, former)
+        files = self._files(list(generations))
+        holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
+        target = replace(target, complete_after=holds.after, rows_from=holds.rows)
+        return MirroredTable(topic, about, target, files)
 
     def _chosen(self, state: CaptureState, wanted: Sequence[TableId] | None) -> list[TableId]:
         if wanted is not None:

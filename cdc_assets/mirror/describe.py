@@ -78,8 +78,9 @@ def describe(
     _check_exact(key, names, entries, generations)
     extra = _key_only(key, found, names, generations)
     columns = [_shape_column(column) for column in found] + [_extra_column(column) for column in extra]
+    taken = {name.lower() for name in names}
     for name, field in _names(former, settings).items():
-        if name not in names and any(field in fields for fields in after.values()):
+        if name.lower() not in taken and any(field in fields for fields in after.values()):
             earlier = _found(name, field, after, former)
             columns.append(replace(_shape_column(earlier), nullable=True, former=True))
             found.append(earlier)
@@ -118,12 +119,15 @@ def _fields(kind: pa.DataType, name: str) -> dict[str, pa.Field]:
 def _names(entries: Sequence[HistoryEntry], settings: EventSettings) -> dict[str, str]:
     """Names of event fields by column: the newest structure's in order, then those that older ones had.
 
-    Computed columns are left out: the log does not hold them, so only a READ could tell their values.
+    Computed columns are left out: the log does not hold them, so only a READ could tell their values. So are older ones that another
+    differs from by letter case only: a Delta table has not both, and the server has given up the values of the older one.
     """
     names: dict[str, str] = {}
+    taken: dict[str, str] = {}
     for entry in reversed(entries):
         for column in (column for column in entry.columns() if not column.computed):
-            names.setdefault(column.name, adjusted(column.name, settings.field_name_adjustment))
+            if taken.setdefault(column.name.lower(), column.name) == column.name:
+                names.setdefault(column.name, adjusted(column.name, settings.field_name_adjustment))
     return names
 
 

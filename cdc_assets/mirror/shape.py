@@ -17,8 +17,9 @@ ENDED_BY, STEP = "_operation", "_step"
 OWN = (LSN, CHANGED_AT)
 OWN_OF_HISTORY = (FROM_LSN, TO_LSN, FROM_AT, TO_AT, ENDED_BY, STEP)
 
-POSITION, OPERATION, MISSING = "__position", "__op", "__missing:"
-"""Columns of events: position in the topic, `c`, `u`, `d` or `r`, and whether the log omitted a column's value."""
+POSITION, OPERATION, MISSING = "\0position", "\0op", "\0missing:"
+"""Columns of events: position in the topic, `c`, `u`, `d` or `r`, and whether the log omitted a column's value. They lie beside the
+source's, which may have any name, `__op` too, but none with a NUL."""
 
 AT = pa.timestamp("us", "UTC")
 COMMENT = "comment"
@@ -97,11 +98,17 @@ class Shape:
 
     def keeping(self, known: pa.Schema) -> "Shape":
         """The shape with columns that the mirror's table has and the source has no longer; they stay, as NULL."""
-        former = [field for field in known if field.name not in {*self.names, *OWN}]
+        names = {name.lower() for name in (*self.names, *OWN)}
+        former = [field for field in known if field.name.lower() not in names]
         if not former:
             return self
         kept = [ShapeColumn(field.name, field.type, note="the source has it no longer") for field in former]
         return replace(self, columns=(*self.columns, *kept))
+
+    def is_misspelt(self, known: pa.Schema) -> bool:
+        """Whether the mirror's table has a column that another one of the source differs from by letter case only: Delta has not both."""
+        own = {name.lower(): name for name in self.names}
+        return any(own.get(name.lower(), name) != name for name in known.names)
 
     @cached_property
     def names(self) -> list[str]:

@@ -1,0 +1,154 @@
+"""A mirror fails nothing but itself, whatever befalls it."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.errors import CdcError, FencedError, LakeAwayError, LakeError, MirrorError
+from cdc_assets.mirror import capture, jobs
+from cdc_assets.mirror.apply import Mirrors
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.mirror.tasks import FoldTask
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.mirror.child import mirrors_of
+from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+OTHERS = [TOPIC.replace("dbo.t", f"dbo.{name}") for name in "uvw"]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with StandIn(databases=(DATABASE,)) as server:
+        made = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, Name nvarchar(10)")
+        for name in "uvw":
+            made.execute(f"CREATE TABLE dbo.{name} (id int NOT NULL PRIMARY KEY)")
+            enable(made, name)
+            made.execute(f"INSERT INTO dbo.{name} VALUES (1), (2)")
+        made.execute("INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b')")
+        made.capture("snapshot")
+        yield made
+
+
+def enable(world: World, table: str, instance: str = "") -> None:
+    named = f", @capture_instance = N'{instance}'" if instance else ""
+    world.execute(
+        f"EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{table}', @role_name = NULL{named}"
+    )
+
+
+def mirrored(world: World) -> Mapping[str, CdcError]:
+    return CaptureMirrors(world.config, LocalRunner(2), SystemClock()).catch_up()
+
+
+def count(world: World, topic: str) -> int:
+    return MirrorReader(mirrors_of(str(world.lake)).tables, topic).current().num_rows
+
+
+def in_description(patch: pytest.MonkeyPatch, error: Exception) -> None:
+    describe = capture.describe
+
+    def broken(topic: str, *given: Any) -> Any:
+        if topic == TOPIC:
+            raise error
+        return describe(topic, *given)
+
+    patch.setattr(capture, "describe", broken)
+
+
+def in_fold(patch: pytest.MonkeyPatch, error: Exception) -> None:
+    fold = jobs.fold_leaf
+
+    def broken(task: FoldTask) -> Any:
+        if task.current == f"{TOPIC}.__current":
+            raise error
+        return fold(task)
+
+    patch.setattr(jobs, "fold_leaf", broken)
+
+
+def in_commit(patch: pytest.MonkeyPatch, error: Exception) -> None:
+    commit = Mirrors._commit
+
+    def broken(self: Mirrors, work: Any, found: Any) -> None:
+        if work.table.topic == TOPIC:
+            raise error
+        commit(self, work, found)
+
+    patch.setattr(Mirrors, "_commit", broken)
+
+
+@pytest.mark.parametrize("place", [in_description, in_fold, in_commit])
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("overflow"), KeyError("__op"), LakeError("It is gone.")])
+def test_any_error_of_one_mirror_is_its_own_trouble(
+    world: World, monkeypatch: pytest.MonkeyPatch, place: Any, error: Exception
+) -> None:
+    with monkeypatch.context() as patch:
+        place(patch, error)
+        troubles = mirrored(world)
+        assert set(troubles) == {TOPIC}
+        assert str(error) in str(troubles[TOPIC])
+        assert isinstance(troubles[TOPIC], LakeError if isinstance(error, LakeError) else MirrorError)
+        assert [count(world, topic) for topic in OTHERS] == [2, 2, 2]
+        world.execute("INSERT INTO dbo.u VALUES (3)")
+        world.capture()
+        assert set(mirrored(world)) == {TOPIC}
+        assert count(world, OTHERS[0]) == 3
+    assert not mirrored(world), "the cause is gone"
+    assert count(world, TOPIC) == 2
+
+
+@pytest.mark.parametrize("error", [FencedError("Another one."), LakeAwayError("It is away.")])
+def test_what_is_no_mirrors_own_ends_the_step(world: World, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    with monkeypatch.context() as patch:
+        in_fold(patch, error)
+        with pytest.raises(type(error)):
+            mirrored(world)
+    assert not mirrored(world)
+
+
+def test_mirrors_that_cannot_be_tidied_follow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any) -> None:
+        raise pa.ArrowInvalid("a joined file")
+
+    monkeypatch.setattr(capture, "tidy", broken)
+    assert not mirrored(world)
+    assert count(world, TOPIC) == 2
+
+
+def test_a_column_that_another_one_of_the_same_letters_replaces(world: World) -> None:
+    assert not mirrored(world)
+    world.execute("ALTER TABLE dbo.t DROP COLUMN Name")
+    world.execute("ALTER TABLE dbo.t ADD name nvarchar(10)")
+    enable(world, "t", "dbo_t2")
+    world.execute("INSERT INTO dbo.t VALUES (3, N'c')")
+    for _ in range(2):
+        world.capture()
+    assert not mirrored(world)
+    assert ordered(world.rows()) == ordered(world.on_server("id, name"))
+    world.execute("UPDATE dbo.t SET name = N'd' WHERE id = 1")
+    world.capture()
+    assert not mirrored(world)
+    assert ordered(world.rows()) == ordered(world.on_server("id, name"))
+
+
+def test_a_table_may_have_columns_of_any_name(world: World) -> None:
+    world.execute(
+        "CREATE TABLE dbo.x (id int NOT NULL PRIMARY KEY, [__op] nvarchar(max), [__position] int, [__missing:__op] bit)"
+    )
+    enable(world, "x")
+    world.execute("INSERT INTO dbo.x VALUES (1, N'u', 5, 1), (2, NULL, 6, 0)")
+    world.capture("snapshot")
+    world.execute("UPDATE dbo.x SET [__position] = 7 WHERE id = 1")
+    world.execute("DELETE FROM dbo.x WHERE id = 2")
+    world.capture()
+    assert not mirrored(world)
+    topic = TOPIC.replace("dbo.t", "dbo.x")
+    [row] = MirrorReader(mirrors_of(str(world.lake)).tables, topic).current().to_pylist()
+    assert (row["id"], row["__op"], row["__position"], row["__missing:__op"]) == (1, "u", 7, True)
