@@ -7,12 +7,16 @@ so none is lost; the result does not depend on the removal.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from cdc_assets.core.identifiers import TableId
 
+_COMMANDS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+LONGEST_DATA = 1_000_000
+"""Maximum number of characters in a signal's data, which are recorded in one row."""
 _LONGEST_ID, _LONGEST_TYPE = 255, 100
 """Maximum characters kept; ids and types are only shown to people."""
 
@@ -112,6 +116,11 @@ def _word(value: object) -> str:
 def storable(text: str) -> str:
     """The text with a question mark for each lone surrogate."""
     return text.encode("utf-8", "replace").decode()
+
+
+def one_line(text: str) -> str:
+    """The text for a log, in which its sender begins no line of his own and commands no terminal."""
+    return _COMMANDS.sub("�", text)
 
 
 def signal_table(collections: Iterable[TableId], database: str) -> TableId | None:

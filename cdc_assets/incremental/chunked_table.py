@@ -17,11 +17,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.selects import require_predicate
 from cdc_assets.capture.statements import Statement
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.ranges import can_bound
 from cdc_assets.core.schema import Column, InstanceId, TableSchema
 from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.errors import InvalidValueError
 from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_query
 from cdc_assets.ledger.signal_state import Key, QueuedTable
 from cdc_assets.ledger.state import CaptureState, TableState
@@ -101,8 +103,17 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
     lacking = frozenset(column.name for column in plan.columns if column.name not in present)
     identity, unique = _identity(schema, plan, lacking)
     held = None if unique else {plan.columns[index].name for index in identity}
-    ordered = Ordered(entry.table, _order(entry, schema, plan, held), entry.condition)
+    ordered = Ordered(entry.table, _order(entry, schema, plan, held), _condition(entry))
     return ChunkedTable(plan, directory, state.identity, ordered, identity, lacking, unique)
+
+
+def _condition(entry: QueuedTable) -> str:
+    """The condition of the signal; checked again, because an earlier release may have recorded it."""
+    try:
+        require_predicate(entry.condition)
+    except InvalidValueError as error:
+        raise UnreadableError("SQL_EXCEPTION", str(error)) from error
+    return entry.condition
 
 
 def destination_of(lake: Lake, state: TableState) -> tuple[EventPlan, str]:

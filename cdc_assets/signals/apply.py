@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cdc_assets.config.patterns import PatternError
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.signal import Signal
+from cdc_assets.core.signal import Signal, one_line
 from cdc_assets.ledger.signal_state import BlockingRequest, QueuedTable, SignalState, StructureRequest
 from cdc_assets.signals.model import (
     ChangeSchemas,
@@ -94,7 +94,7 @@ def _carry_out(
         case Problem(reason):
             outcome.warnings.append(reason)
         case Log(message):
-            outcome.lines.append(message.replace("{}", f"commit_lsn={position}"))
+            outcome.lines.append(one_line(message.replace("{}", f"commit_lsn={position}")))
         case ChangeSchemas():
             entry = StructureRequest(signal.id, request.changes)
             outcome.state = dataclasses.replace(outcome.state, structures=(*outcome.state.structures, entry))

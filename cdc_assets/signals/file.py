@@ -17,6 +17,7 @@ import glob
 import json
 import os
 import signal
+import stat
 import time
 import uuid
 from collections.abc import Mapping
@@ -27,6 +28,8 @@ from cdc_assets.errors import LakeError
 
 _PATIENCE_S = 5.0
 """Seconds after which an unfinished last line counts as complete."""
+_MOST_BYTES = 256 * 1024 * 1024
+"""Maximum size of the file, which is read into memory."""
 _AHEAD_S = 60.0
 """Seconds that the clock of a file system may be ahead; what is newer was written before our clock was set back."""
 
@@ -88,7 +91,7 @@ class FileChannel:
 
     def _filled(self) -> bool:
         with contextlib.suppress(FileNotFoundError):
-            return bool(self._path.read_bytes().strip())
+            return bool(_content(self._path).strip())
         return False
 
     def _taken(self) -> list[Path]:
@@ -105,12 +108,26 @@ class FileChannel:
         )
 
 
+def _content(file: Path) -> bytes:
+    """The bytes of a file that may be anybody's.
+
+    Raises:
+        OSError: it cannot be read; it is no file, such as a pipe, on which nobody may wait; it is too large.
+    """
+    found = file.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not an ordinary file")
+    if found.st_size > _MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it has {found.st_size} bytes, more than {_MOST_BYTES}")
+    return file.read_bytes()
+
+
 def _lines(file: Path) -> list[str]:
     """Complete lines, including the last one if it was not written to for a while.
 
     Only a line feed ends a line: JSON texts may hold the other characters at which `splitlines` splits.
     """
-    content = file.read_bytes()
+    content = _content(file)
     if _unfinished(file):
         content = content[: content.rfind(b"\n") + 1]
     return content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
@@ -118,7 +135,7 @@ def _lines(file: Path) -> list[str]:
 
 def _unfinished(file: Path) -> bool:
     """Whether the last line may still be being written."""
-    tail = file.read_bytes().rpartition(b"\n")[2]
+    tail = _content(file).rpartition(b"\n")[2]
     if not tail.strip() or _is_json(tail):
         return False
     return -_AHEAD_S < time.time() - file.stat().st_mtime < _PATIENCE_S
@@ -126,7 +143,7 @@ def _unfinished(file: Path) -> bool:
 
 def _has_writer(file: Path) -> bool:
     """Whether a process has a file open for writing; False where the system does not tell."""
-    handle = os.open(file, os.O_RDONLY)
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # a pipe, which only a stranger puts there, would be waited for
     try:
         fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)  # to break a lease ends a process otherwise
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)

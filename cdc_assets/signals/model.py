@@ -4,7 +4,7 @@ Anybody who may write into the signal table can write nonsense, so `parse` never
 raises: it returns what is to be done, or a `Problem` with the reason.
 It is called once for each signal, where the signal arrives (`watch`, `requests`);
 from there on the `ParsedSignal` is passed. Whatever it accepts can be stored, compared and sent to the server: valid
-Unicode texts, and expressions that compile. `signals.tables` finds the tables that they
+Unicode texts, expressions that compile, and conditions that can only read. `signals.tables` finds the tables that they
 match.
 """
 
@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cdc_assets.capture.selects import embedded, require_predicate
 from cdc_assets.config.patterns import Patience, PatternError, compiled
-from cdc_assets.core.signal import Signal, storable
+from cdc_assets.core.signal import LONGEST_DATA, Signal, storable
+from cdc_assets.errors import InvalidValueError
 
-_LONGEST_DATA = 1_000_000
-"""Maximum number of characters in a signal's data, which are recorded in one row."""
 _MOST_NAMES = 1000
 """Maximum number of entries in `data-collections`, since each is matched and reported."""
 _PARSING_S = 2.0
@@ -158,8 +158,8 @@ def _request_of(signal: Signal) -> Request | Watermark | Problem:
 
 
 def _data(text: str | None) -> Mapping[str, Any]:
-    if text is not None and len(text) > _LONGEST_DATA:
-        raise _BadDataError(f"it has {len(text)} characters, more than {_LONGEST_DATA}")
+    if text is not None and len(text) > LONGEST_DATA:
+        raise _BadDataError(f"it has {len(text)} characters, more than {LONGEST_DATA}")
     data = json.loads(text) if text and text.strip() else {}
     if not isinstance(data, dict):
         raise _BadDataError("it is not a JSON object")
@@ -194,7 +194,8 @@ def _execute(data: Mapping[str, Any]) -> ExecuteSnapshot:
     surrogate = data.get("surrogate-key") or ""
     if not isinstance(surrogate, str):
         raise _BadDataError("surrogate-key is not the name of one column")
-    return ExecuteSnapshot(_kind(data), collections, _conditions(data), surrogate.strip())
+    kind = _kind(data)
+    return ExecuteSnapshot(kind, collections, _conditions(data, kind), surrogate.strip())
 
 
 def _stop(data: Mapping[str, Any]) -> StopSnapshot:
@@ -268,7 +269,7 @@ def _checked(patterns: Iterable[str]) -> tuple[str, ...]:
     return tuple(checked)
 
 
-def _conditions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _conditions(data: Mapping[str, Any], kind: SnapshotKind) -> tuple[tuple[str, str], ...]:
     legacy = data.get("additional-condition")
     found = [(".*", legacy)] if isinstance(legacy, str) and legacy.strip() else []
     given = data.get("additional-conditions") or []
@@ -279,7 +280,20 @@ def _conditions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
             raise _BadDataError("an additional condition lacks data-collection or filter")
         found.append((entry["data-collection"].strip(), entry["filter"]))
     _checked(pattern for pattern, _ in found)
+    for _, text in found:
+        _require_query(text, kind)
     return tuple(found)
+
+
+def _require_query(text: str, kind: SnapshotKind) -> None:
+    """Check that a condition can be nothing but a part of a query, whatever the rights of the login."""
+    try:
+        if kind == "incremental":
+            require_predicate(text)
+        elif text.strip():
+            embedded(text, "*")
+    except InvalidValueError as error:
+        raise _BadDataError(f"{_short(text)} is not {error.expected}") from None
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Request]] = {

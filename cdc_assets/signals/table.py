@@ -5,7 +5,7 @@ position at the last read and its present position. Their effect is one
 manifest row together with the new `read_until`. *Crash before that row:* the
 same rows are read again. *After it:* they lie below `read_until`. Positions only
 grow, so no row is applied twice, and none is missed unless the clean-up job took it before it was read, which is
-told (`lost`). A hand-over to a second capture
+told (`lost`). Of a text no more is read than shows that it is too long. A hand-over to a second capture
 instance may lie in between: each part is read from the instance that holds it.
 """
 
@@ -17,7 +17,7 @@ from cdc_assets.capture.instances import Gap, gap_of, instance_of, reads_of
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.signal import Signal
+from cdc_assets.core.signal import LONGEST_DATA, Signal
 from cdc_assets.ledger.state import TableRead
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,9 @@ def _rows(server: Server, part: TableRead, columns: Sequence[str]) -> list[Row]:
     if len(columns) != 3:
         log.warning("Signal table %s has %d columns instead of three; its rows are ignored.", table, len(columns))
         return []
-    texts = ", ".join(f"CONVERT(nvarchar(max), [ct].{quote(name)}) AS {quote(name)}" for name in columns)
+    texts = ", ".join(
+        f"LEFT(CONVERT(nvarchar(max), [ct].{quote(name)}), {LONGEST_DATA + 1}) AS {quote(name)}" for name in columns
+    )
     statement = (
         "/* cdc-assets: signals */ SELECT [ct].[__$start_lsn], [ct].[__$operation], "  # noqa: S608 - quoted names
         f"{texts} FROM {quote(table.database)}.cdc.{quote(f'{part.instance}_CT')} AS [ct] "

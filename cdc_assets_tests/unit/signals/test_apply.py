@@ -25,6 +25,11 @@ def execute(own_id: str, *collections: str, **more: object) -> Signal:
     return Signal(own_id, "execute-snapshot", json.dumps({"data-collections": collections, **more}))
 
 
+def condition(text: str, **more: str) -> str:
+    """Data of a signal with a condition."""
+    return json.dumps({"data-collections": ["t"], "additional-condition": text, **more})
+
+
 TWO = execute("two", "SalesDb.dbo.lines", "SalesDb.dbo.orders")
 SLOW = r"(?:.|..)*(?=!)"
 """Tries all ways of cutting a name into ones and twos."""
@@ -154,6 +159,11 @@ def test_log_tells_the_position() -> None:
     assert applied(Signal("a", "log", '{"message": "here: {}"}')).lines == [f"here: commit_lsn={Lsn(bytes(10))}"]
 
 
+def test_a_message_for_the_log_is_one_line_and_commands_no_terminal() -> None:
+    data = json.dumps({"message": "well\nERROR all is lost\x1b[2J\u2028\u202e"})
+    assert applied(Signal("a", "log", data)).lines == ["well\ufffdERROR all is lost\ufffd[2J\ufffd\ufffd"]
+
+
 @pytest.mark.parametrize(
     ("kind", "data", "reason"),
     [
@@ -182,6 +192,9 @@ def test_log_tells_the_position() -> None:
         ("execute-snapshot", json.dumps({"data-collections": ["a{99999999999}"]}), "does not compile"),
         ("execute-snapshot", '{"data-collections": ["t"], "surrogate-key": "\\udc00"}', "half a surrogate pair"),
         ("execute-snapshot", '{"data-collections": ["t"], "additional-condition": "a = \'\\ud83d\'"}', "surrogate"),
+        ("execute-snapshot", condition("1=1) DROP TABLE a SELECT (1"), "one predicate"),
+        ("execute-snapshot", condition("1=1", type="blocking"), "one SELECT statement"),
+        ("execute-snapshot", condition("DROP TABLE a SELECT 1", type="blocking"), "one SELECT statement"),
     ],
 )
 def test_nonsense_is_skipped_with_the_reason(kind: str, data: str, reason: str) -> None:

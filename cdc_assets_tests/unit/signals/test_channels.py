@@ -89,6 +89,26 @@ def test_a_file_that_cannot_be_read_is_reported_to_sensors_too(tmp_path: Path) -
         FileChannel(tmp_path).waiting({})
 
 
+def test_a_pipe_in_its_place_is_not_waited_for_and_nothing_endless_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "signals.txt"
+    channel = FileChannel(file)
+    os.mkfifo(file)
+    for ask in (channel.waiting, channel.receive):
+        with pytest.raises(LakeError, match="not an ordinary file"):
+            ask({})
+    file.unlink()
+    os.mkfifo(tmp_path / "signals.txt.abc.taken")
+    with pytest.raises(LakeError, match="not an ordinary file"):
+        channel.forget(Delivery())
+    (tmp_path / "signals.txt.abc.taken").unlink()
+    monkeypatch.setattr("cdc_assets.signals.file._MOST_BYTES", 10)
+    file.write_text(line("log", id="a") + "\n")
+    with pytest.raises(LakeError, match="more than 10"):
+        channel.receive({})
+
+
 def test_a_last_line_without_an_end_counts_if_it_is_whole_or_old(tmp_path: Path) -> None:
     file = tmp_path / "signals.txt"
     file.write_text(line("log", id="a"))

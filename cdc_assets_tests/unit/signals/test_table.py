@@ -119,6 +119,20 @@ def test_signals_that_were_cleaned_up_before_they_were_read_are_told_once(
     assert lost(caplog) == []
 
 
+def test_of_an_endless_text_no_more_is_read_than_shows_that_it_is_too_long(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(
+        server, str(tmp_path), columns="id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(max)"
+    )
+    world.make("orders", "id int PRIMARY KEY, version int")
+    world.run("snapshot")
+    world.sql(f"INSERT INTO dbo.cdc_signal VALUES ('long', 'log', '{'x' * 1_200_000}')")
+    server.agent.drain()
+    world.run()
+    assert "it has 1000001 characters, more than 1000000" in caplog.text
+
+
 def test_a_clean_up_of_what_was_read_is_not_told(
     server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
