@@ -10,8 +10,9 @@ from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
+from cdc_assets.core import web
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError, has_credentials
 
 HEAD_BYTES: Final = 5
@@ -110,8 +111,7 @@ class SchemaRegistry:
         for address in self._addresses:
             request = Request(address + path, body, self._headers)  # noqa: S310 - checked to be a web address
             try:
-                with urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310 - the same
-                    return json.load(answer)
+                return web.ask(request, _ANSWER_S)
             except HTTPError as error:
                 with error:
                     failure = _NotTakenError(error.code, _reason(error))
@@ -142,6 +142,6 @@ class _NotTakenError(Exception):
 
 def _reason(error: HTTPError) -> str:
     try:
-        return str(json.load(error)["message"])[:300]
+        return str(web.read(error)["message"])[:300]
     except (OSError, ValueError, KeyError, TypeError):
         return str(error.reason)

@@ -6,7 +6,6 @@ Behind that, each new connection waits for the next try; one that lives is not d
 
 import asyncio
 import base64
-import json
 import logging
 import time
 import urllib.parse
@@ -17,6 +16,7 @@ from typing import Final
 
 from aiokafka.abc import AbstractTokenProvider
 
+from cdc_assets.core import web
 from cdc_assets.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -94,12 +94,9 @@ class ClientTokens(AbstractTokenProvider):
 
     def _ask(self) -> tuple[str, float]:
         try:
-            with urllib.request.urlopen(self._request, timeout=_TOKEN_S) as answer:  # noqa: S310 - the scheme is checked
-                text = answer.read()
+            found = web.ask(self._request, _TOKEN_S)
+            return str(found["access_token"]), float(found.get("expires_in", 300))
         except HTTPException as error:
             raise OSError(f"the token endpoint has broken off its answer ({type(error).__name__})") from None
-        try:
-            found = json.loads(text)
-            return str(found["access_token"]), float(found.get("expires_in", 300))
         except (ValueError, TypeError, LookupError, AttributeError):  # without the text, which may hold a token
             raise OSError("the token endpoint has answered without access_token, or not as JSON") from None
