@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from cdc_assets.config.column_rules import rule_for
 from cdc_assets.config.filters import ColumnFilter
 from cdc_assets.config.settings import ColumnRule, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.json_text import joined, value_pieces
 from cdc_assets.envelope.naming import adjusted
-from cdc_assets.envelope.rules import propagates_type, rule_for
+from cdc_assets.envelope.rules import propagates_type
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.connect import ConnectType
 from cdc_assets.typemap.defaults import NotALiteralError, default_value, fallback_value

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from cdc_assets.config.column_rules import rule_for
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.blocks import envelope_type
 from cdc_assets.envelope.columns import EventColumn, event_columns, map_columns
 from cdc_assets.envelope.naming import schema_name, topic_name
-from cdc_assets.envelope.rules import message_key, rule_for
+from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.connect import struct
 from cdc_assets.typemap.exact import coarse_by, exact_setting

@@ -1,4 +1,4 @@
-"""Selects the column rules of Debezium that apply to a column (spec debezium-sqlserver §4.2, §4.6).
+"""What of a column's type a schema tells, which columns are a message key, and what people see of one (spec debezium-sqlserver §4.6).
 
 All patterns are anchored and ignore letter case.
 
@@ -8,37 +8,16 @@ a key leaves the topics and mirrors, for people, logs, notifications or Dagster,
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from cdc_assets.config.filters import ColumnFilter, Names
-from cdc_assets.config.settings import ColumnRule, EventSettings
+from cdc_assets.config.column_rules import hides, restricts
+from cdc_assets.config.filters import Names
+from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.jdbc import reported_type
 
-_RANK = ("truncate", "mask", "hash", "hash_v2")
-"""The connector looks for rules in this order of kinds, whatever the order of the file."""
-PROPERTY_OF_RULE = {
-    "truncate": "column.truncate.to.<length>.chars",
-    "mask": "column.mask.with.<length>.chars",
-    "hash": "column.mask.hash.<algorithm>.with.salt.<salt>",
-    "hash_v2": "column.mask.hash.v2.<algorithm>.with.salt.<salt>",
-}
-"""For messages; without the salt, which is secret."""
 MASKED = "(masked)"
 """Takes the place of a value that people do not see."""
-
-
-def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> ColumnRule | None:
-    """The mask, hash or truncation of a column, if any."""
-    names = (f"{table.within_database}.{column.name}", f"{table}.{column.name}")
-    ranked = sorted(rules, key=lambda rule: _RANK.index(rule.kind))
-    return next((rule for rule in ranked if Names(PROPERTY_OF_RULE[rule.kind], rule.columns).match(*names)), None)
-
-
-def hides(table: TableId, column: str, settings: EventSettings) -> bool:
-    """Whether values of a column are not for people: a rule changes them, or the filters leave it out of events."""
-    by_rule = rule_for(table, Column(column, "", 0), settings.column_rules) is not None
-    return by_rule or not ColumnFilter(settings).accepts(table, column)
 
 
 def shown_key(
@@ -51,8 +30,7 @@ def shown_key(
         key: its values in the server's text form.
     """
     if len(columns) != len(key):
-        restricted = settings.column_rules or settings.column_include or settings.column_exclude
-        return tuple(MASKED if restricted else value for value in key)
+        return tuple(MASKED if restricts(settings) else value for value in key)
     return tuple(
         MASKED if hides(table, column, settings) else value for column, value in zip(columns, key, strict=True)
     )

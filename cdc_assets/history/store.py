@@ -18,12 +18,14 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cdc_assets.config.column_rules import without_hidden_defaults
 from cdc_assets.config.settings import EventSettings, HistorySettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
@@ -123,10 +125,15 @@ class SchemaHistory:
             hint = "restore the missing file, or set snapshot.mode=recovery to rebuild it"
             raise trouble(f"The schema history {self.directory} cannot be read", error, hint) from error
         rows.sort(key=lambda row: (row["window_id"], row["position"]))
-        entries = [(row["window_id"], _entry(row)) for row in rows]
+        entries = [(row["window_id"], self._entry(row)) for row in rows]
         for window_id, entry in entries:
             self._remember(entry, window_id)
         return entries
+
+    def _entry(self, row: Mapping[str, Any]) -> HistoryEntry:
+        """An entry; without the defaults of columns that are hidden by now, which were recorded before they were."""
+        entry = _entry(row)
+        return replace(entry, schema=without_hidden_defaults(entry.schema, self._events))
 
     def _remember(self, entry: HistoryEntry, window_id: int) -> None:
         previous = self.latest(entry.table)

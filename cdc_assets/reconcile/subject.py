@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 import pyarrow as pa
 
+from cdc_assets.config.column_rules import hides
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn
@@ -14,7 +15,6 @@ from cdc_assets.core.ranges import can_bound, cut_by, to_text, where
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.naming import adjusted, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
-from cdc_assets.envelope.rules import hides
 from cdc_assets.errors import LakeError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.incremental.chunks import source_text
@@ -46,6 +46,7 @@ class Subject:
         lsn: up to which the mirror is right.
         hidden: names of the mirror's columns whose values are shown to nobody: those that a rule changes, and those of the
             key that events do not show.
+        tells: whether the texts of a row's key may be recorded: no rule hides any of its columns.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class Subject:
     column: str | None
     lsn: str
     hidden: frozenset[str] = frozenset()
+    tells: bool = True
 
     def leaves(self, tables: MirrorTables) -> list[Leaf]:
         """The mirror's leaves, at least one.
@@ -170,7 +172,10 @@ def subject_of(
     hidden = frozenset(
         column.name for column in shape.columns if column.source != column.name or hides(table, column.source, events)
     )
-    return Subject(topic, schema, plan, compared, reader, generation, texts, _cut_by(compared, schema), lsn, hidden)
+    tells = not any(hides(table, column.name, events) for column in texts)
+    return Subject(
+        topic, schema, plan, compared, reader, generation, texts, _cut_by(compared, schema), lsn, hidden, tells
+    )
 
 
 def _plan_of(config: CaptureConfig, topics: TopicTables, state: TableState) -> EventPlan:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from cdc_assets.capture.system_topics import system_topics
+from cdc_assets.config.column_rules import PROPERTY_OF_RULE
 from cdc_assets.config.filters import Names, TableFilter
 from cdc_assets.config.patterns import Patience, PatternError, matches
 from cdc_assets.config.settings import CaptureConfig
@@ -19,7 +20,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Source
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.envelope.rules import PROPERTY_OF_RULE, source_types
+from cdc_assets.envelope.rules import source_types
 from cdc_assets.errors import ConfigurationError
 
 

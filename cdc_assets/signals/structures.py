@@ -24,6 +24,7 @@ from typing import Any
 from cdc_assets.capture.endings import empty_window
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
+from cdc_assets.config.column_rules import without_hidden_defaults
 from cdc_assets.core.steps import step
 from cdc_assets.errors import ConfigurationError, InvalidValueError
 from cdc_assets.history.records import HistoryEntry
@@ -104,5 +105,6 @@ class GivenStructures:
         if state is None or state.position is None or known is None:
             raise InvalidValueError("table of a schema change", str(table), "a table that is captured", "correct it")
         entry = given_entry(change, known, state.position.next(), self._ledger.clock.now())
+        entry = dataclasses.replace(entry, schema=without_hidden_defaults(entry.schema, self._lake.events))
         self._lake.destination(entry)
         return entry

@@ -22,7 +22,8 @@ from cdc_assets.adapters.sqlserver.retry import BUDGET_S
 from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.adapters.sqlserver.structures import table_schemas
-from cdc_assets.config.settings import CaptureConfig, ConnectionSettings
+from cdc_assets.config.column_rules import without_hidden_defaults
+from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, EventSettings
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
@@ -59,6 +60,7 @@ class SqlServerSource:
         lock_timeout_ms: maximum wait of queries of source tables for a lock; 0 not at all, -1 as long as a query may
             take.
         budget_s: seconds after its begin within which a statement may be repeated.
+        events: say which columns are hidden, whose default values are left out of structures.
 
     Every method raises ConnectionLostError or ServerBusyError after bounded retries, LoginError, PreflightError when a
     CDC object or a permission is missing, QueryError.
@@ -72,9 +74,10 @@ class SqlServerSource:
         require_cdc: bool = True,
         lock_timeout_ms: int = -1,
         budget_s: float = BUDGET_S,
+        events: EventSettings | None = None,
     ) -> None:
         self._settings, self._lock_timeout_ms = settings, lock_timeout_ms
-        self._require_cdc = require_cdc
+        self._require_cdc, self._events = require_cdc, events
         self._agent_status_query = agent_status_query
         self.session = Session(settings, budget_s)
         self._beside = Session(settings, budget_s)
@@ -89,7 +92,14 @@ class SqlServerSource:
         """
         streams = rule_of(config.snapshot).streams
         agent, timeout = config.streaming.agent_status_query, config.snapshot.lock_timeout_ms
-        return cls(config.connection, agent, require_cdc=streams, lock_timeout_ms=timeout, budget_s=budget_s)
+        return cls(
+            config.connection,
+            agent,
+            require_cdc=streams,
+            lock_timeout_ms=timeout,
+            budget_s=budget_s,
+            events=config.events,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +158,10 @@ class SqlServerSource:
         for database, portion in by_database(((table.database, table) for table in tables), _IDS_PER_QUERY):
             with self._waiting():
                 found |= table_schemas(self.session, database, portion)
-        return {table: found[table] for table in tables if table in found}
+        chosen = {table: found[table] for table in tables if table in found}
+        if self._events is None:
+            return chosen
+        return {table: without_hidden_defaults(schema, self._events) for table, schema in chosen.items()}
 
     def descriptions(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, Mapping[int, str]]:
         """`MS_Description` of tables and columns; one query per 1000 tables of a database, whose failure is only logged."""

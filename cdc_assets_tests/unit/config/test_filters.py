@@ -6,12 +6,13 @@ from unittest.mock import Mock
 import pytest
 
 from cdc_assets.config import patterns
+from cdc_assets.config.column_rules import rule_for
 from cdc_assets.config.filters import ColumnFilter, Names, TableFilter
 from cdc_assets.config.patterns import Patience
 from cdc_assets.config.settings import ColumnRule, EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column
-from cdc_assets.envelope.rules import message_key, rule_for
+from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import ConfigurationError
 
 ORDERS = TableId("Sales", "dbo", "Orders")

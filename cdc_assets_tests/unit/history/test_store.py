@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdc_assets.config.settings import EventSettings, HistorySettings
+from cdc_assets.config.settings import ColumnRule, EventSettings, HistorySettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column, InstanceId, TableSchema
@@ -63,6 +63,17 @@ def test_repeat_writes_nothing_again(tmp_path: Path) -> None:
         assert DeltaTable(tmp_path / directory).to_pyarrow_table().num_rows == 1
     [row] = DeltaTable(tmp_path / "shop.__schema_history").to_pyarrow_table().to_pylist()
     assert json.loads(row["record"])["tableChanges"][0]["id"] == '"SalesDb"."dbo"."orders"'
+
+
+def test_defaults_of_columns_that_are_hidden_by_now_are_read_no_more(tmp_path: Path) -> None:
+    found = entry("CREATE", 5, "a", "id", "note")
+    columns = tuple(replace(column, default="((7))") for column in found.schema.columns)
+    opened(tmp_path).commit(1, [replace(found, schema=replace(found.schema, columns=columns))])
+    events = EventSettings("shop", column_rules=(ColumnRule("mask", (r"dbo\.orders\.note",), 3),))
+    tables = TopicTables(Location(str(tmp_path)), "shop")
+    history = SchemaHistory(tables, events, HistorySettings(), ConnectorIdentity())
+    [(_, read)] = history.read()
+    assert [column.default for column in read.schema.columns] == ["((7))", None]
 
 
 def test_nothing_is_published_if_not_wanted(tmp_path: Path) -> None:
