@@ -2,7 +2,8 @@
 
 The key values are the server's own texts, so the condition finds the very rows, in every type and collation. A READ is
 the row as it is when the snapshot reads it, so nothing is lost by what happens in between, and a READ too many changes
-nothing. A row that the server lacks has no READ, and an event that deletes it would say what nobody has logged: it is removed from
+nothing. If a column rule hides a column of the key, or of what tells rows without a key apart, no row is named: the condition lies
+in the lake until it is carried out, so whole key ranges are read again. A row that the server lacks has no READ, and an event that deletes it would say what nobody has logged: it is removed from
 the mirror alone (`mirror.absent`).
 """
 

@@ -200,7 +200,7 @@ class Reconciler:
             made = replace(made, removed=self._removed(table, since, found))
         if not wishes.repair or not found.texts:
             return made
-        if found.more or len(found.texts) + named > MOST_KEYS:
+        if found.more or not subject.tells or len(found.texts) + named > MOST_KEYS:
             return replace(made, waiting=found.present, spans=tuple(ranges))
         return replace(made, waiting=found.present, keys=tuple(found.texts))
 

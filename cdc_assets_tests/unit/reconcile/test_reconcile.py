@@ -11,7 +11,7 @@ from cdc_assets.config.settings import ColumnRule
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CaptureNotReadyError, InvalidValueError, PreflightError
 from cdc_assets.reconcile.progress import Pass
-from cdc_assets.reconcile.run import Wishes
+from cdc_assets.reconcile.run import Reconciler, Wishes
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import MIRROR
@@ -286,6 +286,32 @@ def test_masked_columns_are_compared_and_shown_masked(server: StandIn, tmp_path:
     [record] = (tmp_path / "shop.__reconciled").iterdir()
     assert "k2" not in repr(found) + record.read_text()
     world.reconcile(repair=True)
+    world.follow()
+    world.follow()
+    assert world.reconcile().differing == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "statement"),
+    [
+        ("code nvarchar(10) NOT NULL PRIMARY KEY, n int", "UPDATE dbo.t SET n = 3 WHERE code = N'k2'"),
+        ("code nvarchar(10), n int", "INSERT INTO dbo.t VALUES (N'k2', 2)"),
+    ],
+)
+def test_no_text_of_a_hidden_column_lies_in_the_lake_for_a_repair(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str, statement: str
+) -> None:
+    rule = ColumnRule("mask", (r"dbo\.t\.code",), 3)
+    world = World(server, str(tmp_path), columns, "(N'k1', 1), (N'k2', 2)", column_rules=(rule,))
+    world.behind_the_log(statement)
+    with monkeypatch.context() as patched:
+        patched.setattr(Reconciler, "_is_queued", lambda *_: True)
+        found = world.reconcile(repair=True)
+    assert (found.waiting, found.keys) == (1, ())
+    assert "k2" not in (tmp_path / "shop.__reconciled" / f"{world.topic}.json").read_text()
+    world.reconcile(repair=True)
+    [request] = (tmp_path / "shop.__signals").iterdir()
+    assert "k2" not in request.read_text()
     world.follow()
     world.follow()
     assert world.reconcile().differing == 0
