@@ -11,7 +11,7 @@ each window, and a tenth more files than necessary.
 
 *Why no file is removed that is needed.* A file is removed only if it was written longer than the retention before the version
 was read that does not name it, and before the newest commit of that version. So what another run is writing stays, and so does
-what was written while the vacuum slept, however long that was.
+what was written while the vacuum slept, however long that was. And none outside of the table's folder, to which a link leads.
 """
 
 import time
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from pyarrow import fs
 
@@ -95,10 +96,19 @@ class Upkeep:
         before = min(before, newest.timestamp())
         listed = files.get_file_info(fs.FileSelector("", recursive=any("/" in path for path in unnamed)))
         written = {info.path: info.mtime.timestamp() for info in listed if info.mtime is not None}
-        old = [path for path in unnamed if written.get(path, before) < before]
+        old = [path for path in unnamed if written.get(path, before) < before and self._is_within(directory, path)]
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(files.delete_file, old))
         return old
+
+    def _is_within(self, directory: str, path: str) -> bool:
+        """Whether a file lies in the table's folder also when links are followed, as the listing does: whoever may write
+        into the lake must not have files removed that he may not remove himself."""
+        location = self._tables.location
+        if "/" not in path or not location.on_disk:
+            return True
+        root = Path(location.uri(directory).removeprefix("file://")).resolve()
+        return (root / path).parent.resolve().is_relative_to(root)
 
 
 def tidy(

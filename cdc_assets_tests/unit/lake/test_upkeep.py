@@ -64,6 +64,20 @@ def test_a_vacuum_that_slept_removes_nothing_that_was_written_since(
     assert len(DeltaTable(handle.table_uri).to_pyarrow_table()) == 2
 
 
+def test_a_vacuum_removes_nothing_to_which_a_link_leads(tmp_path: Path) -> None:
+    tables, schema = TopicTables(Location(str(tmp_path / "lake")), "shop"), schema_of(id=pa.int32())
+    tables.commit("topic", schema, write(tables, schema, 1, {"id": 1}), 1, {})
+    home, topic = tmp_path / "home", tmp_path / "lake" / "topic"
+    for folder in (home, topic / "inside"):
+        folder.mkdir()
+        (folder / "old.parquet").touch()
+    (topic / "link").symlink_to(home)
+    tables.commit("topic", schema, write(tables, schema, 2, {"id": 2}), 2, {})
+    removed = Upkeep(tables, LakeSettings(str(tmp_path / "lake"), retention_hours=0)).vacuum("topic")
+    assert removed == ["inside/old.parquet"]
+    assert (home / "old.parquet").exists()
+
+
 def test_statistics_survive_compaction(tmp_path: Path) -> None:
     tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
     for window_id in (1, 2):
