@@ -30,6 +30,8 @@ _KINDS: Final = {
 }
 _CONNECT: Final = "org.apache.kafka.connect.data."
 _LOGICAL: Final = {"date": "Date", "time-millis": "Time", "timestamp-millis": "Timestamp"}
+_MOST_PARTS: Final = 100_000
+"""Maximum number of parts of a schema with all its names written out: a few lines may name one another in so many ways as fill memory."""
 _NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 Fetch = Callable[[int], Any]
@@ -79,7 +81,7 @@ class AvroParts:
         try:
             schema = normalised(connect_schema(written))
             return self._avro.parse_schema(_without_logical_types(written)), schema
-        except (KeyError, TypeError, ValueError, self._avro.schema.SchemaParseException) as error:
+        except (KeyError, TypeError, ValueError, RecursionError, self._avro.schema.SchemaParseException) as error:
             raise BadRecordError(f"its schema cannot be used: {type(error).__name__} {error}") from None
 
 
@@ -94,18 +96,30 @@ def fetch_from(registry: SchemaRegistry) -> Fetch:
             raise BadRecordError(
                 f"schema {number} is not of Avro alone: {found.get('schemaType', 'it has references')}"
             )
-        return json.loads(found["schema"])
+        try:
+            return json.loads(found["schema"])
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise BadRecordError(f"the registry's schema {number} cannot be read: {type(error).__name__}") from None
 
     return fetch
 
 
-def connect_schema(written: Any, named: dict[str, Any] | None = None) -> dict[str, Any]:
+class _Named(dict[str, Any]):
+    """Schemas by name, and how many parts were met."""
+
+    parts = 0
+
+
+def connect_schema(written: Any, named: _Named | None = None) -> dict[str, Any]:
     """Connect's schema of an Avro schema, as Connect's Avro converter understands it.
 
     Raises:
         BadRecordError, KeyError: it has a form that the converter does not write.
     """
-    named = {} if named is None else named
+    named = _Named() if named is None else named
+    named.parts += 1
+    if named.parts > _MOST_PARTS:
+        raise BadRecordError(f"it has more than {_MOST_PARTS} parts")
     if isinstance(written, list):
         others = [kind for kind in written if kind != "null"]
         if len(others) != 1:
@@ -121,11 +135,15 @@ def connect_schema(written: Any, named: dict[str, Any] | None = None) -> dict[st
         found |= _record(written, named)
     elif kind == "array":
         found |= {"type": "array", "items": connect_schema(written["items"], named)}
+        if _takes_no_bytes(found["items"]):  # a message of a few bytes could tell of billions of them
+            raise BadRecordError("it has a list of what takes no bytes")
     elif kind == "map":
         found |= {"type": "map", "keys": {"type": "string"}, "values": connect_schema(written["values"], named)}
     else:
         if "name" in written:
             named[_full_name(written)] = written
+        if written.get("size") == 0:
+            raise BadRecordError("it has a type of no bytes")
         found |= {"type": written.get("connect.type", _KINDS[kind])} | _logical(written)
     for name in ("name", "version", "parameters", "default"):
         if f"connect.{name}" in written:
@@ -135,7 +153,11 @@ def connect_schema(written: Any, named: dict[str, Any] | None = None) -> dict[st
     return found
 
 
-def _record(written: Mapping[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+def _takes_no_bytes(schema: Mapping[str, Any]) -> bool:
+    return schema["type"] == "struct" and not schema["optional"] and all(map(_takes_no_bytes, schema["fields"]))
+
+
+def _record(written: Mapping[str, Any], named: _Named) -> dict[str, Any]:
     full = _full_name(written)
     if full in named and named[full] is None:
         raise BadRecordError(f"{full} holds itself")

@@ -174,7 +174,7 @@ def scanned(text: str, start: int) -> tuple[Any, int]:
     """
     try:
         return _DECODER.raw_decode(text, start)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of more digits than Python reads
         raise BadRecordError(f"it is no JSON: {error}") from None
 
 
