@@ -1,14 +1,19 @@
 """What each partition of a snapshot brought: its key range, its rows, and how long they were read.
 
 A table that is not large is read in fewer statements than it has partitions; then the time is that of the statement, and what was read
-with it is told. Rows are left out where only the server could tell them apart, and where an earlier run has read a part.
+with it is told. Bounds are values of the key, so they are not shown if a column rule hides its first column. Rows are left out where only the server could tell them apart, and where an earlier run has read a part.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cdc_assets.capture.progress import SliceProgress
+from cdc_assets.config.column_rules import hides
+from cdc_assets.config.settings import EventSettings
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
+from cdc_assets.envelope.rules import MASKED
 from cdc_assets.snapshot.slices import partition_of, ranges_of
 
 
@@ -19,7 +24,7 @@ def partition_facts(
 
     Args:
         slices: what the run has read of the table.
-        ranges: where the table is cut, from its first key to its last.
+        ranges: where the table is cut, from its first key to its last, as people may see it.
         names: all partitions, in order.
     """
     for number in chosen:
@@ -53,6 +58,17 @@ def _counts(found: SliceProgress) -> Iterator[tuple[int, int | None]]:
         yield first, found.rows
         return
     yield from zip(range(first, last + 1), found.by_range or [None] * (last - first + 1), strict=True)
+
+
+def shown_ranges(table: TableId, ranges: Sequence[KeyRange], settings: EventSettings) -> Sequence[KeyRange]:
+    """Key ranges of a table as people may see them."""
+    column = ranges[0].column if ranges else None
+    if column is None or not hides(table, column, settings):
+        return ranges
+    return [
+        replace(one, low=None if one.low is None else MASKED, high=None if one.high is None else MASKED)
+        for one in ranges
+    ]
 
 
 def _range_text(first: KeyRange, last: KeyRange) -> str:

@@ -17,7 +17,7 @@ from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.partitions import range_numbers
-from cdc_assets.defs.range_facts import partition_facts
+from cdc_assets.defs.range_facts import partition_facts, shown_ranges
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.samples import sample_of_events
 from cdc_assets.errors import CdcError
@@ -110,7 +110,8 @@ class Session:
         for table, slices in self._slices.items():
             key = self._catalog.key(table, "snapshot")
             if key in self._context.selected_asset_keys and table in states:
-                for name, facts in partition_facts(slices, states[table].ranges, names, chosen):
+                ranges = shown_ranges(table, states[table].ranges, self._catalog.config.events)
+                for name, facts in partition_facts(slices, ranges, names, chosen):
                     self._context.add_asset_metadata(facts, key, name)
 
     def _log(self, role: Role, totals: Mapping[TableId, Sum]) -> None:

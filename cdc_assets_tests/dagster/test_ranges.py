@@ -2,14 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from pyspark.sql import DataFrame
 
+from cdc_assets.config.settings import ColumnRule, EventSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import KeyRange
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.partitions import range_partitions
+from cdc_assets.defs.range_facts import partition_facts, shown_ranges
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets_tests.shop import Shop, key, open_shop
 
@@ -161,3 +166,20 @@ def test_rows_that_only_the_server_can_tell_apart_are_not_guessed(shop: Shop, in
     small = of_partitions(instance, "customers")
     assert (small["range_01_of_08"]["rows"], small["range_01_of_08"]["key_range"]) == (40, "all rows")
     assert small["range_02_of_08"]["rows"] == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "texts"),
+    [
+        (EventSettings("shop"), ["ssn < 078-05", "078-05 ≤ ssn < 412-00", "ssn ≥ 412-00"]),
+        (
+            EventSettings("shop", column_rules=(ColumnRule("mask", (r"dbo\.people\.ssn",), 3),)),
+            ["ssn < (masked)", "(masked) ≤ ssn < (masked)", "ssn ≥ (masked)"],
+        ),
+    ],
+)
+def test_bounds_of_a_key_that_a_rule_hides_are_not_shown(events: EventSettings, texts: list[str]) -> None:
+    table, bounds = TableId("SalesDb", "dbo", "people"), [None, "078-05", "412-00", None]
+    ranges = [KeyRange("ssn", *pair) for pair in pairwise(bounds)]
+    found = dict(partition_facts([], shown_ranges(table, ranges, events), ["a", "b", "c"], range(3)))
+    assert [found[name]["key_range"] for name in "abc"] == texts
