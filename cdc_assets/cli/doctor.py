@@ -85,7 +85,8 @@ def doctor(
 
 
 def _source(settings: CaptureConfig) -> SqlServerSource:
-    return SqlServerSource(settings.connection, settings.streaming.agent_status_query, require_cdc=False)
+    agent = settings.streaming.agent_status_query
+    return SqlServerSource(settings.connection, agent, require_cdc=False, events=settings.events)
 
 
 def _print_grants(settings: CaptureConfig, login: str) -> None:

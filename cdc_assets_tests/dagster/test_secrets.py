@@ -38,8 +38,8 @@ VALUES = ("@pl4nted.example", "pl4nted-note", "pl4nted-default", "pl4nted-exclud
 """Beginnings or ends of values of the table's key, and of its other columns."""
 PEOPLE = """
 CREATE TABLE dbo.people (
-    ssn varchar(20) NOT NULL, n int NOT NULL, email varchar(60) NULL,
-    note nvarchar(200) NULL, hidden varchar(60) NULL, CONSTRAINT pk_people PRIMARY KEY (ssn, n)
+    ssn varchar(20) NOT NULL DEFAULT '078-05-default', n int NOT NULL, email varchar(60) NULL DEFAULT 'pl4nted-default',
+    note nvarchar(200) NOT NULL DEFAULT N'pl4nted-default', hidden varchar(60) NULL DEFAULT 'pl4nted-default', CONSTRAINT pk_people PRIMARY KEY (ssn, n)
 )"""
 RULES = {
     "column.mask.hash.v2.SHA-256.with.salt.pl4nted-salt": r"dbo\.people\.ssn",
