@@ -22,6 +22,11 @@ _SECRET = re.compile(
 """Names that denote secrets in any property, such as options of clients, or of connectors that the table does not list."""
 
 
+def denotes_secret(name: str) -> bool:
+    """Whether the name of a property, of whatever program, says that its value may be a secret."""
+    return _SECRET.search(name) is not None
+
+
 class Masks:
     """The properties of a configuration whose values are hidden.
 
@@ -39,7 +44,7 @@ class Masks:
     def hides(self, name: str) -> bool:
         """Whether a property's value is hidden."""
         row = _row(name)
-        named = bool((row and row.secret) or _SECRET.search(name) or (name != PATTERN and self._finds(name)))
+        named = bool((row and row.secret) or denotes_secret(name) or (name != PATTERN and self._finds(name)))
         return named or has_credentials(self._given.get(name, ""))
 
     def _finds(self, name: str) -> bool:

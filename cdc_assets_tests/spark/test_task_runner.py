@@ -379,6 +379,32 @@ def test_killed_worker_is_told_in_a_line_and_pages_are_served_if_asked_for() -> 
     assert not [line for line in done.stderr.splitlines() if "ERROR" in line or line.startswith("\tat ")], done.stderr
 
 
+_SECRETS = """
+from pathlib import Path
+from pyspark import SparkContext
+from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets_tests.jobs import JOB
+
+resource = SparkResource(
+    master="local[1]",
+    spark_config={"spark.hadoop.fs.s3a.secret.key": "pl4nted key", "spark.hadoop.fs.s3a.endpoint": "listed"},
+)
+session = resource.lazy().session()
+command = Path(f"/proc/{SparkContext._gateway.proc.pid}/cmdline").read_text()
+hadoop = session.sparkContext._jsc.hadoopConfiguration()
+print("endpoint=listed" in command, "pl4nted" in command, hadoop.get("fs.s3a.secret.key"))
+print(session.conf.get("spark.authenticate"), resource.runner().run(abs, [-1], JOB), session.range(10).repartition(2).count())
+stop_spark()
+"""
+
+
+def test_secrets_among_sparks_properties_are_on_no_command_line_and_its_ports_ask_for_one() -> None:
+    command = [sys.executable, "-c", _SECRETS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout.splitlines() == ["True False pl4nted key", "true [1] 10"]
+
+
 _ENDS_BETWEEN = """
 import os
 before = dict(os.environ)

@@ -38,6 +38,11 @@ def started_here() -> Iterator[None]:
             _ours.add(gateway.proc.pid)
 
 
+def is_started() -> bool:
+    """Whether this process has a JVM, with or without a session."""
+    return SparkContext._gateway is not None
+
+
 def has_context(*, waits: bool = True) -> bool:
     """Whether this process has a classic session that works, whoever has made it.
 

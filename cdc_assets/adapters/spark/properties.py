@@ -27,6 +27,7 @@ BASE_CONF: Mapping[str, str] = {
 LOCAL_CONF: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",  # other users of this machine reach its ports; Spark makes up a secret for each session
     "spark.ui.enabled": "false",  # a local session is there a moment earlier; on a cluster Spark serves its pages
 }
 """Only this machine needs to reach the driver of a local session."""

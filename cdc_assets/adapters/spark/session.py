@@ -33,6 +33,7 @@ from cdc_assets.adapters.spark.properties import PATIENT, QUICK, default_class_a
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.settings import SparkSettings, is_local
 from cdc_assets.adapters.spark.shipping import code_archive, ship_code
+from cdc_assets.adapters.spark.unlisted import secrets_unlisted
 from cdc_assets.core.interruption import in_thread
 from cdc_assets.errors import ConfigurationError
 
@@ -161,11 +162,11 @@ class LazySession:
             return SparkSession.builder.remote(settings.remote).config(map=properties).getOrCreate()
         properties |= {"spark.master": settings.master}
         threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
-        with self.launch.starting(), jvm.started_here():
-            context = SparkContext.getOrCreate(SparkConf().setAll(list(properties.items())))
+        with secrets_unlisted(properties) as listed, self.launch.starting(), jvm.started_here():
+            context = SparkContext.getOrCreate(SparkConf().setAll(list(listed.items())))
             if java and settings.local:  # tasks wait: their workers start while the session is made of its context
                 threading.Thread(target=_warm, args=(context,), name="spark-workers", daemon=True).start()
-            return SparkSession.builder.config(map=properties).getOrCreate()
+            return SparkSession.builder.config(map=dict(listed)).getOrCreate()
 
     def _prepare(self, session: SparkSession) -> None:
         """Send our code to the executors, wait until they are there, and ask them what they have."""
