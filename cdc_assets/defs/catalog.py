@@ -307,6 +307,11 @@ class CaptureCatalog:
             frozenset({names.snapshot_op, names.changes_op}),
         )
 
+    def mirror_runs(self) -> CaptureRuns:
+        """Recognizes runs that let mirrors follow by themselves."""
+        assets = frozenset(key for role in self.mirror_roles for key in self.keys(role))
+        return CaptureRuns(frozenset({self.names.mirror}), assets, frozenset({self.names.mirror_op}))
+
     def publishing_runs(self) -> CaptureRuns:
         """Recognizes runs that publish to Kafka alone."""
         return CaptureRuns(

@@ -17,7 +17,8 @@ that grow. The run fails when the topic stops; those after it say that it still 
 *Nothing slows the capture down.* A broker that is away fails nothing in a run of topics: the reason is in the log and on the
 page, and the check fails. Nor is it waited for at the end of a run: the page has asked it just before.
 
-*Two publishers* end each other by Kafka's fencing, the newer one the older, and no event is there twice.
+*Two publishers* end each other by Kafka's fencing, the newer one the older, and no event is there twice. That of a run comes back after
+`_AGAIN_S` seconds, for a command that somebody has started by hand has mostly ended by then.
 """
 
 import logging
@@ -29,14 +30,13 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import dagster as dg
-from dagster import DagsterRun
 
 from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
-from cdc_assets.defs.runs import COMMITTED_TAG, WAITING, repository_of
+from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.view import PublishedReport
@@ -58,6 +58,8 @@ _LATE: Final = (
     "Next: see whether a run publishes, and its log"
 )
 """Without numbers: as a check's result it would be another one every few seconds."""
+_AGAIN_S: Final = 60.0
+"""Seconds after which a run of topics begins to publish again if that has failed, or somebody else has published."""
 _LOOK_S: Final = 5.0
 """Seconds between two looks at whether another run publishes."""
 
@@ -186,20 +188,29 @@ class KafkaFollower:
             self._context.log.warning("Publishing to Kafka did not end with the run; the sensor starts it again.")
 
     def _work(self) -> None:
-        try:
-            while publishing(self._catalog, self._context.instance, self._context.run):
-                if self._ending.wait(_LOOK_S):
-                    return
-            self._resource.publish(self._note, ends=self._ending.is_set)
-        except (Interrupted, _TimeIsUpError):
-            pass  # what waits is published by the next run
-        except CdcError as error:
-            if not self._is_abandoned:
-                self._context.log.error(f"Kafka's topics cannot follow: {describe_error(error)}")
-        except Exception:
-            log.exception("Publishing to Kafka ended; the capture continues.")
-        finally:
-            self._report()
+        """Publish until the run ends; again after a pause if that fails, since a run may last a day."""
+        while True:
+            try:
+                self._publish()
+                return
+            except (Interrupted, _TimeIsUpError):
+                return  # what waits is published by the next run
+            except CdcError as error:
+                if not self._is_abandoned:
+                    self._context.log.error(f"Kafka's topics cannot follow: {describe_error(error)}")
+            except Exception:
+                log.exception("Publishing to Kafka ended; the capture continues.")
+            finally:
+                self._report()
+            if self._ending.wait(_AGAIN_S):
+                return
+
+    def _publish(self) -> None:
+        publishing = self._catalog.publishing_runs()
+        while publishing.others_at_work(self._context.instance, self._context.run):
+            if self._ending.wait(_LOOK_S):
+                return
+        self._resource.publish(self._note, ends=self._ending.is_set)
 
     def _note(self, commit: Commit) -> None:
         self._progress = time.monotonic()
@@ -219,9 +230,3 @@ class KafkaFollower:
 
 class _TimeIsUpError(Exception):
     """Ends publishing after a transaction."""
-
-
-def publishing(catalog: CaptureCatalog, instance: dg.DagsterInstance, own: DagsterRun) -> bool:
-    """Whether another run than one's own publishes; one that is queued does not, nor one that is dead."""
-    runs = catalog.publishing_runs().of(repository_of(own)).active(instance)
-    return any(run.run_id != own.run_id and run.status not in WAITING for run in runs)

@@ -3,37 +3,56 @@
 While a run writes to topics, the mirrors follow in the same run: every `mirror.interval.ms` in a thread of its own, so
 that the stream does not wait for them, and once more at the end. Their materializations are events of that run. The
 assets can also be materialized by themselves, by job `<capture>_mirror` or one by one; the sensor of the capture starts
-that job if a mirror is behind while nothing else is to do, for example because it is new.
+that job if a mirror is behind while nothing else is to do, for example because it is new. While it works, other runs leave the
+mirrors to it.
 
-A mirror that cannot follow fails nothing but itself: in a run of topics the reason is in the log, in its own run it is
-the failure.
+*No run waits for long.* The end of a run of topics, which holds the pool of the capture, waits `_REST_S` seconds for its mirrors. What
+lasts longer, as the first step of a large mirror does, is left: the run says so by a tag, and the sensor starts the job, beside
+which the next stream works. *Crash, and a run that is terminated,* leave a step as any crash does (`mirror.apply`): the next one repeats it.
+
+A mirror that cannot follow fails nothing but itself, whatever the reason is: in a run of topics it is in the log, in its own
+run it is the failure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.ran_on import JobAccount, RanOn
+from cdc_assets.core.interruption import sleep
+from cdc_assets.core.ran_on import NOWHERE, JobAccount, RanOn
+from cdc_assets.defs.asking import begun
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.reporting import ran_on_facts
 from cdc_assets.defs.runs import is_asked_for
 from cdc_assets.defs.samples import sample_of_mirror
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcError, FencedError, describe_error
 from cdc_assets.mirror import shape
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import current_directory, history_directory
 from cdc_assets.mirror.shape import COMMENT
 from cdc_assets.mirror.work import StepReport
+
+log = logging.getLogger(__name__)
+
+MIRRORS_LEFT_TAG = "cdc/mirrors_left"
+"""On a run whose end did not wait for its mirrors any more."""
+_REST_S: Final = 20.0
+"""Seconds that a run of topics waits at its end for its mirrors."""
+_LOOK_S: Final = 0.05
+"""Seconds between two looks at whether they are done."""
 
 _SOURCE, _TYPE, _NOTE = b"cdc.source.column", b"cdc.source.type", b"cdc.note"
 _COMMENT = COMMENT.encode()
@@ -90,13 +109,15 @@ def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     return mirrors
 
 
-class _Followed(NamedTuple):
-    """What was done to let the mirrors follow."""
+@dataclass
+class _Followed:
+    """What following has come to, as far as it came."""
 
-    mirrors: CaptureMirrors
-    reports: Sequence[StepReport]
-    troubles: Mapping[str, CdcError]
-    ran_on: RanOn
+    opened: CaptureMirrors | None = None
+    reports: list[StepReport] = field(default_factory=list)
+    troubles: Mapping[str, CdcError] = field(default_factory=dict)
+    error: Exception | None = None
+    ran_on: RanOn = NOWHERE
 
 
 class MirrorFollower:
@@ -105,13 +126,13 @@ class MirrorFollower:
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, resource: CaptureResource) -> None:
         self._catalog, self._context, self._resource = catalog, context, resource
         self._is_on = catalog.config.mirror.enabled
-        self._thread: ThreadPoolExecutor | None = None
         self._following: Future[_Followed] | None = None
         self._next = monotonic() + catalog.config.mirror.interval_s
         self._vacuumed: dict[str, float] = {}
         """When tables were vacuumed last, for all that is opened in the run."""
         self._jobs = JobAccount()
         """Where the jobs of all that is opened in the run have run."""
+        self._is_left = threading.Event()
 
     def note_commit(self) -> None:
         """Called after something was committed to topics."""
@@ -121,46 +142,77 @@ class MirrorFollower:
             self._begin()
 
     def finish(self) -> None:
-        """Follow to the end of the topics; called when nothing more is committed."""
+        """Follow to the end of the topics, for some seconds; called when nothing more is committed.
+
+        Raises:
+            Interrupted: the run was asked to end.
+        """
         if not self._is_on:
             return
+        until = monotonic() + _REST_S
+        if self._ended(until):
+            self._begin()
+            self._ended(until)
+
+    def _ended(self, until: float) -> bool:
+        """Wait for the step in flight, if there is one, and report it; whether it has ended in time."""
+        while self._following is not None and not self._following.done():
+            if monotonic() >= until:
+                self._leave()
+                return False
+            sleep(_LOOK_S)
         if self._following is not None:
             self._report()
-        self._begin()
-        self._report()
-        if self._thread is not None:
-            self._thread.shutdown()
+        return True
+
+    def _leave(self) -> None:
+        self._is_left.set()
+        self._context.instance.add_run_tags(self._context.run.run_id, {MIRRORS_LEFT_TAG: "true"})
+        self._context.log.info("The mirrors go on in a run of their own, which the sensor starts.")
 
     def _begin(self) -> None:
-        self._thread = self._thread or ThreadPoolExecutor(1, "mirrors")
-        self._following = self._thread.submit(self._follow)
+        self._next = monotonic() + self._catalog.config.mirror.interval_s
+        if not self._catalog.mirror_runs().others_at_work(self._context.instance, self._context.run):
+            self._following = begun("mirrors", self._follow)
 
-    def _follow(self) -> "_Followed":
-        reports, before = list[StepReport](), self._jobs.of("mirror")
-        opened = self._resource.mirrors(reports.append, self._jobs)
-        opened.tables.tables.vacuumed = self._vacuumed
-        troubles = opened.catch_up()
-        return _Followed(opened, reports, troubles, self._jobs.of("mirror").since(before))
+    def _follow(self) -> _Followed:
+        found, before = _Followed(), self._jobs.of("mirror")
+        try:
+            found.opened = self._resource.mirrors(found.reports.append, self._jobs)
+            found.opened.tables.tables.vacuumed = self._vacuumed
+            found.troubles = found.opened.catch_up(should_end=self._is_left.is_set)
+        except Exception as error:
+            if not isinstance(error, CdcError):
+                log.exception("The mirrors cannot follow; the capture continues.")
+            found.error = error
+        found.ran_on = self._jobs.of("mirror").since(before)
+        return found
 
     def _report(self) -> None:
-        """Wait for the step in flight, and report it."""
+        """Report the step that has ended."""
         assert self._following is not None  # noqa: S101 - the callers have looked
         following, self._following = self._following, None
         self._next = monotonic() + self._catalog.config.mirror.interval_s
-        try:
-            opened, reports, troubles, ran_on = following.result()
-        except CdcError as error:
-            self._context.log.error(f"The mirrors cannot follow: {error}")
-            return
-        for topic, trouble in troubles.items():
+        found = following.result()
+        if isinstance(found.error, FencedError):
+            self._context.log.info(f"The mirrors are left to another run: {found.error}")
+        elif found.error is not None:
+            self._context.log.error(f"The mirrors cannot follow: {describe_error(found.error)}")
+        for topic, trouble in found.troubles.items():
             self._context.log.error(f"The mirror of {topic} cannot follow: {trouble}")
-        if reports:
-            self._context.log.info(f"mirrors: {len(reports)} steps; ran on {ran_on}")
+        if found.opened is None:
+            return
+        if found.reports:
+            self._context.log.info(f"mirrors: {len(found.reports)} steps; ran on {found.ran_on}")
         sums: dict[str, StepReport] = {}
-        for report in reports:
+        for report in found.reports:
             _add(sums, report)
-        for key, facts in materializations(self._catalog, opened, sums.values()):
-            self._context.log_event(dg.AssetMaterialization(key, metadata=facts))
+        for report in sums.values():
+            try:
+                for key, facts in materializations(self._catalog, found.opened, [report]):
+                    self._context.log_event(dg.AssetMaterialization(key, metadata=facts))
+            except Exception:
+                log.exception("A step of the mirror of %s could not be reported; the capture continues.", report.topic)
 
 
 def _add(sums: dict[str, StepReport], report: StepReport) -> None:

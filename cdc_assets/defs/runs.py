@@ -30,6 +30,9 @@ COMMITTED_TAG = "cdc/committed"
 _REPOSITORY_TAG = ".dagster/repository"
 """Dagster's: of runs that were started through a code location."""
 
+LEFT_AT_TAG = "cdc/left_at"
+"""On a run that stopped streaming though there may be more to read, at its time limit or for another run: when, in seconds since 1970."""
+
 _SILENT_S = 600
 """Seconds that a run may take from its start until it records its process."""
 _LOADED = time.time()
@@ -82,10 +85,21 @@ class CaptureRuns:
         """Runs that are in the queue."""
         return [run for run in instance.get_runs(RunsFilter(statuses=WAITING)) if self.concerns(instance, run)]
 
+    def others_at_work(self, instance: DagsterInstance, own: DagsterRun) -> bool:
+        """Whether another run than one's own is at work; one that is queued is not, nor one that is dead."""
+        runs = self.of(repository_of(own)).active(instance)
+        return any(run.run_id != own.run_id and run.status not in WAITING for run in runs)
+
     def finished(self, instance: DagsterInstance, limit: int) -> Sequence[dg.RunRecord]:
         """The newest ended runs of the capture's jobs, newest first."""
         records = [record for job in sorted(self.jobs) for record in self.finished_of(instance, job, limit)]
         return sorted(records, key=lambda record: record.storage_id, reverse=True)[:limit]
+
+    def gap_s(self, instance: DagsterInstance) -> float | None:
+        """Seconds for which nothing streams by now because the last run stopped; None if it had read everything."""
+        last = self.finished(instance, 2)  # one's own run is the newest of its job
+        left_at = last[0].dagster_run.tags.get(LEFT_AT_TAG) if last else None
+        return max(0.0, time.time() - float(left_at)) if left_at else None
 
     def finished_of(self, instance: DagsterInstance, job: str, limit: int) -> Sequence[dg.RunRecord]:
         """The newest ended runs of one job, newest first."""

@@ -18,8 +18,8 @@ table costs four records, another one only its materialization.
 *Run keys, failures, terminations:* `pauses`.
 
 *Mirrors* follow in the runs that write topics. If some are behind while nothing else is to do, because they
-are new or their last step failed, a run for them alone is started, one after each run of the capture. One that is refused stays behind, and keeps
-the sensor from nothing.
+are new or their last step failed, a run for them alone is started, one after each run of the capture; also before the next stream, if a
+run did not wait for them any more. One that is refused, or that cannot be asked, stays behind, and keeps the sensor from nothing.
 
 *Kafka* follows in these runs too. If windows wait to be published while nothing else is to do, a run that publishes is started;
 after a failure of that run, or one that published nothing, with the same pauses as above: so a topic that is stopped is tried again.
@@ -37,6 +37,7 @@ start of Dagster, or with another snapshot mode, is a start (`service`).
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -45,7 +46,9 @@ import dagster as dg
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.derived_runs import KafkaRuns, mirroring
 from cdc_assets.defs.live import subject_of
+from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.pauses import (
     MOST_FAILURES,
@@ -57,7 +60,7 @@ from cdc_assets.defs.pauses import (
     run_key,
     streaming_starts,
 )
-from cdc_assets.defs.runs import CaptureRuns, repository_here
+from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.service import start_id
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.defs.ticks import Watch, start_of
@@ -70,12 +73,6 @@ SIGNAL_TAG = "cdc/signals"
 _SOURCE = "source"
 NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because tables were enabled: these."""
-MIRRORS_TAG = "cdc/mirrors"
-"""On a run that was started because mirrors are behind their topics: these topics."""
-KAFKA_TAG = "cdc/kafka"
-"""On a run that was started because windows wait to be published: how many."""
-_BROKER_AWAY_S = 30.0
-"""Seconds after which a broker that does not answer is asked again, since a tick waits for it."""
 _LOOK_FOR_TABLES_S = 60.0
 """Seconds between two looks for tables that were enabled, if there are others."""
 NOTHING_NEW = "Nothing new."
@@ -97,10 +94,17 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         snapshots = runs.finished_of(context.instance, names.snapshot, MOST_FAILURES)
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
+        mirrors = partial(mirroring, catalog, resource, context.instance, runs, records)
+        if (
+            records
+            and records[0].dagster_run.tags.get(MIRRORS_LEFT_TAG)
+            and isinstance(left := mirrors(), dg.RunRequest)
+        ):
+            return left
         unread = pause_ends(snapshots, of_any_kind=True)
         request = _request(catalog, resource, records, unread, looks, first_tick=start_of(context) != start)
         if isinstance(request, dg.SkipReason):
-            request = _mirroring(catalog, resource, context.instance, records) or request
+            request = mirrors() or request
         if catalog.has_kafka and isinstance(request, dg.SkipReason):
             publishing = catalog.publishing_runs().of(runs.repository)
             request = published.request(context.instance, publishing, resource) or request
@@ -211,67 +215,6 @@ def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg
         job_name=catalog.names.follow,
         tags=dict(tags),
     )
-
-
-def _mirroring(
-    catalog: CaptureCatalog, resource: CaptureResource, instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]
-) -> dg.RunRequest | None:
-    """A request for a run of the mirrors alone, if they are behind their topics: one after each run of the capture. A mirror that
-    is refused stays behind, and must not keep the sensor from everything else."""
-    behind = resource.mirrors().behind() if catalog.keys("current") else []
-    if not behind:
-        return None
-    tags, since = {MIRRORS_TAG: ", ".join(behind)}, records[0].storage_id if records else -1
-    newest = instance.get_run_records(dg.RunsFilter(job_name=catalog.names.mirror, tags=tags), limit=1)
-    if newest and newest[0].storage_id > since:
-        return None
-    return dg.RunRequest(
-        run_key=run_key(catalog.names.capture, records, "mirrors"), job_name=catalog.names.mirror, tags=tags
-    )
-
-
-class KafkaRuns:
-    """Requests runs that publish to Kafka.
-
-    Args:
-        catalog: the assets of the capture.
-    """
-
-    def __init__(self, catalog: CaptureCatalog) -> None:
-        self._catalog = catalog
-        self._done = -1
-        """Newest row of the manifest when nothing waited."""
-        self._next = 0.0
-
-    def request(
-        self, instance: dg.DagsterInstance, runs: CaptureRuns, resource: CaptureResource
-    ) -> dg.RunRequest | dg.SkipReason | None:
-        """A request if windows wait and nobody publishes them; the reason if it has to wait itself.
-
-        Args:
-            runs: those that publish alone.
-        """
-        names = self._catalog.names
-        if runs.active(instance):
-            return None
-        records = runs.finished_of(instance, names.publish, MOST_FAILURES)
-        ends = pause_ends(records, of_any_kind=True)
-        if ends and ends > datetime.now(UTC):
-            return dg.SkipReason(f"Publishing to Kafka failed; the next attempt starts after {ends:%H:%M:%S} UTC.")
-        size = resource.recorded()
-        if size == self._done:
-            return None
-        if monotonic() < self._next:
-            return None
-        found = resource.published()
-        if found is None or found.problem:
-            self._next = monotonic() + _BROKER_AWAY_S
-            return None
-        if not found.waiting:
-            self._done = size
-            return None
-        key = run_key(names.capture, records, f"kafka:{size}")
-        return dg.RunRequest(run_key=key, job_name=names.publish, tags={KAFKA_TAG: str(found.waiting)})
 
 
 def _adding(

@@ -19,6 +19,7 @@ from cdc_assets.defs.keys import Role
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.range_facts import partition_facts, shown_ranges
 from cdc_assets.defs.reporting import Sum, Tally
+from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.samples import sample_of_events
 from cdc_assets.errors import CdcError
 from cdc_assets.ledger.state import TableState
@@ -53,7 +54,7 @@ class Session:
         self._writers, self._topics = writers, writers.topics
         self._partitioned = catalog.keys("snapshot")
         self._structures = {schema.table: schema for schema in catalog.tables}
-        self.windows = 0
+        self.windows, self._runtime = 0, Runtime(context)
         self._brought: dict[tuple[Role, TableId], Counter[str]] = defaultdict(Counter)
         """Rows by operation since the run began."""
         self._slices: dict[TableId, list[SliceProgress]] = {}
@@ -75,6 +76,7 @@ class Session:
         for table, part in progress.tables.items():
             self._brought[written, table].update(part.rows)
         self.windows += 1
+        self._runtime.note_progress()
         for read in progress.slices_read:
             self._slices.setdefault(read.table, []).append(read)
         self._context.log.info(_line(progress))

@@ -14,7 +14,7 @@ it has enough rows, or has taken a third of the time that a broker allows by def
 topic, never between a delete and its tombstone, and the marker names the topics that are ahead of their window.
 
 *A record that is refused for good* stops its topic at the record before it; other topics go on, and the marker holds where
-the topic is. It is tried again at the next start. So does whatever else ends the reading of one topic (`stream.Unreadable`).
+the topic is. It is tried again at the next start, and every `_AGAIN_S` seconds. So does whatever else ends the reading of one topic (`stream.Unreadable`).
 
 *Events that were dropped* (`lake.topic.retention.hours`) are never passed over: retention waits for the place that the lake
 was told last (`recorded`), which is never ahead of the marker. A first start that asks for what is gone is refused; a topic
@@ -51,6 +51,8 @@ from cdc_assets.publish.tombstones import event_of
 
 log = logging.getLogger(__name__)
 
+_AGAIN_S = 600.0
+"""Seconds after which topics that are stopped are tried again."""
 _TELL_EVERY_S = 60.0
 _LONGEST_S = 20.0
 """Seconds after which a transaction is committed though it could hold more."""
@@ -106,7 +108,7 @@ class Publisher:
         self.stopped: dict[str, str] = {}
         """Why topics are not published further, by name."""
         self._targets, self._rate, self._unreadable = Targets(broker), Rate(), Unreadable()
-        self._lsn = ""
+        self._lsn, self._tried_at = "", 0.0
         self._rows, self._begun, self._begun_at, self._complete = 0, False, 0.0, -1
         self._places: dict[str, Place] = {}
         self._base = -1
@@ -129,11 +131,16 @@ class Publisher:
         per_second = self._rate.per_second()
         self._published = replace(known, writer=self._writer, stopped={}, written=time.time(), per_second=per_second)
         self._lsn = known.lsn
-        self._targets.forget()
-        self.stopped.clear()
+        self._try_all()
         self._broker.begin()
         self._broker.commit(self._published.text())
         self.record_place()
+
+    def _try_all(self) -> None:
+        """Try topics again that are stopped."""
+        self._targets.forget()
+        self.stopped.clear()
+        self._tried_at = monotonic()
 
     def record_place(self) -> None:
         """Tell the lake how far topics are published; if it cannot be written, it only knows less."""
@@ -167,6 +174,8 @@ class Publisher:
 
     def _attempt(self) -> Iterator[int]:
         """One pass over all that is new; yields the rows of each transaction."""
+        if self.stopped and monotonic() - self._tried_at >= _AGAIN_S:
+            self._try_all()
         self._complete, topics = self._look()
         with Ahead() as ahead:
             yield from self._publish(topics, ahead)

@@ -1,13 +1,20 @@
 """Mirrors as assets: they follow in the runs that write topics, and by themselves."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
+from dagster import DagsterRunStatus
 from deltalake import DeltaTable
 
-from cdc_assets.defs.sensors import MIRRORS_TAG
+from cdc_assets.defs import mirrors
+from cdc_assets.defs.derived_runs import MIRRORS_TAG
+from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.standin import sample
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
 
@@ -87,3 +94,56 @@ def test_assets_of_tables_with_a_mirror(shop: Shop) -> None:
     keys = {spec.key for spec in shop.definitions().resolve_all_asset_specs()}
     made = {table for table in TABLES if key(table, "current") in keys and key(table, "history") in keys}
     assert made == {"customers", "orders"}
+
+
+def test_nothing_that_befalls_mirrors_ends_a_run_of_topics(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any, **named: Any) -> Any:
+        raise pa.ArrowInvalid("offset overflow")
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        with monkeypatch.context() as patch:
+            patch.setattr(CaptureMirrors, "catch_up", broken)
+            assert shop.snapshot(instance).success
+            shop.add_customers(1)
+            assert shop.changes(instance).success
+            patch.setattr(CaptureMirrors, "behind", broken)
+            assert "How far the mirrors are is not known" in tick(shop, instance).skip_message
+        with monkeypatch.context() as patch:
+            patch.setattr(mirrors, "materializations", broken)
+            shop.add_customers(1)
+            assert shop.changes(instance).success
+        assert current(shop, "customers") == dict(shop.execute("SELECT id, name FROM dbo.customers"))
+
+
+def test_a_run_of_topics_does_not_wait_for_a_mirror_that_lasts(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    catch_up, goes_on, ended = CaptureMirrors.catch_up, threading.Event(), threading.Event()
+
+    def lasting(self: CaptureMirrors, *given: Any, **named: Any) -> Any:
+        try:
+            assert goes_on.wait(120)
+            return catch_up(self, *given, **named)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(mirrors, "_REST_S", 1.0)
+    with dg.DagsterInstance.ephemeral() as instance:
+        with monkeypatch.context() as patch:
+            patch.setattr(CaptureMirrors, "catch_up", lasting)
+            assert shop.snapshot(instance).success
+            shop.add_customers(1)
+            asked = tick(shop, instance)
+            assert (asked.job_name, "customers" in asked.tags[MIRRORS_TAG]) == ("shop_mirror", True), (
+                "before the stream"
+            )
+            job = shop.definitions().resolve_job_def("shop_mirror")
+            working = instance.create_run_for_job(job, tags=asked.tags, status=DagsterRunStatus.STARTED)
+            assert tick(shop, instance).job_name == "shop_follow", "beside it"
+            began = monotonic()
+            assert shop.changes(instance).success
+            assert monotonic() - began < 60, "the mirrors are left to that run"
+            instance.report_run_failed(working)
+            goes_on.set()
+            assert ended.wait(60)
+        assert shop.run("shop_mirror", instance).success
+        assert current(shop, "customers") == dict(shop.execute("SELECT id, name FROM dbo.customers"))
+        assert tick(shop, instance).skip_message == "Nothing new."

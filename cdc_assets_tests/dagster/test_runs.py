@@ -19,10 +19,10 @@ from dagster._core.utils import make_new_run_id
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs import process, runs, service
 from cdc_assets.defs.catalog import Names
-from cdc_assets.defs.kafka import publishing
 from cdc_assets.defs.pauses import failures_in_a_row
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
+from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.service import start_id
 from cdc_assets_tests.unit.streaming.simulation import make_config
 
@@ -158,16 +158,51 @@ def test_the_process_of_a_run_is_not_that_of_one_of_its_steps(executor: Any, con
     assert found == {"own": own_process(), "parent": "1", "": ""}[knows]
 
 
+# ---- the time that a run may take ---------------------------------------------------------------------------------
+
+
+def runtime(instance: dg.DagsterInstance, run: DagsterRun, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    monkeypatch.setattr(dg.DagsterInstance, "run_monitoring_max_runtime_seconds", 100)
+    return Runtime(SimpleNamespace(instance=instance, run=run))  # type: ignore[arg-type]
+
+
+def test_the_limit_of_a_run_counts_from_its_last_commit(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def limit(run: DagsterRun) -> str:
+        found = instance.get_run_by_id(run.run_id)
+        assert found is not None
+        return found.tags.get(dg.MAX_RUNTIME_SECONDS_TAG, "")
+
+    run, began = run_of(instance, job(NAMES.snapshot, NAMES.snapshot_op)), time.time()
+    mine = runtime(instance, run, monkeypatch)
+    assert limit(run) == ""
+    with patch("cdc_assets.defs.runtime.time", return_value=began + 5000):
+        mine.note_progress()
+    assert 5090 < int(limit(run)) < 5110
+    with patch("cdc_assets.defs.runtime.time", return_value=began + 9000):
+        mine.note_progress()
+        assert int(limit(run)) < 5110, "not with each commit"
+        tags = instance.get_run_by_id(run.run_id).tags  # type: ignore[union-attr]
+        again = instance.create_run_for_job(job(NAMES.snapshot, NAMES.snapshot_op), tags=dict(tags))
+        runtime(instance, again, monkeypatch).note_progress()
+        assert limit(again) == "100" or int(limit(again)) > 5110
+
+    theirs = run_of(instance, job(NAMES.snapshot, NAMES.snapshot_op), **{dg.MAX_RUNTIME_SECONDS_TAG: "7"})
+    runtime(instance, theirs, monkeypatch).note_progress()
+    assert limit(theirs) == "7", "somebody gave it that"
+
+
 # ---- publishing -------------------------------------------------------------------------------------------------
 
 
 def test_who_waits_in_a_queue_or_is_dead_publishes_nothing(instance: dg.DagsterInstance, dead: str) -> None:
     made = job(NAMES.publish, NAMES.publish_op)
-    catalog = SimpleNamespace(publishing_runs=lambda: CaptureRuns(frozenset({NAMES.publish}), frozenset()))
+    publishing = CaptureRuns(frozenset({NAMES.publish}), frozenset())
     own = run_of(instance, job(NAMES.changes, NAMES.changes_op))
 
     def somebody() -> bool:
-        return publishing(catalog, instance, own)  # type: ignore[arg-type]
+        return publishing.others_at_work(instance, own)
 
     queued = run_of(instance, made, DagsterRunStatus.QUEUED, "prod")
     assert not somebody()
@@ -178,7 +213,7 @@ def test_who_waits_in_a_queue_or_is_dead_publishes_nothing(instance: dg.DagsterI
     ended = instance.get_run_by_id(started.run_id)
     assert ended is not None
     assert ended.status is DagsterRunStatus.FAILURE
-    assert [run.run_id for run in catalog.publishing_runs().active(instance)] == [queued.run_id]
+    assert [run.run_id for run in publishing.active(instance)] == [queued.run_id]
 
 
 # ---- starts ----------------------------------------------------------------------------------------------------

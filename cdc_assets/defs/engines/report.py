@@ -16,6 +16,7 @@ from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.reporting import OPERATIONS
+from cdc_assets.defs.runtime import Runtime
 from cdc_assets.engine.counted import counted
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset
@@ -79,11 +80,12 @@ class BatchReport:
         self._reached = ""
         self._count: OnCommit = lambda _: None
         self._short = {directory: name for name, directory in catalog.system.items()}
-        self.batches = 0
+        self.batches, self._runtime = 0, Runtime(context)
 
     def add(self, batch: Batch) -> None:
         """Add a committed batch, and report if it is time."""
         self.batches += 1
+        self._runtime.note_progress()
         for part in counted(self._catalog.config, batch):
             self._count(part)
         for _, offset in batch.offsets:

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_assets.errors import LakeError, RetryableError
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.publish import follow
+from cdc_assets.publish import follow, publisher
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.place import parse_published
 from cdc_assets.publish.publisher import Publisher
@@ -71,6 +71,23 @@ def test_a_topic_that_cannot_be_read_is_stopped_alone(
     assert set(parse_published(broker.marker or "").stopped) == {TOPIC}
     assert not published(world, broker).stopped, "the cause is gone"
     assert (len(broker.topics[TOPIC]), len(broker.topics[OTHER])) == (2, 4)
+
+
+def test_a_stopped_topic_is_tried_again_while_a_publisher_follows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = MemoryBroker(most_bytes=1)
+    found = published(world, broker)
+    assert set(found.stopped) == {TOPIC}
+    broker.most_bytes = 10**9
+    assert not found.turn()
+    assert found.stopped
+    monkeypatch.setattr(publisher, "_AGAIN_S", 0.0)
+    while found.turn():
+        pass
+    assert not found.stopped
+    assert len(broker.topics[TOPIC]) == 2
+    assert not parse_published(broker.marker or "").stopped
 
 
 def test_what_passes_by_itself_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,94 @@
+"""Runs that the sensor asks for so that what follows the topics follows them: mirrors, and Kafka.
+
+Both follow in the runs that write topics. A run of their own is for what these could not do: nothing was written since, a step lasts too
+long for a run to wait for it, a broker was away. The sensor asks for one if nothing else is to do (`sensors`).
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from time import monotonic
+
+import dagster as dg
+
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.pauses import MOST_FAILURES, pause_ends, run_key
+from cdc_assets.defs.runs import CaptureRuns
+from cdc_assets.errors import describe_error
+
+MIRRORS_TAG = "cdc/mirrors"
+"""On a run that was started because mirrors are behind their topics: these topics."""
+KAFKA_TAG = "cdc/kafka"
+"""On a run that was started because windows wait to be published: how many."""
+_BROKER_AWAY_S = 30.0
+"""Seconds after which a broker that does not answer is asked again, since a tick waits for it."""
+
+
+def mirroring(
+    catalog: CaptureCatalog,
+    resource: CaptureResource,
+    instance: dg.DagsterInstance,
+    runs: CaptureRuns,
+    records: Sequence[dg.RunRecord],
+) -> dg.RunRequest | dg.SkipReason | None:
+    """A request for a run of the mirrors alone, if they are behind their topics and none is under way: one after each run of the
+    capture. A mirror that is refused stays behind, and must not keep the sensor from everything else."""
+    if not catalog.keys("current"):
+        return None
+    try:
+        behind = resource.mirrors().behind()
+    except Exception as error:  # noqa: BLE001 - whatever it is, topics do not wait for it
+        return dg.SkipReason(f"How far the mirrors are is not known: {describe_error(error)}")
+    if not behind or catalog.mirror_runs().of(runs.repository).active(instance):
+        return None
+    tags, since = {MIRRORS_TAG: ", ".join(behind)}, records[0].storage_id if records else -1
+    newest = instance.get_run_records(dg.RunsFilter(job_name=catalog.names.mirror, tags=tags), limit=1)
+    if newest and newest[0].storage_id > since:
+        return None
+    return dg.RunRequest(
+        run_key=run_key(catalog.names.capture, records, "mirrors"), job_name=catalog.names.mirror, tags=tags
+    )
+
+
+class KafkaRuns:
+    """Requests runs that publish to Kafka.
+
+    Args:
+        catalog: the assets of the capture.
+    """
+
+    def __init__(self, catalog: CaptureCatalog) -> None:
+        self._catalog = catalog
+        self._done = -1
+        """Newest row of the manifest when nothing waited."""
+        self._next = 0.0
+
+    def request(
+        self, instance: dg.DagsterInstance, runs: CaptureRuns, resource: CaptureResource
+    ) -> dg.RunRequest | dg.SkipReason | None:
+        """A request if windows wait and nobody publishes them; the reason if it has to wait itself.
+
+        Args:
+            runs: those that publish alone.
+        """
+        names = self._catalog.names
+        if runs.active(instance):
+            return None
+        records = runs.finished_of(instance, names.publish, MOST_FAILURES)
+        ends = pause_ends(records, of_any_kind=True)
+        if ends and ends > datetime.now(UTC):
+            return dg.SkipReason(f"Publishing to Kafka failed; the next attempt starts after {ends:%H:%M:%S} UTC.")
+        size = resource.recorded()
+        if size == self._done:
+            return None
+        if monotonic() < self._next:
+            return None
+        found = resource.published()
+        if found is None or found.problem:
+            self._next = monotonic() + _BROKER_AWAY_S
+            return None
+        if not found.waiting:
+            self._done = size
+            return None
+        key = run_key(names.capture, records, f"kafka:{size}")
+        return dg.RunRequest(run_key=key, job_name=names.publish, tags={KAFKA_TAG: str(found.waiting)})
