@@ -77,7 +77,7 @@ class EngineConfig:
     batch_s: float = 2.0
     watchdog_s: float = 300.0
     idle_timeout_s: float = 10.0
-    max_duration_s: float = 600.0
+    max_duration_s: float = 43_200.0
     sensor_wait_s: float = 4.0
     retry_wait_s: float = 10.0
     max_retries: int = -1

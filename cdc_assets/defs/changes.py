@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from time import time
 from typing import Any
 
 import dagster as dg
@@ -19,7 +20,7 @@ from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.queue import somebody_waits
-from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for, repository_of
+from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, is_asked_for, repository_of
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.run.log_levels import enable_info_logs
@@ -88,11 +89,15 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         kafka = KafkaFollower(catalog, context, resource)
         with as_step(context), page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture:
             with page.fresh():
+                if (gap_s := runs.gap_s(context.instance)) is not None:
+                    context.log.info(f"Nothing was streamed for {gap_s:.1f} s since the run before.")
                 with session.reporting_in_any_case():
                     summary = capture.stream(
                         should_yield=somebody_waits(runs, context.instance),
                         is_added=lambda table: table not in listed,
                     )
+                if summary.ended in ("deadline", "yielded"):
+                    context.instance.add_run_tags(context.run.run_id, {LEFT_AT_TAG: f"{time():.3f}"})
                 context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
                 for database, reason in summary.left_out.items():
                     context.log.error(f"{database} is left out: {reason}")
@@ -108,7 +113,8 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 context.log.error(f"{trouble.table} is not captured: {trouble.reason}")
                 continue
             states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
-        yield from system.results(session.windows, page.facts())
+        between = {} if gap_s is None else {"seconds_between_runs": round(gap_s, 1)}
+        yield from system.results(session.windows, page.facts() | between)
         yield from continuity.results(replace(state, tables=states))
 
     return changes

@@ -11,7 +11,8 @@ the last one, and the first result. So the number of records grows with the tabl
 A table that went on after a gap because of `gap.policy=ignore` has a warning, which stops nothing, until a snapshot of it is taken.
 
 A planned check that fails fails its run. In a run without planned checks, a table that cannot be trusted also fails the
-run, after everything is reported, so that alerts on failed runs report it.
+run, after everything is reported, so that alerts on failed runs report it: the run in which that began, and no later one. The check,
+and the page, say it as long as it lasts.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -86,13 +87,15 @@ class ContinuityReport:
     """
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, board: CheckBoard) -> None:
-        self._board, self._catalog = board, catalog
+        self._board, self._catalog, self._context = board, catalog, context
         keys = {table: key for key, table in catalog.keys("changes").items()}
         chosen = {check.asset_key for check in context.selected_asset_check_keys}
         self._planned = {table: key for table, key in sorted(keys.items()) if key in chosen}
         self._others = {table: key for table, key in sorted(keys.items()) if key not in chosen}
         self._changed: set[TableId] = set()
         self._has_begun = False
+        self._known = frozenset() if self._planned else _failing(context.instance, self._others)
+        """Tables whose check failed before this run."""
 
     def on_progress(self, progress: Progress, read: Callable[[], CaptureState]) -> None:
         """Report planned and new results with the first committed window.
@@ -110,7 +113,7 @@ class ContinuityReport:
         """Results at the end of the run: all planned ones, and others that changed or are new.
 
         Raises:
-            dagster.Failure: no check was planned, and a table cannot be trusted.
+            dagster.Failure: no check was planned, and a table cannot be trusted that could be before.
         """
         states = state.tables
         for table, key in self._planned.items():
@@ -119,10 +122,15 @@ class ContinuityReport:
         changed = [key for table, key in self._others.items() if table in self._changed]
         self._show(self._others, state, changed, last=True)
         broken = [states[table] for table in self._others if table in states and states[table].status != "healthy"]
-        if broken and not self._planned:
+        if self._planned:
+            return
+        for entry in broken:
+            if entry.table in self._known:
+                self._context.log.error(f"{entry.table} still cannot be trusted: {entry.reason or entry.status}")
+        if new := [entry for entry in broken if entry.table not in self._known]:
             raise dg.Failure(
-                description="\n".join(f"{state.table}: {state.reason or state.status}" for state in broken),
-                metadata={"check": CONTINUITY, "failed": len(broken)},
+                description="\n".join(f"{entry.table}: {entry.reason or entry.status}" for entry in new),
+                metadata={"check": CONTINUITY, "failed": len(new)},
                 allow_retries=False,
             )
 
@@ -144,3 +152,15 @@ class ContinuityReport:
 
     def _holds(self, table: TableId, state: CaptureState) -> Retained | None:
         return state.retained.get(self._catalog.topic(table))
+
+
+def _failing(instance: dg.DagsterInstance, keys: Mapping[TableId, dg.AssetKey]) -> frozenset[TableId]:
+    """Tables whose newest result is a failure that stops what depends on it."""
+    checks = {dg.AssetCheckKey(key, CONTINUITY): table for table, key in keys.items()}
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks)) if checks else {}
+    results = ((checks[key], record.evaluation) for key, record in found.items())
+    return frozenset(
+        table
+        for table, result in results
+        if result and not result.passed and result.severity is dg.AssetCheckSeverity.ERROR
+    )

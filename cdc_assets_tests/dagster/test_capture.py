@@ -1,6 +1,7 @@
 """Snapshot and changes of the shop through real Dagster runs, real Spark, a real Delta lake."""
 
 from collections import Counter
+from datetime import UTC, datetime
 from time import monotonic
 
 import dagster as dg
@@ -8,6 +9,8 @@ import pytest
 
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets_tests.shop import TABLES, Shop, key
 
 WINDOWS = dg.AssetKey(["shop", "windows"])
@@ -150,6 +153,52 @@ def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, insta
         assert ended(max_duration_s=0.0) == "idle"
     finally:
         shop.write({})
+
+
+def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, instance: dg.DagsterInstance) -> None:
+    def line(result: dg.ExecuteInProcessResult) -> list[str]:
+        told = [entry.user_message for entry in instance.all_logs(result.run_id)]
+        return [message for message in told if "Nothing was streamed for" in message]
+
+    assert shop.changes(instance).success
+    shop.write({"stream.max.duration.ms": "1"})
+    try:
+        assert not line(shop.changes(instance)), "the run before had read everything"
+    finally:
+        shop.write({})
+    shop.add_customers(1)
+    result = shop.changes(instance)
+    assert len(line(result)) == 1
+    gap_s = metadata(result, WINDOWS)["seconds_between_runs"]
+    assert isinstance(gap_s, float)
+    assert 0 <= gap_s < 120
+    assert not line(shop.changes(instance))
+
+
+def test_table_that_cannot_be_trusted_fails_the_run_in_which_that_began(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    assert shop.changes(instance).success
+    config, check = shop.config(), dg.AssetCheckKey(key("orders", "changes"), "lsn_continuity")
+    manifest = Manifest(TopicTables.of(config), config.events.topic_prefix)
+    [orders] = [entry for table, entry in manifest.read().tables.items() if table.table == "orders"]
+
+    def follows() -> bool:
+        return shop.run("shop_follow", instance).success
+
+    def is_green() -> bool:
+        record = instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[check]
+        assert record.evaluation is not None
+        return record.evaluation.passed
+
+    for _ in range(2):
+        manifest.claim(datetime.now(UTC))
+        manifest.mark(datetime.now(UTC), orders.table.database, [orders.stopped("It was not to be read.")])
+        assert [follows(), is_green()] == [False, False]
+        assert [follows(), is_green()] == [True, False]
+        manifest.claim(datetime.now(UTC))
+        manifest.mark(datetime.now(UTC), orders.table.database, [orders])
+        assert [follows(), is_green()] == [True, True]
 
 
 def test_run_that_fails_has_told_what_it_committed(shop: Shop, instance: dg.DagsterInstance) -> None:

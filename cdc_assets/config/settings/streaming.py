@@ -37,7 +37,7 @@ class StreamingSettings:
     fetch_size: int = 32_768
     slices: int = 0
     idle_timeout_s: float = 10.0
-    max_duration_s: float = 600.0
+    max_duration_s: float = 43_200.0
     sensor_wait_s: float = 4.0
     delay_s: float = 0.0
     gap_policy: GapPolicy = "fail"

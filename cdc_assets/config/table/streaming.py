@@ -112,7 +112,7 @@ STREAMING = (
     Property(
         "stream.max.duration.ms",
         kinds.milliseconds(),
-        "600000",
+        "43200000",
         "Time after which a run ends at the next window border; 0 never.",
         "streaming.max_duration_s",
         note="Ours.",
