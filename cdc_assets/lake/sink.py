@@ -195,6 +195,7 @@ def hand_over(sink: Sink, append: Append) -> bool:
     made.close()
     if made.landed is None:
         raise made.error or LakeError(
-            f"{name} returned without the commit {what}. Nothing is lost. Next: have it call super().write(append)."
+            f"{name} returned without the commit {what}. Nothing is lost. Next: have it call super().write(append), which alone "
+            "commits; rows that it adds to the table by a commit of its own are there once more."
         )
     return made.landed

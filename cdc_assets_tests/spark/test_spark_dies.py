@@ -220,7 +220,9 @@ def test_mirrors_are_made_though_the_jvm_is_killed(shop: Shop) -> None:
         )
         kill_jvm(shop, process)
         assert process.wait(SECONDS) == 0, said(shop)
-    assert "does not answer any more" in said(shop)
+    assert "Spark's JVM" in said(
+        shop
+    )  # it has workers before its session is there: so it is a job that breaks, or the start
     assert "4 mirrors." in said(shop)
 
 
