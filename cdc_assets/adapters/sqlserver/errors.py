@@ -75,6 +75,8 @@ _PREFIX = re.compile(
 )
 _SUFFIX = re.compile(r" \(\d+\)(?: \(SQL\w+\))?(?=;|$)")
 _PASSWORD = re.compile(r"(?i)\b(pwd|password)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
+_VALUE = re.compile(r"( value )'.*'( to data type | overflowed )", re.DOTALL)
+"""Values of rows in messages of conversions that failed; by a condition of a signal they may be of any column."""
 
 _TEXTS: tuple[tuple[str, int], ...] = (
     ("was deadlocked on", 1205),
@@ -151,8 +153,8 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def clean(text: str) -> str:
-    """The message of server or driver without names of driver layers and without a final full stop."""
-    return " ".join(_SUFFIX.sub("", _PREFIX.sub("", text)).split()).rstrip(".")
+    """The message of server or driver without values of rows, names of driver layers and a final full stop."""
+    return " ".join(_SUFFIX.sub("", _PREFIX.sub("", _VALUE.sub(r"\1(hidden)\2", text))).split()).rstrip(".")
 
 
 def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] = ()) -> CdcError:

@@ -213,6 +213,26 @@ def test_passwords_are_hidden(text: str) -> None:
     assert "***" in shown
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Conversion failed when converting the varchar value '078-05-1120' to data type int.",
+            "the varchar value (hidden) to",
+        ),
+        (
+            "The conversion of the nvarchar value 'it''s\n078' overflowed an int column.",
+            "the nvarchar value (hidden) overflowed",
+        ),
+        ("Cannot insert the value NULL into column 'x'", "value NULL into column 'x'"),
+    ],
+)
+def test_values_of_rows_are_not_shown(text: str, shown: str) -> None:
+    found = to_cdc_error("42000", f"[42000] [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]{text} (245)", "h:1")
+    assert shown in str(found)
+    assert "078" not in str(found)
+
+
 def test_redaction_reaches_every_message() -> None:
     for state in ("08001", "28000", "HYT00", "42000", "01000"):
         error = to_cdc_error(state, f"[{state}] Can't open p;w}}d (0) (SQLDriverConnect)", "db", (SETTINGS.password,))
