@@ -12,7 +12,7 @@ from cdc_assets.core.ran_on import NOWHERE
 from cdc_assets.defs.markdown import escaped, markdown_table
 from cdc_assets.defs.reporting import OPERATIONS, ran_on_facts
 from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import STOPPED, DatabaseReport, TableReport, Trouble
+from cdc_assets.run.overview.report import STOPPED, DatabaseReport, TableReport
 from cdc_assets.run.overview.words import (
     describe_condition,
     describe_headroom,
@@ -81,11 +81,30 @@ def tells(page: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _summary(report: CaptureReport) -> str:
-    lines = [f"**{report.capture} is {report.health}** at {report.at:%Y-%m-%d %H:%M:%S} UTC", ""]
-    lines += [f"* {escaped(_short(trouble))}" for trouble in report.findings[:_MOST_TROUBLES]]
-    lines += [] if report.findings else [f"* {escaped(text)}" for text in report.unfinished[:_MOST_TROUBLES]]
-    if len(report.findings) > _MOST_TROUBLES:
-        lines.append(f"* and {len(report.findings) - _MOST_TROUBLES} more")
+    head = f"**{report.capture} is {report.health}** at {report.at:%Y-%m-%d %H:%M:%S} UTC\n\n"
+    rest = _rest(report)
+    found = [escaped(str(trouble).partition("Next: ")[0].strip()) for trouble in report.findings[:_MOST_TROUBLES]]
+    found = found or [escaped(text) for text in report.unfinished[:_MOST_TROUBLES]]
+    more = len(report.findings) - _MOST_TROUBLES
+    lines = _fitting(found, _SHOWN_IN_PLACE - len(head) - len(rest) - 20) + ([f"and {more} more"] if more > 0 else [])
+    return head + "".join(f"* {line}\n" for line in lines) + rest
+
+
+def _fitting(texts: Sequence[str], room: int) -> list[str]:
+    """The texts, of which the longest are cut if all together need more characters; each keeps `_SHORT`, or a fair share."""
+    most, left = 0, len(texts)
+    for length in sorted(len(text) + 3 for text in texts):
+        if length * left > room:
+            break
+        room, left = room - length, left - 1
+        most = length
+    limit = max(_SHORT, room // left - 3) if left else most
+    return [text if len(text) <= limit else text[: limit - 2].rstrip("\\ ") + " …" for text in texts]
+
+
+def _rest(report: CaptureReport) -> str:
+    """What the page says behind the reasons."""
+    lines: list[str] = []
     facts = [fact for found in report.databases for fact in _database(found)]
     lines += ["", *markdown_table(facts[0], facts[1:]).splitlines(), ""] if facts else [""]
     counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
@@ -100,11 +119,6 @@ def _summary(report: CaptureReport) -> str:
         ddl = report.last_ddl
         lines.append(f"Last DDL: {ddl.kind} of {escaped(str(ddl.table))}, {ddl.at:%Y-%m-%d %H:%M:%S} UTC.")
     return "\n".join(lines)
-
-
-def _short(trouble: Trouble) -> str:
-    text = str(trouble).partition("Next: ")[0].strip()
-    return text if len(text) <= _SHORT else text[:_SHORT].rstrip() + " …"
 
 
 def _database(found: DatabaseReport) -> Iterator[Sequence[str]]:

@@ -47,6 +47,21 @@ def test_page_in_trouble_is_short_and_loses_no_next_step() -> None:
     assert facts["tables"].value.endswith("and 100 more")
 
 
+def test_reason_is_whole_if_there_is_room() -> None:
+    """It was cut off behind a hundred characters, in the middle of what was the cause."""
+    reason = "the server no longer keeps its changes " + "and so on " * 20 + "to the end"
+    page = page_of(replace(WELL, troubles=(Trouble("SalesDb", f"{reason}. Next: read it again"),)))["page"].value
+    assert f"SalesDb: {reason}." in page
+    assert "Next:" not in page
+    short = Trouble("SalesDb.dbo.orders", "it has failed")
+    page = page_of(replace(WELL, troubles=(Trouble("SalesDb", reason * 5), short, short)))["page"].value
+    assert len(page) < 1000
+    assert page.count("* SalesDb.dbo.orders: it has failed\n") == 2
+    assert page.count("and so on") > 20
+    assert " …\n" in page
+    assert "Tables: 1 streaming" in page
+
+
 def test_what_is_not_known_is_not_a_number() -> None:
     facts = page_of(replace(WELL, databases=(DatabaseReport("SalesDb", LSN),), tables=()))
     assert not [name for name in facts if name.startswith("lag_") or name == "headroom_hours"]
