@@ -13,6 +13,7 @@ from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.core.ran_on import JobAccount
+from cdc_assets.core.signal import signal_table
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError, ConfigurationError, FencedError
@@ -61,8 +62,14 @@ def check_settings(config: CaptureConfig) -> None:
 
 def has_mirror(config: CaptureConfig, table: TableId) -> bool:
     """Whether the settings give a table a mirror."""
+    return config.mirror.enabled and _is_listed(config, table)
+
+
+def _is_listed(config: CaptureConfig, table: TableId) -> bool:
+    """Whether a table is one of those that have a mirror if mirrors are kept; rows of signal tables are requests."""
     names = Names("mirror.table.include.list", config.mirror.include)
-    return config.mirror.enabled and (not names or names.match(table.within_database, str(table)))
+    is_signals = table == signal_table(config.signals.collections, table.database)
+    return not is_signals and (not names or bool(names.match(table.within_database, str(table))))
 
 
 class CaptureMirrors:
@@ -255,13 +262,7 @@ class CaptureMirrors:
                         "check its name",
                     )
             return list(wanted)
-        names = Names("mirror.table.include.list", self._config.mirror.include)
-        signals = set(self._config.signals.collections)
-        return [
-            table
-            for table in sorted(state.tables)
-            if table not in signals and (not names or names.match(table.within_database, str(table)))
-        ]
+        return [table for table in sorted(state.tables) if _is_listed(self._config, table)]
 
     def _entries(self) -> dict[TableId, list[HistoryEntry]]:
         """The schema history by table, oldest first."""

@@ -87,4 +87,4 @@ class Readers:
         return known.lsn, f"its mirror is right up to {known.lsn}"
 
     def _is_mirrored(self, table: TableId) -> bool:
-        return has_mirror(self._config, table) and table not in self._config.signals.collections
+        return has_mirror(self._config, table)

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.config.build import build_config
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import ColumnRule
 from cdc_assets.core.identifiers import TableId
@@ -26,7 +27,7 @@ from cdc_assets.errors import ConfigurationError, FencedError, InvalidValueError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror import leaves, steps
-from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.capture import CaptureMirrors, has_mirror
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.work import StepReport
 from cdc_assets.standin.control import StandIn
@@ -37,6 +38,15 @@ from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+
+
+@pytest.mark.parametrize("name", ["SalesDb.dbo.signals", "salesdb.dbo.signals"])
+def test_signal_table_has_no_mirror(name: str) -> None:
+    """Its rows are requests; letter case of the database's name in the settings is ignored."""
+    own = {"mirror.enabled": "true", "signal.data.collection": name, "database.names": name.partition(".")[0]}
+    config = build_config(MINIMUM | own)
+    assert not has_mirror(config, TableId("SalesDb", "dbo", "signals"))
+    assert has_mirror(config, TableId("SalesDb", "dbo", "orders"))
 
 
 @pytest.fixture
