@@ -46,6 +46,9 @@ PAGE = "cdc/capture_page"
 _IO_MANAGER = "dagster/io_manager_key"
 """The metadata key that `AssetSpec.with_io_manager_key` sets."""
 
+_MOST_EDGES = 200
+"""Edges from topics to the asset of topics in Kafka."""
+
 _NO_TABLE = (
     "No table is captured yet: when the code location was loaded, no table passed the filters. Enable one with "
     "EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…', @role_name = NULL; the sensor starts its capture "
@@ -279,10 +282,11 @@ class CaptureCatalog:
         ]
 
     def kafka_spec(self) -> dg.AssetSpec:
-        """The topics in Kafka as one asset, which follows the window manifest: an edge from each table would be thousands."""
+        """The topics in Kafka as one asset, which depends on those that it publishes; of very many, on the window manifest alone."""
+        topics = [key for role in ("snapshot", "changes") for key in self.keys(role)]
         return dg.AssetSpec(
             self.kafka_key,
-            deps=[self.windows_key],
+            deps=[self.windows_key, *(topics if len(topics) <= _MOST_EDGES else ())],
             description="The topics of the lake in Kafka, as a connector would have written them, each event once for consumers "
             "that read committed records.",
             group_name=f"{word(self.prefix)}_system",

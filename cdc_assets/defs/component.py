@@ -89,7 +89,8 @@ class ScaffoldOptions(BaseModel):
     hostname: str = Field(default="127.0.0.1", description="Address of the SQL Server.")
     databases: str = Field(default="SalesDb", description="Databases to capture, separated by commas.")
     lake: str = Field(
-        default="", description="Folder or object-store URL of the Delta tables; if empty, the project's var/lake."
+        default="var/lake",
+        description="Folder, also relative to the project's, or object-store URL of the Delta tables.",
     )
 
 
@@ -103,14 +104,14 @@ class SqlServerCdcScaffolder(dg.Scaffolder[ScaffoldOptions]):
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldOptions]) -> None:
         """Write the file."""
-        given = request.params or ScaffoldOptions()
+        given, root = request.params or ScaffoldOptions(), (request.project_root or Path.cwd()).absolute()
         properties = {
             "topic.prefix": given.prefix,
             "database.hostname": given.hostname,
             "database.user": "${env:CDC_USER}",
             "database.password": "${env:CDC_PASSWORD}",
             "database.names": given.databases,
-            "lake.path": given.lake or str((request.project_root or Path.cwd()).absolute() / "var" / "lake"),
+            "lake.path": given.lake if "://" in given.lake else str(root / given.lake),
         }
         scaffold_component(request, {"properties": properties})
 

@@ -4,6 +4,7 @@ import json
 import os
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 from unittest.mock import patch
 
@@ -24,10 +25,11 @@ from cdc_assets.config.load import configured_files
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
-from cdc_assets.defs import build
+from cdc_assets.defs import build, component
 from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
+from cdc_assets.defs.component import ScaffoldOptions
 from cdc_assets.defs.discovery import Discovery, discover, recall, remember
 from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.keys import Role
@@ -350,3 +352,23 @@ def test_changes_link_to_the_page_of_their_capture(shop: Shop) -> None:
     link = specs[key("customers", "changes")].metadata["cdc/capture_page"]
     assert link.asset_key in specs
     assert link.asset_key == dg.AssetKey(["shop", "windows"])
+
+
+@pytest.mark.parametrize(
+    ("lake", "written"),
+    [("var/lake", "/my/project/var/lake"), ("/data/lake", "/data/lake"), ("s3://bucket/lake", "s3://bucket/lake")],
+)
+def test_scaffold_writes_a_lake_that_is_one_folder_from_everywhere(lake: str, written: str) -> None:
+    request = SimpleNamespace(params=ScaffoldOptions(lake=lake), project_root=Path("/my/project"))
+    with patch.object(component, "scaffold_component") as scaffold:
+        component.SqlServerCdcScaffolder().scaffold(request)  # type: ignore[arg-type]
+    assert scaffold.call_args.args[1]["properties"]["lake.path"] == written
+
+
+def test_kafka_depends_on_the_topics_that_it_publishes(shop: Shop) -> None:
+    shop.write({"kafka.enabled": "true", "bootstrap.servers": "127.0.0.1:1"})
+    graph = shop.definitions().resolve_asset_graph()
+    kafka = graph.get(dg.AssetKey(["shop", "kafka"]))
+    topics = {key(table, role) for table in TABLES for role in ("snapshot", "changes")}
+    assert kafka.parent_keys == {dg.AssetKey(["shop", "windows"]), *topics}
+    shop.write({})
