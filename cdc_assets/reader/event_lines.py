@@ -12,6 +12,29 @@ from cdc_assets.reader.messages import BadRecordError, JsonParts, Message, Part,
 
 _TOKEN = re.compile(r"[ \t\r\n]*([{}:,]?)[ \t\r\n]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+RECORDS: Final = frozenset(
+    [
+        "batches",
+        "compacting",
+        "current",
+        "engine_history",
+        "history",
+        "jobs",
+        "mirroring",
+        "mirrors",
+        "published",
+        "publisher",
+        "readers",
+        "reconciled",
+        "reconciling",
+        "replayed",
+        "schema_history",
+        "signals",
+        "staging",
+        "windows",
+    ]
+)
+"""What stands behind `.__` in the names of this project's own tables and folders, of whatever capture of the lake."""
 _SINK_FILE = re.compile(r"(?:.*/)?([A-Za-z0-9._-]+)\+\d+\+\d+\.[^/]*")
 _SIDES: Final = {"key": "key", "value": "value", "payload": "value"}
 _ENVELOPE = ".Envelope"
@@ -24,7 +47,7 @@ class EventLines:
         key: takes keys apart.
         value: takes values apart.
         topic: of lines that name none; empty if the file's name or the value's schema tells it.
-        prefix: topic prefix, whose own tables no line may name.
+        prefix: topic prefix, whose own tables no line may name; nor those of other captures.
     """
 
     def __init__(self, key: JsonParts, value: JsonParts, topic: str, prefix: str) -> None:
@@ -99,7 +122,9 @@ def checked_topic(topic: str, prefix: str) -> str:
     Raises:
         BadRecordError: it may not.
     """
-    if not _TOPIC.fullmatch(topic) or topic in (".", "..") or topic.startswith(f"{prefix}.__"):
+    _, separator, name = topic.rpartition(".__")
+    is_record = topic.startswith(f"{prefix}.__") or (separator and name in RECORDS)
+    if not _TOPIC.fullmatch(topic) or topic in (".", "..") or is_record:
         raise BadRecordError(f"{one_line(topic)[:300]} is no name of a topic")
     return topic
 

@@ -1,14 +1,18 @@
 """Messages and schemas of strangers: none takes more memory than its size lets expect, or ends the run by an error of its own."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc_assets.reader.avro import AvroParts, fetch_from
+from cdc_assets.reader.event_lines import RECORDS, checked_topic
 from cdc_assets.reader.messages import BadRecordError, JsonParts
 from cdc_assets.registry import SchemaRegistry
 
+ROOT = Path(__file__).parents[3]
 HEAD = b"\0\0\0\0\1"
 
 
@@ -64,3 +68,22 @@ def test_an_answer_that_is_no_schema_is_a_bad_record(monkeypatch: pytest.MonkeyP
 def test_json_that_python_does_not_read_is_a_bad_record(text: str, schemas: bool | None) -> None:
     with pytest.raises(BadRecordError):
         JsonParts(schemas).whole(text)
+
+
+@pytest.mark.parametrize(
+    "topic", ["mine.__anything", "other.__windows", "other.__signals", "..", "../x", "a/b", "x" * 250]
+)
+def test_a_topic_that_would_be_a_record_of_any_capture_or_a_path_is_refused(topic: str) -> None:
+    with pytest.raises(BadRecordError, match="no name of a topic"):
+        checked_topic(topic, "mine")
+
+
+@pytest.mark.parametrize("topic", ["other.Db.dbo.__orders", "windows", "other.windows", "mine.Db.dbo.orders"])
+def test_other_topics_are_taken(topic: str) -> None:
+    assert checked_topic(topic, "mine") == topic
+
+
+def test_all_records_of_the_lake_are_known() -> None:
+    files = (ROOT / "cdc_assets").rglob("*.py")
+    found = {name for path in files for name in re.findall(r"\}\.__([a-z_]+)", path.read_text())}
+    assert found == RECORDS
