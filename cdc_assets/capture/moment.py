@@ -38,6 +38,8 @@ class Moment:
         self._scans = source.empty_scans(database)
         self.captured, self.at = source.max_captured_lsn(database) or ZERO_LSN, source.server_time()
         """How far the capture job was, and the server's time."""
+        self._seen = self.captured
+        """How far the job was at most; a replica that lags is not asked what it has captured."""
         self._begun = clock.elapsed()
         self._known = self.captured
         """Commits up to here tell nothing: they were captured before, or have times of a clock that was set back."""
@@ -51,7 +53,7 @@ class Moment:
             CdcError: the server cannot be asked.
         """
         if self.target is None and self.is_behind():
-            self.target = self._source.max_transaction_lsn(self._database, None, 0) or ZERO_LSN
+            self.target = self._source.max_transaction_lsn(self._database, None, 0, self._seen) or ZERO_LSN
         return self.target is not None and reached >= self.target
 
     def is_behind(self) -> bool:
@@ -82,6 +84,7 @@ class Moment:
 
     def _job_found_something_later(self) -> bool:
         captured = self._source.max_captured_lsn(self._database) or ZERO_LSN
+        self._seen = max(self._seen, captured)
         if captured <= self._known:
             return False
         time, latest = self._source.commit_times(self._database, [captured]).get(captured), self.latest()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
-from cdc_assets.core.lsn import Lsn, Position
+from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcError
 
@@ -112,10 +112,12 @@ class Source(Protocol):
     def is_replica(self, database: str) -> bool:
         """Whether the server has a database as a readable secondary replica, which may lag behind others."""
 
-    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0.
 
-        Rows of `cdc.lsn_time_mapping` with tran_id 0x00 are not transactions. None if there is no such transaction.
+        Rows of `cdc.lsn_time_mapping` with tran_id 0x00 are not transactions. None if there is no such transaction, which
+        of a replica that lags says nothing: it raises IncompleteReadError if the server that answers has not captured the log
+        up to `known`.
         """
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:

@@ -13,7 +13,8 @@ row of `cdc.lsn_time_mapping` in one transaction, so everything at or below a
 commit LSN seen there can be read. When no transaction is new, positions
 move to `fn_cdc_get_max_lsn()` from time to time, asked *before* the second query
 for a transaction: then nothing lies between, and idle tables do not fall behind
-the clean-up job's low-water mark.
+the clean-up job's low-water mark. (A replica that lags has no transactions that another one has: so whoever answers that
+query must have the log as far as the first answer.)
 
 *Lower bounds* are each table's own position. A table that was snapshotted later
 than the others, or stopped in an earlier window, catches up by itself.
@@ -222,7 +223,7 @@ class Planner:
         self._checked[database] = self._asked[database] = now
         check_recovery_fork(self._ledger, self._server.source, database)
         captured = self._server.source.max_captured_lsn(database)
-        if captured is None or self._server.source.max_transaction_lsn(database, after, 1) is not None:
+        if captured is None or self._server.source.max_transaction_lsn(database, after, 1, captured) is not None:
             return None
         reads = self._guarded(database, max(captured, after))
         lost = self._marked_after(database, reads, self._marks(database))

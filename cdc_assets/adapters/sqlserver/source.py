@@ -18,6 +18,7 @@ from cdc_assets.adapters.sqlserver.errors import cdc_is_off, cdc_objects
 from cdc_assets.adapters.sqlserver.locks import locked
 from cdc_assets.adapters.sqlserver.portions import by_database, portions
 from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
+from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.retry import BUDGET_S
 from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
@@ -240,13 +241,16 @@ class SqlServerSource:
         """Whether the server has a database as a readable secondary replica (or as read-only)."""
         return self.session.value(queries.UPDATEABILITY, database) == "READ_ONLY"
 
-    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
-        """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0."""
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
+        """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0, over a
+        connection whose server has captured the log up to `known`."""
         start = (after or ZERO_LSN).raw
+        query, parameters = (
+            (queries.NTH_TRANSACTION, (limit, start)) if limit > 0 else (queries.MAX_TRANSACTION, (start,))
+        )
         with cdc_objects(database):
-            if limit > 0:
-                return lsn_of(self._value(queries.NTH_TRANSACTION, database, limit, start))
-            return lsn_of(self._value(queries.MAX_TRANSACTION, database, start))
+            rows = self.session.rows_behind(Floor(database, known), queries.of_database(query, database), *parameters)
+        return lsn_of(rows[0][0])
 
     def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
         """DDL statements on captured tables, by capture instance, oldest first (`cdc.ddl_history`)."""

@@ -287,6 +287,15 @@ def test_a_server_that_lags_says_nothing_about_changes(shop: Server, source: Sql
     assert getattr(source, ask)(DATABASE, {"dbo_a": ZERO_LSN}, newest)
 
 
+def test_a_server_that_lags_says_nothing_about_transactions(shop: Server, source: SqlServerSource) -> None:
+    captured, newest = source.max_captured_lsn(DATABASE), source.max_transaction_lsn(DATABASE, None, 0)
+    assert captured is not None
+    for limit in (0, 1):
+        with pytest.raises(IncompleteReadError, match=f"behind {captured.next()}"):
+            source.max_transaction_lsn(DATABASE, None, limit, captured.next())
+    assert source.max_transaction_lsn(DATABASE, None, 0, captured) == newest
+
+
 def test_each_connection_is_asked_once_how_far_its_log_is(
     shop: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

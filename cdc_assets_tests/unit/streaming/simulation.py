@@ -239,7 +239,7 @@ class SimulatedServer:
     def is_replica(self, database: str) -> bool:
         return self.is_secondary
 
-    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         own = {change.lsn for change in self.history if change.table.database == database}
         foreign = {change.lsn for change in self.history} - own
         found = [lsn for lsn in self.transactions if lsn not in foreign and (after is None or lsn > after)]

@@ -22,6 +22,8 @@ class Source:
     scans: tuple[int, int] | None = (7, 3)
     captured: dict[Lsn, datetime] = field(default_factory=lambda: {EARLIER: START - timedelta(minutes=1)})
     trouble: str = ""
+    asked: list[Lsn] = field(default_factory=list)
+    """How far a server had to be to be asked."""
 
     def server_time(self) -> datetime:
         return self.now
@@ -32,7 +34,8 @@ class Source:
     def max_captured_lsn(self, database: str) -> Lsn:
         return max(self.captured)
 
-    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn:
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn) -> Lsn:
+        self.asked.append(known)
         return max(self.captured)
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
@@ -64,6 +67,7 @@ def test_a_commit_that_was_captured_and_is_later_ends_it() -> None:
     assert not moment.is_passed(EARLIER), "it is captured, not read"
     source.captured[Lsn.from_int(99)] = START + timedelta(seconds=4)
     assert moment.is_passed(LATER), "what is captured after that does not matter"
+    assert source.asked == [LATER], "a replica that has not got it would know an earlier end"
 
 
 def test_a_commit_of_the_future_was_made_before_the_clock_was_set_back() -> None:

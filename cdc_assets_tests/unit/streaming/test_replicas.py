@@ -51,6 +51,28 @@ def test_a_window_is_read_again_where_a_replica_lags(tmp_path: Path) -> None:
     assert state_of(config).tables[orders].position == server.captured
 
 
+def test_no_position_passes_changes_that_a_replica_has_not_got(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control session is routed elsewhere between the two questions of an idle database."""
+    server, config, _lines, orders = started(tmp_path)
+    reached, asked, ask = server.captured, list[Lsn](), SimulatedServer.max_transaction_lsn
+    server.commit((orders, "insert", 11, "b"))
+
+    def routed(
+        source: SimulatedServer, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN
+    ) -> Lsn | None:
+        asked.append(known)
+        if len(asked) > 2:
+            return ask(source, database, after, limit, known)
+        if known > reached:
+            raise IncompleteReadError("It lags.")
+        return None
+
+    monkeypatch.setattr(SimulatedServer, "max_transaction_lsn", routed)
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+    assert asked[:2] == [ZERO_LSN, server.captured]
+
+
 def test_a_snapshot_is_read_again_where_a_replica_lags(tmp_path: Path) -> None:
     server, config = SimulatedServer(), make_config(str(tmp_path))
     orders = server.create("orders")

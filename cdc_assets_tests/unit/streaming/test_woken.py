@@ -11,7 +11,7 @@ import pytest
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance, Column
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError
@@ -99,7 +99,7 @@ class TwoDatabases(SimulatedServer):
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         return {instance.name: instance.start_lsn for instance in self.capture_instances(database)}
 
-    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         mine = {change.lsn for change in self.history if change.table.database == database}
         found = [lsn for lsn in self.transactions if lsn in mine and (after is None or lsn > after)]
         found = found[:limit] if limit else found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_config, plain_schema
 
@@ -36,7 +36,7 @@ class TwoDatabases(SimulatedServer):
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         return {instance.name: instance.start_lsn for instance in self.instances}
 
-    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int) -> Lsn | None:
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         own = {change.lsn for change in self.history if change.table.database == database}
         found = [lsn for lsn in self.transactions if lsn in own and (after is None or lsn > after)]
         found = found[:limit] if limit else found
