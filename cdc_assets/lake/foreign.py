@@ -9,6 +9,9 @@ there were. One that leaves more has put rows in again, and one that leaves fewe
 come back. If that is not possible any more, because its files were rewritten in turn or vacuum has taken the former ones, or if
 nobody can count its rows any more, files of a topic with overlapping positions are read, and each event stays once (`positions`).
 
+*A vacuum* that was told to keep nothing also takes files that are written and not committed yet, or were just counted as being
+there. The log tells that there was one; then the files of the table are looked at.
+
 *No false alarms.* Whoever appends or deletes rows says so: it is told, and not undone. (A DELETE, UPDATE or MERGE that was planned
 before ours, and would put rows in again, is refused by Delta.) Our own commits name themselves
 (`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such. Only what is read
@@ -45,6 +48,8 @@ _OF_DAGSTER = "dagster:"
 """Beginning of application ids of the IO managers."""
 _FORMER = "complete_after"
 """Metadata of commits by which an earlier release dropped events."""
+_VACUUM = "VACUUM"
+"""Beginning of the operations of a vacuum's two commits."""
 _FIRST_LOOK = 50
 """Commits that are read of a table whose log was never read."""
 
@@ -97,11 +102,13 @@ class Look:
         newest: version up to which it was read.
         commits: of other programs that changed which rows there are, and were not undone; oldest first.
         is_whole: whether all commits were there, and none is unclear.
+        is_vacuumed: whether another program has removed files that no version named then, and a commit behind it may name.
     """
 
     newest: int
     commits: tuple[ForeignCommit, ...] = ()
     is_whole: bool = True
+    is_vacuumed: bool = False
 
 
 def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)) -> Look:
@@ -114,7 +121,7 @@ def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)
     Raises:
         LakeError: the table cannot be read.
     """
-    found, commits, undone = -1, list[ForeignCommit](), set[int]()
+    found, commits, undone, is_vacuumed = -1, list[ForeignCommit](), set[int](), False
     start, end, is_whole = _bounds(tables, directory, since)
     version = start
     while True:
@@ -125,6 +132,7 @@ def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)
             break
         if commit is not None:
             undone |= undone_by(commit)
+            is_vacuumed |= commit.operation.startswith(_VACUUM) and not is_own(tables, commit)
             commits = [] if WHOLE in commit.about else commits
             one = judged(tables, directory, commit)
             if one is not None and one.kind == "unclear":
@@ -133,7 +141,7 @@ def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)
                 commits.append(one)
         found, version = version, version + 1
     newest = max(found, end - 1)
-    return Look(newest, tuple(one for one in commits if one.version not in undone), is_whole)
+    return Look(newest, tuple(one for one in commits if one.version not in undone), is_whole, is_vacuumed)
 
 
 def look_back(tables: DeltaTables, directory: str) -> Look:

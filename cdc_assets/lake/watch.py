@@ -35,6 +35,8 @@ class ForeignWatch:
         """Version up to which each table's log was read."""
         self.left: list[ForeignCommit] = []
         """What could not be undone by the newest call of `look`, as files are gone and there are no positions."""
+        self.vacuumed: set[str] = set()
+        """Tables of which the newest call of `look` found that other programs have removed files, which may be named by now."""
 
     def look(
         self, directories: Iterable[str], own: Mapping[str, range] | None = None
@@ -67,6 +69,7 @@ class ForeignWatch:
 
         with ThreadPoolExecutor(_THREADS) as pool:
             found = {name: seen for name, seen in zip(names, pool.map(read, names), strict=True) if seen is not None}
+        self.vacuumed = {name for name, seen in found.items() if seen.is_vacuumed}
         changed: dict[str, list[ForeignCommit]] = {}
         for directory, seen in found.items():
             did = self._undone(directory, seen)

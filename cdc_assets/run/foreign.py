@@ -2,6 +2,7 @@
 
 What others appended or removed is from then on expected of a topic, but for rows that a rewrite was to keep and has lost: those
 are still expected, so the comparison of the topic with its mark finds the loss, at once and, after a crash, at the next start.
+A topic that others have vacuumed is compared, too: their vacuum may have taken files that were about to be committed.
 """
 
 from collections.abc import Sequence
@@ -57,13 +58,14 @@ class ForeignCommits:
         for name, mark in self._manifest.state.marks.items():
             self._watch.checked.setdefault(name, mark.read_to)
         changed = self._watch.look(marks, {name: self._tables.own_versions(name) for name in marks})
+        changed |= {name: [] for name in self._watch.vacuumed - changed.keys()}
         for name, version in self._watch.checked.items():
             self._tables.note_checked(name, version)
         found = {name: self._marked(name, marks[name], commits) for name, commits in changed.items()}
         if found:
             self._manifest.record_audit(self._clock.now(), (), found, self._manifest.state.next_window)
-        if lost := [name for name, commits in changed.items() if _lost(commits)]:
-            self._losses.compare(lost)
+        if suspects := [name for name, commits in changed.items() if _lost(commits) or name in self._watch.vacuumed]:
+            self._losses.compare(suspects)
 
     def _marked(self, name: str, mark: Mark, commits: Sequence[ForeignCommit]) -> Mark:
         """The mark of a topic behind commits of other programs; of one with none, only its log is read further."""

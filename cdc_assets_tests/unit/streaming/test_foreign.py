@@ -13,11 +13,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.instances import before
 from cdc_assets.cli import doctor
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import FencedError
+from cdc_assets.lake.sink import Append, commit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
@@ -122,6 +124,42 @@ def test_what_another_program_appends_and_removes_is_told(tmp_path: Path) -> Non
     assert list(report.advice) == [
         f"version {version + 1} of shop.{table}, DELETE of another program, has removed {gone} rows"
     ]
+
+
+class Vacuuming:
+    """Removes what no version of a topic names when a file of it is about to be committed."""
+
+    def __init__(self, lake: str, topic: str) -> None:
+        self.lake, self.left = lake, [topic]
+
+    def write(self, append: Append) -> bool:
+        if append.directory in self.left:
+            self.left.remove(append.directory)
+            handle = DeltaTable(f"{self.lake}/{append.directory}")
+            handle.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+        return commit(append)
+
+
+@pytest.mark.parametrize("policy", ["fail", "resnapshot"])
+def test_a_vacuum_that_takes_files_which_are_being_committed_is_noticed_by_the_same_run(
+    tmp_path: Path, policy: str
+) -> None:
+    world = World(str(tmp_path))
+    config = replace(world.config, streaming=replace(world.config.streaming, gap_policy=policy))  # type: ignore[arg-type]
+    make_capture(world.server, config).snapshot()
+    table = world.tables[0]
+    sink = Vacuuming(config.lake.path, f"shop.{table}")
+    lost = world.server.commit((table, "insert", 900, "its event is lost"))
+    make_capture(world.server, config, sink=sink).stream()
+    assert not sink.left
+    state = make_capture(world.server, config).state().tables[table]
+    assert state.gaps == ((before(lost), lost),)
+    if policy == "fail":
+        assert state.status == "gap"
+        assert "missing" in state.reason
+    else:
+        assert state.status == "healthy"
+        assert {event.key for event in events_of(config, table)} == world.server.rows[table].keys()
 
 
 @pytest.mark.parametrize("step", ["files-joined", "replacement-checked"])
