@@ -6,13 +6,15 @@
 | without a key | all at one moment, whose place in the log their READs carry (`moment`): by readers that meet (`barrier`) if the database allows SNAPSHOT isolation, else while the tables are locked |
 | all, with isolation `snapshot` | by readers that meet |
 
-A table without a key that cannot be read so, because it cannot be locked in time, or the capture job does not get behind the
-moment, fails alone: those that were read with it are then read one by one.
+A table without a key that cannot be read so, because it cannot be locked in time, fails alone: those that were read with it are
+then read one by one. If the capture job does not get behind the moment, they all fail, and those that would be read after
+them: waiting for it once is enough.
 """
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from uuid import uuid4
 
 from cdc_assets.capture.lake import Lake
@@ -44,7 +46,6 @@ from cdc_assets.snapshot.tasks import (
 
 log = logging.getLogger(__name__)
 
-_OF_THE_TABLES: tuple[type[CdcError], ...] = (*TABLE_ERRORS, CaptureNotReadyError)
 Readings = Mapping[TableId, TableReading]
 
 
@@ -116,26 +117,28 @@ class Readers:
 
     def _of_moment(self, job: "_Job", slices: Sequence[SnapshotSlice]) -> Found:
         """Slices of tables without a key; where they cannot be read together, table by table."""
-        tables = list(dict.fromkeys(entry.table for entry in slices))
+        tables, found = list(dict.fromkeys(entry.table for entry in slices)), Found(())
         if not tables:
-            return Found(())
+            return found
         try:
             self._moments.require_primary(job.window.database)
             meets = self._server.source.allows_snapshot(job.window.database) and not self._runner.may_start_twice
-            if meets:
-                return self._together(job, slices)
-            if len(tables) <= self.count:
-                return self._under_locks(job, slices)
-        except _OF_THE_TABLES as error:
-            if len(tables) == 1:
-                return Found([RoundResult({}, (), (TableFailure(tables[0], describe_error(error)),))])
-            log.info("Tables without a key are read one by one, because together they cannot be: %s", error)
-            groups = [[table] for table in tables]
-        else:
-            groups = [tables[at : at + self.count] for at in range(0, len(tables), self.count)]
-        found = Found(())
-        for group in groups:
-            found += self._of_moment(job, [entry for entry in slices if entry.table in group])
+        except TABLE_ERRORS as error:
+            return _failed(tables, error)
+        size, read = (len(tables), self._together) if meets else (self.count, self._under_locks)
+        groups = [tables[at : at + size] for at in range(0, len(tables), size)]
+        while groups:
+            group, *groups = groups
+            try:
+                found += read(job, [entry for entry in slices if entry.table in group])
+            except CaptureNotReadyError as error:  # others would wait as long, and their writers with them
+                return found + _failed([*group, *chain.from_iterable(groups)], error)
+            except TABLE_ERRORS as error:
+                if len(group) > 1:
+                    log.info("Tables without a key are read one by one, because together they cannot be: %s", error)
+                    groups = [*([table] for table in group), *groups]
+                else:
+                    found += _failed(group, error)
         return found
 
     def _together(self, job: "_Job", slices: Sequence[SnapshotSlice]) -> Found:
@@ -190,6 +193,12 @@ class Readers:
         bulk = self._server.bulk.reaching(job.window.database, low, captured=False)
         location = self._lake.tables.location
         return RoundTask(job.window.window_id, tuple(slices), Packed(own), location, bulk, attempt=job.attempt)
+
+
+def _failed(tables: Iterable[TableId], error: CdcError) -> Found:
+    """What there is of tables that cannot be read."""
+    failures = tuple(TableFailure(table, describe_error(error)) for table in tables)
+    return Found([RoundResult({}, (), failures)])
 
 
 @dataclass(frozen=True)

@@ -191,9 +191,12 @@ def test_mirrors_that_follow_between_the_rounds(server: StandIn, tmp_path: Path,
 def test_a_capture_job_that_stands_fails_these_tables_alone(server: StandIn, tmp_path: Path) -> None:
     shop = Shop(server, tmp_path, "locks", snapshot__keyless__wait__ms="300")
     server.agent.pause()
-    done = shop.world.snapshot()
+    steps: list[str] = []
+    with listening(steps.append):
+        done = shop.world.snapshot()
     assert done.tables == (shop.keyed,)
     assert [trouble.table for trouble in done.failed] == shop.logs
+    assert steps.count("moment-fixed") == 1, "they do not wait one after the other, and their writers with them"
     assert "snapshot.keyless.wait.ms" in done.failed[0].reason
     server.agent.resume()
     assert shop.world.snapshot().tables == tuple(shop.logs)
