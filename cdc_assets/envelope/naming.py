@@ -15,6 +15,8 @@ from cdc_assets.errors import ConfigurationError
 
 NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
 """Characters that become `_`."""
+CURRENT, HISTORY = ".__current", ".__history"
+"""Ends of the names of a topic's mirrors, which are next to it."""
 _NOT_IN_ADDRESS = re.compile(r"[/\\%#?@\x00-\x1f]")
 """Characters not allowed in a table's directory, even if `topic.sanitize.pattern` allows them: separators, escapes and
 delimiters of an address, and the mark of a topic's next generation."""
@@ -115,8 +117,11 @@ def _replacement(character: str, unicode_form: bool) -> str:
     return "".join(f"_u{units[index : index + 2].hex()}" for index in range(0, len(units), 2))
 
 
+_BY_CASE = "; lists ignore letter case, but not in (?-i:Name)"
+
+
 def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:
-    """Check that no two tables share a topic or a schema name.
+    """Check that no two tables share a topic or a schema name, and that no topic has the name of another one's mirror.
 
     Delta directories on some file systems ignore letter case, so names that differ only by case conflict too.
 
@@ -124,13 +129,22 @@ def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:
         ConfigurationError: two tables would write to the same place.
     """
     owners: dict[str, TableId] = {}
+    topics: dict[str, TableId] = {}
     for table in tables:
-        name = schema_name(topic_name(table, settings), "Value", settings.schema_name_adjustment)
+        topic = topic_name(table, settings)
+        name = schema_name(topic, "Value", settings.schema_name_adjustment)
         other = owners.setdefault(name.lower(), table)
         if other != table:
             raise ConfigurationError(
                 "topic name",
                 name.removesuffix(".Value"),
                 "one table per topic",
-                f"exclude {other} or {table}, or set topic.sanitize.pattern so that their names differ",
+                f"exclude {other} or {table}, or set topic.sanitize.pattern so that their names differ"
+                + (_BY_CASE if str(other).lower() == str(table).lower() else ""),
             )
+        topics[topic.lower()] = table
+    for topic, table in topics.items():
+        for end in (CURRENT, HISTORY):
+            if topic.endswith(end) and (mirrored := topics.get(topic.removesuffix(end))) is not None:
+                expected = f"another name than the mirror of {mirrored} has"
+                raise ConfigurationError("topic name", topic, expected, f"exclude {mirrored} or {table}")

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
+from cdc_assets.envelope.naming import CURRENT, HISTORY
 from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake.delta_log import log_properties
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
@@ -24,12 +25,12 @@ from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
 
 def current_directory(topic: str) -> str:
     """Directory of a table's current rows."""
-    return f"{topic}.__current"
+    return topic + CURRENT
 
 
 def history_directory(topic: str) -> str:
     """Directory of a table's former rows."""
-    return f"{topic}.__history"
+    return topic + HISTORY
 
 
 def _skipping(bounded: Sequence[str]) -> dict[str, str]:

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_assets.config.settings import AdjustmentMode, ColumnRule, EventSettings
+from cdc_assets.config.filters import TableFilter
+from cdc_assets.config.settings import AdjustmentMode, ColumnRule, EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.envelope.amend import mark
@@ -91,6 +92,25 @@ def test_tables_that_share_a_topic_are_refused() -> None:
     check_conflicts([tables[0], tables[0]], SHOP)
     with pytest.raises(ConfigurationError):
         check_conflicts([TableId("db", "dbo", "T"), TableId("db", "dbo", "t")], SHOP)
+
+
+def test_of_two_tables_that_differ_in_case_one_can_be_left_out() -> None:
+    tables = [TableId("db", "dbo", "Orders"), TableId("db", "dbo", "orders")]
+    with pytest.raises(ConfigurationError, match=r"\(\?-i:Name\)"):
+        check_conflicts(tables, SHOP)
+    filters = TableFilter(FilterSettings(table_exclude=("dbo.(?-i:Orders)",)))
+    assert filters.select(tables) == tables[1:]
+
+
+def test_no_topic_has_the_name_of_the_mirror_of_another() -> None:
+    orders = TableId("db", "dbo", "orders")
+    for name in ("orders.__current", "Orders.__History"):
+        other = TableId("db", "dbo", name)
+        check_conflicts([other], SHOP)
+        for tables in ([orders, other], [other, orders]):
+            with pytest.raises(ConfigurationError, match=r"another name than the mirror of db\.dbo\.orders has"):
+                check_conflicts(tables, SHOP)
+    check_conflicts([orders, TableId("db", "dbo", "__history")], SHOP)
 
 
 @pytest.mark.parametrize(
