@@ -62,7 +62,7 @@ from cdc_assets.lake.presence import missing_files
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads, SignalState
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.notices import ends, in_progress, scanned
-from cdc_assets.signals.table import Row
+from cdc_assets.signals.table import NewRows
 from cdc_assets.signals.watch import SignalWatch
 
 log = logging.getLogger(__name__)
@@ -190,14 +190,17 @@ class IncrementalSnapshot:
         if rounds[-1].reading.done() and not rounds[-1].closing:
             self._guarded(database, lambda: self._close(database, rounds[-1]))
 
-    def note_markers(self, database: str, rows: Sequence[Row]) -> None:
+    def note_markers(self, database: str, new: NewRows) -> None:
         """Find markers of the rounds in flight. Each row is passed once, so anything that may fail must come later.
 
         Args:
-            rows: new rows of the signal table; all changes up to the watermark are committed.
+            new: rows of the signal table; all changes up to the watermark are committed. If the clean-up was faster, there may
+                have been markers among them, for which nobody must wait: the rounds are read again.
         """
+        if not new.are_all:
+            self.discard_rounds(database)
         for current in self._rounds.get(database, ()):
-            current.note(rows)
+            current.note(new.rows)
 
     def turn(self, database: str) -> Turn:
         """Carry out one step, at a window border.

@@ -345,6 +345,7 @@ class StreamLoop:
         if self._tables_to_repair(database):
             self._planner.end_missing_tables(database)  # a table that is gone cannot be read again
         if tables := self._tables_to_repair(database):
+            self._incremental.discard_rounds(database)  # their older rows would come behind the snapshot's
             self._activities.snapshotter.run(database, self._activities.due.whole(tables))
             after = self._ledger.state.tables
             self._beyond_repair |= {table for table in tables if after[table].status == "gap"}

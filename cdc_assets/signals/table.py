@@ -34,6 +34,18 @@ class Row:
     signal: Signal
 
 
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """New rows of a signal table.
+
+    Args:
+        are_all: whether the clean-up has removed none of them.
+    """
+
+    rows: Sequence[Row] = ()
+    are_all: bool = True
+
+
 def cleaned_up(server: Server, table: TableId, after: Lsn, until: Lsn) -> Gap | None:
     """The part of (after, until] of which the clean-up has removed a signal table's rows, if it had any; None if there is none.
 

@@ -31,7 +31,7 @@ from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.lost import inserted_signals
 from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, Watermark, parse
 from cdc_assets.signals.notices import SnapshotNotice
-from cdc_assets.signals.table import INSERT, Row, cleaned_up, signal_rows
+from cdc_assets.signals.table import INSERT, NewRows, cleaned_up, signal_rows
 from cdc_assets.signals.tables import TableMatcher
 
 log = logging.getLogger(__name__)
@@ -182,11 +182,11 @@ class SignalWatch:
             )  # releases without `read_until` began there
             self.record(database, dataclasses.replace(state, read_until=first))
 
-    def read_table(self, database: str) -> list[Row]:
+    def read_table(self, database: str) -> NewRows:
         """Carry out new rows of a database's signal table.
 
         Returns:
-            New rows of the signal table, including the capture's own markers.
+            Those rows, including the capture's own markers.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -194,19 +194,20 @@ class SignalWatch:
         """
         table = self.table(database)
         if table is None or table.position is None:
-            return []
+            return NewRows()
         known = self.state(database).read_until or table.position
         after = max(known, self._seen.get(database, ZERO_LSN))
         if table.position <= after:
-            return []
+            return NewRows()
         rows = signal_rows(self._server, table.table, after, table.position)
         outcome = self._of_table(database, [parse(row.signal) for row in rows if row.operation == INSERT])
-        is_lost = database not in self._seen and self._tell_lost(table.table, after, table.position)
-        if outcome.acted or is_lost:
+        gap = cleaned_up(self._server, table.table, after, table.position)
+        is_told = gap is not None and self._tell_lost(table.table, after, gap.until)
+        if outcome.acted or is_told:
             self.record(database, dataclasses.replace(outcome.state, read_until=table.position), outcome.notices)
         self._seen[database] = table.position
         self._log(outcome)
-        return rows
+        return NewRows(rows, are_all=gap is None)
 
     def _of_table(self, database: str, asked: Sequence[ParsedSignal]) -> Outcome:
         """The effect of new rows of a signal table; without the channel `source` they are read, so that nobody acts on
@@ -219,15 +220,11 @@ class SignalWatch:
         return Outcome(self.state(database), warnings=warnings, acted=bool(ignored))
 
     def _tell_lost(self, table: TableId, after: Lsn, until: Lsn) -> bool:
-        """Tell which signals the clean-up removed before they were read, at the first look of a run; returns whether it
-        removed rows, or whatever else was there."""
-        gap = cleaned_up(self._server, table, after, until)
-        if gap is None:
-            return False
+        """Tell which signals in (after, until] the clean-up removed before they were read; returns whether that could be found out."""
         try:
-            lost = inserted_signals(self._lake.tables, self._lake.topic(table), after, gap.until)
+            lost = inserted_signals(self._lake.tables, self._lake.topic(table), after, until)
         except CdcError as error:
-            log.warning("Signals inserted into %s in (%s, %s] may be lost: %s", table, after, gap.until, error)
+            log.warning("Signals inserted into %s in (%s, %s] may be lost: %s", table, after, until, error)
             return False
         for own_id in lost:
             log.warning(

@@ -8,7 +8,7 @@ import pytest
 from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeFullError
-from cdc_assets.signals.table import Row
+from cdc_assets.signals.table import NewRows
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.incremental import CAPTURE, Nth, Once, X, ask, ids, orders, scans
@@ -194,10 +194,10 @@ def test_markers_are_kept_while_something_else_waits_for_room(
     seen: list[str] = []
     read_table = SignalWatch.read_table
 
-    def read(watch: SignalWatch, database: str) -> list[Row]:
-        rows = read_table(watch, database)
-        seen.extend(row.signal.id for row in rows)
-        return rows
+    def read(watch: SignalWatch, database: str) -> NewRows:
+        new = read_table(watch, database)
+        seen.extend(row.signal.id for row in new.rows)
+        return new
 
     def turn(*_: object) -> bool:
         if any(name.endswith("-close") for name in seen):

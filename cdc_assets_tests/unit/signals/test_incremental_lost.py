@@ -1,0 +1,104 @@
+"""Rounds of an incremental snapshot whose markers, or whose table's events, are lost while they wait: nobody waits for ever, and
+no row is put behind a newer one."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.capture.progress import StreamSummary
+from cdc_assets.core.steps import listening
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.signals.incremental import ask, ids, orders, scans
+from cdc_assets_tests.unit.signals.world import SIGNALS, World
+
+CLEAN_UP = "EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_cdc_signal', @low_water_mark = {}"
+NEWEST = "DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); "
+
+
+@pytest.mark.parametrize("policy", ["ignore", "resnapshot", "fail"])
+def test_markers_that_were_cleaned_up_are_written_again(server: StandIn, tmp_path: Path, policy: str) -> None:
+    """Before their window was planned, so that the signal table has a gap; or, with `fail`, behind it, before they were looked for."""
+    world = World(server, str(tmp_path), chunk_rows=100)
+    streaming = replace(world.config.streaming, gap_policy=policy, max_duration_s=20.0)  # type: ignore[arg-type]
+    world.config = replace(world.config, streaming=streaming)
+    table, other = orders(world), world.make("others", "id int PRIMARY KEY")
+    world.run("snapshot")
+    ask(world, table)
+    seen: list[str] = []
+    cleaned: list[str] = []
+
+    def clean(before: str, mark: str) -> None:
+        world.sql(before + CLEAN_UP.format(mark))
+        cleaned.append(mark)
+
+    def play(name: str) -> None:
+        seen.append(name)
+        if name == "marker-written" and seen.count(name) == 2:  # the closing one
+            server.agent.drain()
+            world.sql("INSERT INTO dbo.others VALUES (1)")
+            server.agent.drain()
+            if policy != "fail":
+                clean(NEWEST, "@l")
+        if name == "window-complete" and seen.count("marker-written") == 2 and policy == "fail" and not cleaned:
+            position = next(state.position for name, state in world.state().tables.items() if str(name) == SIGNALS)
+            assert position is not None
+            clean("", "0x" + position.raw.hex())
+
+    with listening(play):
+        summary = world.run()
+    assert isinstance(summary, StreamSummary)
+    assert (summary.ended, len(cleaned)) == ("idle", 1)
+    assert scans(world) == ["SUCCEEDED"]
+    assert ids(world, table) == list(range(1, 101))
+    assert len(world.events(other)) == 1
+
+
+def test_rows_of_a_round_do_not_come_behind_those_of_a_snapshot_that_repairs_a_gap(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program loses events of the table while a round waits; the change of its row is of a kind that is not captured."""
+    monkeypatch.setattr("cdc_assets.run.foreign.LOOK_S", 0.0)
+    world = World(server, str(tmp_path), poll_interval_s=0.0)
+    world.config = replace(
+        world.config,
+        events=replace(world.config.events, skipped_operations=frozenset({"t", "u"})),
+        streaming=replace(world.config.streaming, gap_policy="resnapshot"),
+    )
+    table = orders(world, 1)
+    world.sql("INSERT INTO dbo.orders VALUES (2, 2)")
+    server.agent.drain()
+    world.run()
+    seen: list[str] = []
+
+    def play(name: str) -> None:
+        seen.append(name)
+        if name == "chunk-read" and seen.count(name) == 1:
+            server.agent.pause()
+            world.sql("UPDATE dbo.orders SET version = 9 WHERE id = 1")
+            lose_a_file(f"{world.config.lake.path}/shop.{table}")
+        elif name == "snapshot-complete":
+            server.agent.resume()
+            server.agent.drain()
+
+    ask(world, table)
+    with listening(play):
+        world.run()
+    assert "snapshot-complete" in seen
+    found = [event["value"]["after"] for event in world.events(table)]
+    versions = [row["version"] for row in found if row["id"] == 1]
+    assert versions[-1] == 9
+    assert versions == sorted(versions)
+    assert scans(world) == ["SUCCEEDED"]
+    assert ids(world, table) == [1, 2]
+
+
+def lose_a_file(topic: str) -> None:
+    """A rewrite that says it changes no row, and brings none back."""
+    handle = DeltaTable(topic)
+    path = min(handle.get_add_actions()["path"].to_pylist())
+    log = Path(topic) / "_delta_log" / f"{handle.version() + 1:020d}.json"
+    removed = {"remove": {"path": path, "deletionTimestamp": 0, "dataChange": False}}
+    log.write_text("\n".join(map(json.dumps, ({"commitInfo": {"operation": "OPTIMIZE"}}, removed))))
