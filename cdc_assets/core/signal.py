@@ -8,7 +8,7 @@ so none is lost; the result does not depend on the removal.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -123,11 +123,22 @@ def one_line(text: str) -> str:
     return _COMMANDS.sub("�", text)
 
 
-def signal_table(collections: Iterable[TableId], database: str) -> TableId | None:
-    """The signal table of a database; letter case of the database's name in the settings is ignored."""
+def signal_table(
+    collections: Iterable[TableId], database: str, tables: Collection[TableId] | None = None
+) -> TableId | None:
+    """The signal table of a database, among its tables; letter case of its name in the settings is ignored.
+
+    Args:
+        collections: names in the settings.
+        tables: tables as the server writes them; of two that differ in letter case alone the one that is written as in the
+            settings is meant. None takes the name of the settings.
+    """
     for table in collections:
         if table.database.lower() == database.lower():
-            return replace(table, database=database)
+            named = replace(table, database=database)
+            if tables is None or named in tables:
+                return named
+            return next((found for found in tables if str(found).lower() == str(named).lower()), None)
     return None
 
 

@@ -247,7 +247,7 @@ class CaptureCatalog:
         """Whether a table has an asset of a role, even if it is newer than the loaded code location."""
         if role in ("source", "changes"):
             return True
-        is_signal_table = table == signal_table(self.config.signals.collections, table.database)
+        is_signal_table = signal_table(self.config.signals.collections, table.database, [table]) is not None
         return not is_signal_table and (role == "snapshot" or has_mirror(self.config, table))
 
     def uri(self, table: TableId) -> str:

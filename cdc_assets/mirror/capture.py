@@ -68,7 +68,7 @@ def has_mirror(config: CaptureConfig, table: TableId) -> bool:
 def _is_listed(config: CaptureConfig, table: TableId) -> bool:
     """Whether a table is one of those that have a mirror if mirrors are kept; rows of signal tables are requests."""
     names = Names("mirror.table.include.list", config.mirror.include)
-    is_signals = table == signal_table(config.signals.collections, table.database)
+    is_signals = signal_table(config.signals.collections, table.database, [table]) is not None
     return not is_signals and (not names or bool(names.match(table.within_database, str(table))))
 
 

@@ -116,7 +116,7 @@ class Due:
         return Request(table, data=data, keeps_position=known and rule_of(self._settings).keeps_position)
 
     def _takes_signals(self, table: TableId) -> bool:
-        return table == signal_table(self._config.signals.collections, table.database)
+        return signal_table(self._config.signals.collections, table.database, [table]) is not None
 
 
 def _available(state: TableState, instances: Sequence[CaptureInstance]) -> bool:

@@ -51,7 +51,7 @@ def reached(state: CaptureState) -> dict[str, int]:
 
 def tables_named_by_signals(settings: SignalSettings, state: CaptureState, database: str) -> list[TableId]:
     """Captured tables of a database that signals may name, sorted; without the signal table."""
-    signals = signal_table(settings.collections, database)
+    signals = signal_table(settings.collections, database, state.tables)
     return sorted(
         entry.table
         for entry in state.tables.values()
@@ -99,8 +99,9 @@ class SignalWatch:
 
     def table(self, database: str) -> TableState | None:
         """State of a database's signal table; None if there is none, or it was not captured yet."""
-        table = signal_table(self._settings.collections, database)
-        return self._ledger.state.tables.get(table) if table else None
+        tables = self._ledger.state.tables
+        table = signal_table(self._settings.collections, database, tables)
+        return tables[table] if table else None
 
     def record(self, database: str, state: SignalState, notices: Iterable[SnapshotNotice] = ()) -> None:
         """Record a new state, and notify about it.

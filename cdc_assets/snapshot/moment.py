@@ -143,8 +143,9 @@ class Moments:
 
     def _marker(self, database: str) -> tuple[TableId, CaptureInstance] | None:
         """The signal table with its capture instance, if rows of it can be found in the log."""
-        table = signal_table(self._signals.collections, database)
-        instance = newest(self._server.instances(database).get(table, [])) if table else None
+        instances = self._server.instances(database)
+        table = signal_table(self._signals.collections, database, instances)
+        instance = newest(instances[table]) if table else None
         usable = instance is not None and len(instance.columns) == 3 and database not in self._unmarked
         return (table, instance) if table and instance and usable else None
 

@@ -128,7 +128,7 @@ class Snapshotter:
         self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, [], notifications)
 
     def _locks(self, tables: Sequence[TableId]) -> SnapshotLocks:
-        locked = [table for table in tables if table != signal_table(self._signals, table.database)]
+        locked = [table for table in tables if signal_table(self._signals, table.database, [table]) is None]
         return SnapshotLocks(self._source, self._settings, locked)
 
     def _all_read(self, run: SnapshotRun) -> bool:

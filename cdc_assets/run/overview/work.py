@@ -145,8 +145,7 @@ class Work:
         """
         if "source" not in self._signals.channels:
             return []
-        tables = {signal_table(self._signals.collections, database): until for database, until in fresh.items()}
-        states = [(self._state.tables.get(table), until) for table, until in tables.items() if table]
+        states = [(self._signal_table(database), until) for database, until in fresh.items()]
         return [
             state.table
             for state, until in states
@@ -161,15 +160,17 @@ class Work:
         """
         if "source" not in self._signals.channels:
             return []
-        tables = {
-            signal_table(self._signals.collections, database): own for database, own in self._state.signals.items()
-        }
-        states = [(self._state.tables.get(table), own.read_until) for table, own in tables.items() if table]
+        states = [(self._signal_table(database), own.read_until) for database, own in self._state.signals.items()]
         return [
             state.table
             for state, read in states
             if state and state.position and read and self._is_signalled(state, read, state.position)
         ]
+
+    def _signal_table(self, database: str) -> TableState | None:
+        """State of a database's signal table; None if there is none, or it was not captured yet."""
+        table = signal_table(self._signals.collections, database, self._state.tables)
+        return self._state.tables[table] if table else None
 
     def _is_signalled(self, state: TableState, after: Lsn, until: Lsn) -> bool:
         table, source = state.table, self._source

@@ -1,6 +1,7 @@
 """Files become settings; whatever is wrong is one clear error."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,12 @@ def test_signal_tables_may_have_dots_in_their_names() -> None:
     assert config.signals.collections == (TableId("Stock", "dbo", "a.b"), TableId("sales", "dbo", "c"))
     assert config.filters.also == {"stock.dbo.a.b", "sales.dbo.c"}
     assert signal_table(config.signals.collections, "Sales") == TableId("Sales", "dbo", "c")
+
+
+def test_letter_case_of_a_signal_table_counts_only_where_two_differ_in_nothing_else() -> None:
+    named, other, orders = (TableId("Sales", "dbo", name) for name in ("Ask", "ASK", "orders"))
+    for tables, expected in (([named, other], named), ([other, orders], other), ([orders], None), ([], None)):
+        assert signal_table((replace(named, database="SALES"),), "Sales", tables) == expected
 
 
 @pytest.mark.parametrize(

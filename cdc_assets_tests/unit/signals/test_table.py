@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.signals.incremental import ids, orders
 from cdc_assets_tests.unit.signals.world import World
+from cdc_assets_tests.unit.streaming.child import DATABASE
 
 
 def enable_again(world: World) -> None:
@@ -181,3 +184,15 @@ def test_signals_that_wait_while_their_table_is_snapshotted_again_are_carried_ou
     assert caplog.messages.count("waited") == 1
     world.run()
     assert caplog.messages.count("waited") == 1
+
+
+def test_letter_case_of_its_name_in_the_settings_does_not_count(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path))
+    named = TableId(DATABASE.upper(), "DBO", "CDC_Signal")
+    world.config = replace(world.config, signals=replace(world.config.signals, collections=(named,)))
+    table = orders(world)
+    world.signal("s1", "execute-snapshot", data_collections=[str(table)])
+    world.run()
+    assert ids(world, table) == list(range(1, 101))
+    rows = world.events(TableId(DATABASE, "dbo", "cdc_signal"))
+    assert {row["value"]["op"] for row in rows} == {"c"}, "its rows are requests"
