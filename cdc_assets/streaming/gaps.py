@@ -16,11 +16,14 @@ second; `planner` looks for that moment and hands over then.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.core.ports import Source
 from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.state import TableState, with_lost
 
 ENABLE_AGAIN = "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
@@ -102,3 +105,18 @@ def identity_problem(state: TableState, current: Sequence[CaptureInstance], inst
             f"its old changes end at {state.position}. Next: materialize its snapshot asset."
         )
     return ""
+
+
+def require_present(source: Source, database: str, tables: Iterable[TableState]) -> None:
+    """Check that a replica has the log up to the positions of tables that it does not have: else it may show a time before them.
+
+    Raises:
+        IncompleteReadError: it has not.
+    """
+    captured = source.max_captured_lsn(database) or ZERO_LSN
+    known = max((state.position for state in tables if state.position is not None), default=ZERO_LSN)
+    if captured < known:
+        raise IncompleteReadError(
+            f"Database {database} is captured up to {captured} on the replica that answers, behind {known}, and lacks tables that "
+            "were read already: it lags. It is asked again"
+        )

@@ -34,7 +34,8 @@ queried often, and the whole database is checked if they have changed or one wai
 for the log to pass its start.
 
 *A table without a capture instance* is gone, unless an instance was made again that has no start LSN yet: then the database
-waits for the capture job, which also has nothing new until it comes there.
+waits for the capture job, which also has nothing new until it comes there. Nor is it gone because a replica says so that has not got the log
+up to the table's position: it may show a time before the table.
 """
 
 import dataclasses
@@ -59,7 +60,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import CaptureNotReadyError
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
-from cdc_assets.streaming.gaps import Instances, identity_problem, with_gap
+from cdc_assets.streaming.gaps import Instances, identity_problem, require_present, with_gap
 from cdc_assets.streaming.places import planned_places
 from cdc_assets.streaming.retries import Retries
 from cdc_assets.streaming.row_counts import counted, together
@@ -297,6 +298,15 @@ class Planner:
         self._retire(database, self._server.instances(database))
 
     def _retire(self, database: str, instances: Instances) -> None:
+        gone = self._gone(database, instances)
+        if gone and self._server.source.is_replica(database):
+            require_present(self._server.source, database, gone)
+            gone = self._gone(database, self._server.instances(database))
+        self._require_starts(database, [state.table for state in gone if state.table not in instances])
+        retire(self._ledger, self._lake, database, gone)
+
+    def _gone(self, database: str, instances: Instances) -> list[TableState]:
+        """States of tables that are no longer those that their positions belong to."""
         gone = []
         for state in self._state.tables.values():
             if state.status == "excluded":
@@ -305,8 +315,7 @@ class Planner:
             if state.table.database == database and known:
                 problem = identity_problem(state, instances.get(state.table, []), instances)
                 gone += [state.stopped(problem)] if problem else []
-        self._require_starts(database, [state.table for state in gone if state.table not in instances])
-        retire(self._ledger, self._lake, database, gone)
+        return gone
 
     def _require_starts(self, database: str, tables: Sequence[TableId]) -> None:
         """Check that none of the tables without a capture instance has one that begins only now: it is not gone.

@@ -3,6 +3,7 @@
 import copy
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from cdc_assets_tests.unit.streaming.simulation import (
     make_capture,
     make_config,
 )
-from cdc_assets_tests.unit.streaming.tables import started, stream_until
+from cdc_assets_tests.unit.streaming.tables import started, stream_until, told
 
 
 def route_to_lagging_replica(server: SimulatedServer, reads: int) -> list[str]:
@@ -71,6 +72,26 @@ def test_no_position_passes_changes_that_a_replica_has_not_got(tmp_path: Path, m
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
     assert asked[:2] == [ZERO_LSN, server.captured]
+
+
+@pytest.mark.parametrize("shown", ["nothing", "its predecessor"])
+def test_a_table_that_a_replica_has_not_got_yet_is_not_gone(tmp_path: Path, shown: str) -> None:
+    server, config, _lines, orders = started(tmp_path)
+    now, there = server.captured, server.instances
+    former = [replace(one, source_object_id=1) if one.table == orders else one for one in there]
+    server.is_secondary, server.captured = True, ZERO_LSN.next()
+    server.instances = [one for one in former if shown != "nothing" or one.table != orders]
+
+    def catch_up(_: float) -> None:
+        server.captured, server.instances = now, there
+
+    server.meanwhile = catch_up
+    make_capture(server, config).stream()
+    assert state_of(config).tables[orders].streams
+    assert ("DROP", "orders") not in told(config)
+    server.instances = [one for one in there if one.table != orders]
+    make_capture(server, config).stream()
+    assert ("DROP", "orders") in told(config), "it has the log up to there"
 
 
 def test_a_snapshot_is_read_again_where_a_replica_lags(tmp_path: Path) -> None:
