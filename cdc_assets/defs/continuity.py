@@ -11,10 +11,13 @@ the last one, and the first result. So the number of records grows with the tabl
 A table that went on after a gap because of `gap.policy=ignore` has a warning, which stops nothing, until a snapshot of it is taken.
 
 A planned check that fails fails its run. In a run without planned checks, a table that cannot be trusted also fails the
-run, after everything is reported, so that alerts on failed runs report it: the run in which that began, and no later one. The check,
-and the page, say it as long as it lasts.
+run, after everything is reported, so that alerts on failed runs report it: the first one that comes so far, and no later one. The check,
+and the page, say it as long as it lasts. For which tables a run has failed is in the store that Dagster's daemons have for such
+values: a check's own record may be of a run that was killed, or of the sensor, and then no run has failed for it. *Crash* after that
+was recorded: the run has failed, by the crash.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -94,8 +97,6 @@ class ContinuityReport:
         self._others = {table: key for table, key in sorted(keys.items()) if key not in chosen}
         self._changed: set[TableId] = set()
         self._has_begun = False
-        self._known = frozenset() if self._planned else _failing(context.instance, self._others)
-        """Tables whose check failed before this run."""
 
     def on_progress(self, progress: Progress, read: Callable[[], CaptureState]) -> None:
         """Report planned and new results with the first committed window.
@@ -124,10 +125,14 @@ class ContinuityReport:
         broken = [states[table] for table in self._others if table in states and states[table].status != "healthy"]
         if self._planned:
             return
+        instance, page = self._context.instance, self._catalog.windows_key
+        known = _failed_for(instance, page)
+        if (now := {str(entry.table) for entry in broken}) != known:
+            _note_failed_for(instance, page, now)
         for entry in broken:
-            if entry.table in self._known:
+            if str(entry.table) in known:
                 self._context.log.error(f"{entry.table} still cannot be trusted: {entry.reason or entry.status}")
-        if new := [entry for entry in broken if entry.table not in self._known]:
+        if new := [entry for entry in broken if str(entry.table) not in known]:
             raise dg.Failure(
                 description="\n".join(f"{entry.table}: {entry.reason or entry.status}" for entry in new),
                 metadata={"check": CONTINUITY, "failed": len(new)},
@@ -154,13 +159,16 @@ class ContinuityReport:
         return state.retained.get(self._catalog.topic(table))
 
 
-def _failing(instance: dg.DagsterInstance, keys: Mapping[TableId, dg.AssetKey]) -> frozenset[TableId]:
-    """Tables whose newest result is a failure that stops what depends on it."""
-    checks = {dg.AssetCheckKey(key, CONTINUITY): table for table, key in keys.items()}
-    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks)) if checks else {}
-    results = ((checks[key], record.evaluation) for key, record in found.items())
-    return frozenset(
-        table
-        for table, result in results
-        if result and not result.passed and result.severity is dg.AssetCheckSeverity.ERROR
-    )
+def _failed_for(instance: dg.DagsterInstance, page: dg.AssetKey) -> frozenset[str]:
+    """Tables for which a run has failed, and which could not be trusted since."""
+    name = _name(page)
+    recorded = instance.run_storage.get_cursor_values({name}).get(name)
+    return frozenset(json.loads(recorded)) if recorded else frozenset()
+
+
+def _note_failed_for(instance: dg.DagsterInstance, page: dg.AssetKey, tables: Collection[str]) -> None:
+    instance.run_storage.set_cursor_values({_name(page): json.dumps(sorted(tables))})
+
+
+def _name(page: dg.AssetKey) -> str:
+    return f"cdc_assets/failed_for/{page.to_user_string()}"
