@@ -1,5 +1,7 @@
 """Mirrors as assets: they follow in the runs that write topics, and by themselves."""
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,3 +149,32 @@ def test_a_run_of_topics_does_not_wait_for_a_mirror_that_lasts(shop: Shop, monke
         assert shop.run("shop_mirror", instance).success
         assert current(shop, "customers") == dict(shop.execute("SELECT id, name FROM dbo.customers"))
         assert tick(shop, instance).skip_message == "Nothing new."
+
+
+def test_a_run_that_waits_for_its_mirrors_can_be_terminated(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on, waits = threading.Event(), threading.Event()
+
+    def lasting(self: CaptureMirrors, *given: Any, **named: Any) -> Any:
+        waits.set()
+        goes_on.wait(120)
+        return {}
+
+    def terminate() -> None:
+        assert waits.wait(120)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(CaptureMirrors, "catch_up", lasting)
+    monkeypatch.setattr(mirrors, "_REST_S", 100.0)
+    with dg.DagsterInstance.ephemeral() as instance:
+        thread = threading.Thread(target=terminate)
+        thread.start()
+        try:
+            assert not shop.snapshot(instance).success
+        finally:
+            asked = monotonic()
+            goes_on.set()
+            thread.join()
+        assert monotonic() - asked < 10
+        [run] = instance.get_runs()
+        assert run.is_finished
+        assert "RESTARTED" not in str([entry.user_message for entry in instance.all_logs(run.run_id)])

@@ -22,6 +22,8 @@ _LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $p
   __typename ... on LaunchRunSuccess { run { runId } } ... on RunConfigValidationInvalid { errors { message } }
   ... on PythonError { message } } }"""
 
+_AGAIN = """mutation ($params: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 _TERMINATE = """mutation($runId: String!) { terminateRun(runId: $runId) {
   __typename ... on TerminateRunFailure { message } ... on PythonError { message } } }"""
 
@@ -85,6 +87,13 @@ class Dev:
         own = {"tags": [{"key": name, "value": value} for name, value in (tags or {}).items()]}
         params = {"selector": selector, "runConfigData": config, "executionMetadata": own}
         answer = self._ask(_LAUNCH, {"params": params})["launchRun"]
+        assert answer["__typename"] == "LaunchRunSuccess", answer
+        return str(answer["run"]["runId"])
+
+    def execute_again(self, run_id: str) -> str:
+        """Execute a run again, as the button does; returns the id of the new one."""
+        params = {"parentRunId": run_id, "strategy": "ALL_STEPS"}
+        answer = self._ask(_AGAIN, {"params": params})["launchRunReexecution"]
         assert answer["__typename"] == "LaunchRunSuccess", answer
         return str(answer["run"]["runId"])
 

@@ -39,6 +39,25 @@ def test_request_of_the_launchpad_is_carried_out_once_whatever_is_killed(daemon:
     assert any(asked in signals.handled for signals in daemon.shop.view().state.signals.values())
 
 
+def test_a_run_that_is_executed_again_is_not_taken_for_dead(daemon: Daemon) -> None:
+    def followed() -> list[str]:
+        runs = daemon.instance.get_runs() if daemon.idle() else ()
+        return [run.run_id for run in runs if run.job_name == "shop_follow" and run.is_success]
+
+    daemon.shop.execute("UPDATE dbo.products SET stock = stock + 1")
+    daemon.wait_until(lambda: bool(followed()), "a run has followed the log")
+    again = daemon.execute_again(followed()[0])
+
+    def ended() -> bool:
+        run = daemon.instance.get_run_by_id(again)
+        return run is not None and run.is_finished
+
+    daemon.wait_until(ended, "it has ended")
+    run = daemon.instance.get_run_by_id(again)
+    assert run is not None
+    assert run.is_success, "the sensor looked at it all the time"
+
+
 def requested(daemon: Daemon) -> bool:
     """Whether something is left to do for signals."""
     state = daemon.shop.view().state
