@@ -2,7 +2,8 @@
 
 Everything that logs in asks here first: runs, the sensor's ticks, pages, metrics, commands. What one process has found is in the
 state folder for the others of the machine. A refused password is offered again after a pause that doubles, since the
-login may have been unlocked; another password at once. A login that succeeds ends the memory.
+login may have been unlocked; another password at once. A login by it that succeeds ends the memory of it; one by another password
+does not, since a process whose environment is old would offer the old one after each of them.
 
 *One at a time.* Tasks that log in at the same moment would all be refused. So unless this process has logged in a short time
 ago, one goes ahead and the others wait for what it finds, for a while.
@@ -27,6 +28,10 @@ from cdc_assets.errors import CredentialsError
 
 FIRST_PAUSE_S: Final = 20.0
 LONGEST_PAUSE_S: Final = 900.0
+_MOST: Final = 4
+"""Passwords of a user that are remembered."""
+_OLD_S: Final = 86_400.0
+"""Seconds after which a refusal is forgotten."""
 _FRESH_S: Final = 60.0
 """Seconds after a login in which others need not wait for one."""
 _LONGEST_TURN_S: Final = 5.0
@@ -93,19 +98,18 @@ def offered(server: str, user: str, password: str) -> Iterator[None]:
     account = _accounts.setdefault(name, _Account(threading.Lock()))
     is_alone = time.monotonic() - account.succeeded > _FRESH_S and account.turn.acquire(timeout=_LONGEST_TURN_S)
     try:
-        before = _known(name)
-        is_same = before is not None and before.is_of(password)
-        if before is not None and is_same and not before.is_over and not _offers_anyway.is_set():
+        before = next((known for known in _known(name) if known.is_of(password)), None)
+        if before is not None and not before.is_over and not _offers_anyway.is_set():
             raise _not_offered(before)
         try:
             yield
         except CredentialsError as error:
-            _note(name, password, str(error), before.times + 1 if before is not None and is_same else 1)
+            _note(name, password, str(error), before.times + 1 if before is not None else 1)
             account.succeeded = float("-inf")
             _offers_anyway.clear()
             raise
         if before is not None:
-            forget(name)
+            _keep(name, _others(name, password))
         account.succeeded = time.monotonic()
     finally:
         if is_alone:
@@ -122,16 +126,29 @@ def offering_anyway() -> Iterator[None]:
         _offers_anyway.clear()
 
 
-def _known(name: str) -> _Refusal | None:
+def _known(name: str) -> list[_Refusal]:
     try:
-        return _Refusal(**(recall(name) or {}))
-    except TypeError:  # none, or of another release
-        return None
+        found = [_Refusal(**facts) for facts in (recall(name) or {}).get("refused", ())]
+    except TypeError:  # of another release
+        return []
+    return [refusal for refusal in found if abs(time.time() - refusal.at) < _OLD_S]
+
+
+def _others(name: str, password: str) -> list[_Refusal]:
+    """The newest refusals of other passwords."""
+    return [known for known in _known(name) if not known.is_of(password)][1 - _MOST :]
 
 
 def _note(name: str, password: str, reason: str, times: int) -> None:
     salt = secrets.token_hex(16)
-    remember(name, asdict(_Refusal(salt, _digest(salt, password), times, time.time(), reason)))
+    _keep(name, [*_others(name, password), _Refusal(salt, _digest(salt, password), times, time.time(), reason)])
+
+
+def _keep(name: str, refusals: list[_Refusal]) -> None:
+    if refusals:
+        remember(name, {"refused": [asdict(refusal) for refusal in refusals]})
+    else:
+        forget(name)
 
 
 def _not_offered(refusal: _Refusal) -> CredentialsError:

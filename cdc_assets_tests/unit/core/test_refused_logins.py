@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from cdc_assets.adapters.databases.session import DriverSession
+from cdc_assets.config.engine import engine_config
 from cdc_assets.core import refused_logins
 from cdc_assets.core.refused_logins import FIRST_PAUSE_S, LONGEST_PAUSE_S, offered, offering_anyway
 from cdc_assets.core.state_folder import choose_state_folder
@@ -92,8 +94,21 @@ def test_other_processes_of_the_machine_know_it(
     [file] = (tmp_path / "state" / "logins").iterdir()
     assert "old secret" not in file.read_text()
     assert file.stat().st_mode & 0o77 == 0
-    server.login("right")
+    server.password = "old secret"
+    server.now += FIRST_PAUSE_S
+    server.login("old secret")
     assert not list((tmp_path / "state" / "logins").iterdir())
+
+
+def test_process_whose_environment_is_old_is_not_helped_by_others(server: Server) -> None:
+    """Each login by the right password, or a refused one by another, would let it offer its own again."""
+    for _ in range(12):
+        refused(lambda: server.login("old"))
+        refused(lambda: server.login("older"))
+        server.login("right")
+        server.now += 5
+    assert server.offered.count("old") == server.offered.count("older") == 2
+    assert server.offered.count("right") == 12
 
 
 def test_other_users_are_not_concerned(server: Server) -> None:
@@ -161,3 +176,27 @@ def test_login_that_hangs_holds_others_for_a_while(server: Server, monkeypatch: 
     may_end.set()
     thread.join()
     assert server.offered == ["right"]
+
+
+def test_drivers_of_other_databases_ask_here_too(server: Server) -> None:
+    """The watch of a connector's database looks every four seconds."""
+    config = engine_config(
+        {
+            "connector.class": "MySqlConnector",
+            "topic.prefix": "shop",
+            "lake.path": "/lake",
+            "database.hostname": "db",
+            "database.user": "reader",
+            "database.password": "old",
+        }
+    )
+
+    def connect() -> None:
+        server.offered.append("old")
+        raise OSError("Access denied")
+
+    for _ in range(15):
+        with pytest.raises(CredentialsError, match="refuses the user 'reader'"):
+            DriverSession(config, connect, OSError, refused=lambda _: True, lost=lambda _: False)
+        server.now += 4
+    assert 1 <= len(server.offered) <= 2
