@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -10,8 +11,9 @@ import pytest
 
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.load import load_config
-from cdc_assets.defs.kafka import PUBLISHED, KafkaFollower
+from cdc_assets.defs.kafka import PUBLISHED, KafkaFollower, published_result
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.shop import Shop, open_shop, tick
 
 KEY = dg.AssetKey(["shop", "kafka"])
@@ -96,3 +98,15 @@ def test_what_cannot_be_published_is_refused_at_once(shop: Shop, properties: dic
     shop.write({"kafka.enabled": "true", **properties})
     with pytest.raises(ConfigurationError, match=name):
         load_config(shop.file, shop.environment)
+
+
+def test_late_publishing_is_the_same_result_at_each_look() -> None:
+    """It was another one, and another record, every three seconds, for the time by which it is late was in it."""
+    catalog: Any = SimpleNamespace(kafka_key=dg.AssetKey(["shop", "kafka"]))
+    found = [
+        published_result(catalog, PublishedReport(window=number, waiting=number, behind_s=100.0 + 3 * number))
+        for number in range(3)
+    ]
+    assert not any(result.passed for result in found)
+    assert len({result.description for result in found}) == 1
+    assert [result.metadata["windows_behind"].value for result in found] == [0, 1, 2]
