@@ -13,6 +13,8 @@ import psutil
 import pytest
 
 from cdc_assets.adapters.spark.early import EARLY_ROWS
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.assembly.capture import open_capture
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import Shop, open_shop
 
@@ -21,13 +23,14 @@ SECONDS = 120
 """Of a loaded machine."""
 COMMAND = [sys.executable, "-m", "cdc_assets.cli.main"]
 
-_TWICE = """
+_MISUSED = """
 import os, signal, sys, threading, time
 import dagster_pyspark
 from pyspark import SparkContext
 import cdc_assets
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.core.interruption import Interrupted, limited
 from cdc_assets.defs.spark import spark_of
 from cdc_assets_tests.jobs import JOB
 
@@ -37,9 +40,19 @@ def kill():
 kind = getattr(cdc_assets, sys.argv[1], None) or getattr(dagster_pyspark, sys.argv[1])
 runner = spark_of(kind(spark_config={"spark.master": "local[1]", "spark.ui.enabled": "false"})).runner()
 print(runner.run(abs, [-1], JOB))
-kill()
-SparkContext._gateway.proc.wait()
-print(runner.run(abs, [-2], JOB))
+jvm = SparkContext._gateway.proc
+if kind is cdc_assets.SparkResource:
+    kill()
+    jvm.wait()
+else:
+    threading.Timer(1, jvm.send_signal, [signal.SIGSTOP]).start()
+    threading.Timer(4, jvm.send_signal, [signal.SIGCONT]).start()
+    try:
+        with limited(2):
+            runner.run(time.sleep, [60], JOB)
+    except Interrupted:
+        print("ended", jvm.poll())
+print(runner.run(abs, [-2], JOB), SparkContext._gateway.proc is jvm)
 threading.Timer(1, kill).start()
 try:
     runner.run(time.sleep, [60], JOB)
@@ -71,29 +84,6 @@ print(runner.run(abs, [-1, -2], JOB))
 stop_spark()
 """
 
-_OTHERS = """
-import os, signal, threading, time
-from dagster_pyspark import LazyPySparkResource
-from pyspark import SparkContext
-from cdc_assets.adapters.spark.session import stop_spark
-from cdc_assets.core.interruption import Interrupted, limited
-from cdc_assets.defs.spark import spark_of
-from cdc_assets_tests.jobs import JOB
-
-runner = spark_of(LazyPySparkResource(spark_config={"spark.master": "local[1]", "spark.ui.enabled": "false"})).runner()
-print(runner.run(abs, [-1], JOB))
-jvm = SparkContext._gateway.proc
-threading.Timer(1, jvm.send_signal, [signal.SIGSTOP]).start()
-threading.Timer(6, jvm.send_signal, [signal.SIGCONT]).start()
-try:
-    with limited(3):
-        runner.run(time.sleep, [60], JOB)
-except Interrupted:
-    print("ended", jvm.poll())
-print(runner.run(abs, [-2], JOB), SparkContext._gateway.proc is jvm)
-stop_spark()
-"""
-
 
 def ran(script: str, *arguments: str) -> list[str]:
     """What a process prints."""
@@ -105,19 +95,20 @@ def ran(script: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("kind", ["SparkResource", "PySparkResource"])
-def test_next_job_of_the_process_starts_another_jvm(kind: str) -> None:
-    lost = "True Spark's JVM at local[1] does not answer any more"
-    assert ran(_TWICE, kind) == ["[1]", "[2]", lost, "[3]", "None"]
+LOST = "True Spark's JVM at local[1] does not answer any more"
+
+
+def test_next_job_of_the_process_starts_another_jvm() -> None:
+    assert ran(_MISUSED, "SparkResource") == ["[1]", "[2] False", LOST, "[3]", "None"]
+
+
+def test_jvm_of_others_is_not_killed_when_a_run_ends_while_it_is_stopped_and_asked_for_anew_when_it_dies() -> None:
+    assert ran(_MISUSED, "PySparkResource") == ["[1]", "ended None", "[2] True", LOST, "[3]", "None"]
 
 
 @pytest.mark.parametrize("moment", ["process", "context"])
 def test_start_is_begun_again_if_the_jvm_is_killed_meanwhile(moment: str) -> None:
     assert ran(_EARLY, moment) == ["[1, 2]"]
-
-
-def test_stopped_jvm_of_others_is_not_killed_when_a_run_ends() -> None:
-    assert ran(_OTHERS) == ["[1]", "ended None", "[2] True"]
 
 
 _JOB = """
@@ -161,6 +152,13 @@ def running(shop: Shop, *arguments: str, command: Sequence[str] = COMMAND) -> It
         finally:
             process.kill()
             process.wait()
+
+
+def capture_here(shop: Shop) -> None:
+    """Bring all that is new into the lake, without Spark."""
+    with open_capture(shop.config(), LocalRunner(2), lambda _: None) as capture:
+        capture.snapshot()
+        capture.stream()
 
 
 def said(shop: Shop) -> str:
@@ -211,8 +209,7 @@ def test_stream_reads_the_window_again_with_another_jvm(shop: Shop) -> None:
 
 def test_mirrors_are_made_though_the_jvm_is_killed(shop: Shop) -> None:
     shop.write({"retriable.restart.connector.wait.ms": "300"})
-    with running(shop, "capture", "--local") as process:
-        assert process.wait(SECONDS) == 0, said(shop)
+    capture_here(shop)
     shop.write({"retriable.restart.connector.wait.ms": "300", "mirror.enabled": "true"})
     with running(shop, "mirror") as process:
         wait_until(
@@ -250,16 +247,14 @@ def test_what_stands_still_is_told_and_a_run_can_be_ended(shop: Shop, which: str
         assert time.monotonic() - asked < 20
         _, left = psutil.wait_procs([jvm, *workers], SECONDS)
         assert not left
-    with running(shop, "capture", "--local") as process:
-        assert process.wait(SECONDS) == 0, said(shop)
+    capture_here(shop)
     assert (shop.differences(), shop.doubled()) == ({}, [])
 
 
 @pytest.mark.parametrize("job", ["shop_snapshot", "shop_changes"])
 def test_run_of_dagster_goes_on_with_another_jvm(shop: Shop, job: str) -> None:
     if job == "shop_changes":
-        with running(shop, "capture", "--local") as process:
-            assert process.wait(SECONDS) == 0, said(shop)
+        capture_here(shop)
         many = "dbo.customers a CROSS JOIN dbo.customers b CROSS JOIN dbo.customers c"  # fewer may be read in the run's own process
         shop.execute(f"INSERT INTO dbo.customers (name) SELECT TOP ({EARLY_ROWS + 1}) a.name FROM {many}")
     statement = "changes" if job == "shop_changes" else "rows"

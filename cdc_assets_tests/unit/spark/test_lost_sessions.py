@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark import SparkContext
@@ -17,7 +18,7 @@ from cdc_assets.errors import EngineError
 def session(master: str = "local[1]") -> Any:
     """One that runs."""
     java = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
-    return SimpleNamespace(sparkContext=SimpleNamespace(master=master, _jsc=java))
+    return SimpleNamespace(sparkContext=SimpleNamespace(master=master, _jsc=java), stop=Mock())
 
 
 def test_error_of_a_session_that_another_thread_has_replaced_leaves_its_successor(
@@ -45,6 +46,7 @@ def test_error_of_a_session_that_another_thread_has_replaced_leaves_its_successo
     with pytest.raises(SparkTaskError):
         ends()
     assert lazy.session() is third
+    assert not [one for one in (first, second, third) if one.stop.called], "they are somebody else's"
 
 
 @pytest.mark.parametrize("error", [Interrupted(), PySparkException("no file server"), EngineError("no libraries")])
