@@ -101,6 +101,11 @@ def is_stopped(number: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
+def number_of(process: str) -> str:
+    """The process id of a process identified by `own_process`."""
+    return process.split("/")[2]
+
+
 def host_of(process: str) -> str:
     """The host of a process identified by `own_process`."""
     return process.split("/")[0]

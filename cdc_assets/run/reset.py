@@ -23,7 +23,7 @@ from cdc_assets.capture.losses import clear_topic
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
-from cdc_assets.core.processes import host_of, is_gone, is_here, own_process
+from cdc_assets.core.processes import host_of, is_gone, is_here, number_of, own_process
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.store import history_directory
@@ -168,7 +168,7 @@ def _refuse_active(state: CaptureState) -> None:
         return
     if is_here(writer):
         raise LakeError(
-            f"A run of this capture is active: process {writer.rsplit('/', 2)[1]}. Next: end it (in Dagster stop the sensor "
+            f"A run of this capture is active: process {number_of(writer)}. Next: end it (in Dagster stop the sensor "
             "first), then repeat the reset."
         )
     raise LakeError(
