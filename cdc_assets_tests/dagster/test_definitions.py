@@ -262,7 +262,7 @@ def test_discovery_is_remembered_and_recalled(remembered: Path) -> None:
     assert "ConnectionLostError: no answer" in found.problem
 
 
-def test_run_takes_the_answer_of_its_code_location_unless_another_load_has_come(remembered: Path) -> None:
+def test_run_takes_the_answer_of_its_code_location_wherever_it_runs(remembered: Path) -> None:
     with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)) as load:
         discover(lambda: [ORDERS], remembered)
         left = load.get_pending_reconstruction_metadata()
@@ -273,8 +273,11 @@ def test_run_takes_the_answer_of_its_code_location_unless_another_load_has_come(
     with scoped_reconstruction_metadata(left):
         assert discover(away, remembered) == Discovery((ORDERS,))
         remember(remembered, [])
-        assert discover(lambda: [ORDERS], remembered) == Discovery((ORDERS,))
-        remember(remembered, [])
+        assert discover(away, remembered) == Discovery((ORDERS,)), "another load has come"
+        assert recall(remembered) == (), "whose answer stays"
+        remembered.unlink()
+        assert discover(away, remembered) == Discovery((ORDERS,)), "in a container without that folder"
+    with scoped_reconstruction_metadata({}):
         assert "no answer" in discover(away, remembered).problem
 
 
