@@ -1,7 +1,9 @@
 """`python -m benchmarks SUBJECT …`: every benchmark under one name; `python -m benchmarks SUBJECT --help` tells its options."""
 
+import os
 import sys
 from importlib import import_module
+from tempfile import TemporaryDirectory
 
 from benchmarks.ending import ends_with_us
 
@@ -30,7 +32,8 @@ def main() -> None:
         raise SystemExit(0 if sys.argv[1:] in ([], ["--help"], ["-h"]) else 2)
     subject = sys.argv.pop(1).replace("-", "_")
     sys.argv[0] = f"python -m benchmarks {subject}"
-    with ends_with_us():
+    with TemporaryDirectory(prefix="bench-state-") as folder, ends_with_us():
+        os.environ["CDC_STATE_DIR"] = folder  # lakes that are gone behind a benchmark are nothing to remember
         import_module(f"benchmarks.{subject}").main()
 
 

@@ -34,6 +34,10 @@ class Sight:
 
     daemon: Daemon
 
+    def __post_init__(self) -> None:
+        """A process keeps the environment in which it began, also after a password was changed."""
+        self._environment = os.environ | self.daemon.shop.environment
+
     def page(self) -> Seen:
         """Dagster's page of the capture: the newest report."""
         event = self.daemon.instance.get_latest_materialization_event(PAGE)
@@ -44,8 +48,7 @@ class Sight:
     def status(self) -> Seen:
         """`cdc-assets status`, by its exit code."""
         command = [sys.executable, "-m", "cdc_assets.cli.main", "status", "--json"]
-        own = os.environ | self.daemon.shop.environment
-        done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
         said = json.loads(done.stdout) if done.stdout.startswith("{") else {}
         assert (said.get("health") == "healthy") is (done.returncode == 0), done.stdout + done.stderr
         return Seen(done.returncode == 0, done.stdout + done.stderr)
@@ -58,8 +61,10 @@ class Sight:
         failed = []
         for key, record in records.items():
             event = record.event.dagster_event if record.event else None
-            result = event.asset_check_evaluation_data if event else None
-            if result is not None and not result.passed:
+            if event is None or event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+                continue  # planned by a run
+            result = event.asset_check_evaluation_data
+            if not result.passed:
                 failed.append(f"{key.to_user_string()}: {result.description or result.metadata}")
         return Seen(not failed, "\n".join(failed))
 
