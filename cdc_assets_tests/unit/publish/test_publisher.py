@@ -102,6 +102,27 @@ def test_what_is_refused_stops_its_topic_alone_until_it_is_taken(world: World) -
     assert small.held() == undisturbed.held()
 
 
+def test_a_stopped_topic_keeps_its_place_while_others_go_on(world: World) -> None:
+    """In one process, which does not try it again for some minutes."""
+    whole, small = MemoryBroker(), MemoryBroker()
+    published(world.config, whole)
+    longest = max(len(record.value or b"") for record in whole.topics[TOPIC])
+    small.most_bytes = longest - 1
+    found = publisher(world.config, small)
+    found.open()
+    for number in (1, 2):
+        while found.turn():
+            pass
+        assert list(found.stopped) == [TOPIC]
+        world.execute(f"INSERT INTO dbo.t VALUES ({900 + number}, N'while it is stopped')")
+        world.capture()
+    small.most_bytes = longest
+    assert not published(world.config, small)
+    whole = MemoryBroker()
+    published(world.config, whole)
+    assert small.held() == whole.held()
+
+
 def test_the_marker_tells_who_wrote_it_and_from_which_lake(world: World) -> None:
     broker = MemoryBroker()
     one, other = publisher(world.config, broker), publisher(world.config, broker)

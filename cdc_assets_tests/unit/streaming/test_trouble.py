@@ -1,5 +1,6 @@
 """Trouble of one table, of the server, of another writer: who goes on and what is told."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cdc_assets.capture.instances import before
 from cdc_assets.config.settings import FilterSettings
+from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CaptureNotReadyError, ConfigurationError, ConnectionLostError, FencedError, LakeError
@@ -15,7 +18,7 @@ from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer, make_capture, make_config
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 
@@ -51,6 +54,29 @@ def test_clean_up_that_passes_in_mid_read_marks_only_the_table_that_lost_rows(tm
     server.commit((orders, "insert", 60, "again"))
     assert make_capture(server, config).stream().troubled == ()
     assert events_of(config, orders)[-1].key == 60
+
+
+class Backwards(LoopRunner):
+    """Carries out the last task first."""
+
+    def run(self, function: Callable[..., object], tasks: Sequence[object], job: Job) -> list:  # type: ignore[type-arg]
+        return super().run(function, tasks[::-1], job)[::-1]
+
+
+def test_a_gap_that_grows_while_slices_are_read_is_told_as_far_as_it_goes(tmp_path: Path) -> None:
+    server, config, _lines, orders = two_tables(tmp_path, slices=2)
+    commits = [server.commit((orders, "insert", 50 + number, "a")) for number in range(4)]
+    marks = commits[2:]
+
+    def clean_up(statement: str) -> None:
+        if "cdc-assets: marks" in statement and marks:
+            server.clean_up(marks.pop(0))
+
+    server.before_read = clean_up
+    make_capture(server, config, Backwards()).stream()
+    assert not marks, "each slice has looked"
+    lost = state_of(config).tables[orders]
+    assert (lost.gap_after, lost.gap_until) == (lost.position, before(commits[3]))
 
 
 def test_table_that_was_committed_before_a_crash_lacks_nothing_when_its_rows_are_gone(tmp_path: Path) -> None:

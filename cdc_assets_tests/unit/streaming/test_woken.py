@@ -180,6 +180,29 @@ def test_setting_that_changes_a_type_while_a_window_is_in_flight(tmp_path: Path,
     assert state_of(changed).tables[orders].directory == "shop.SalesDb.dbo.orders@2"
 
 
+def test_setting_that_changes_a_type_before_a_database_is_given_up(tmp_path: Path) -> None:
+    """What its window has committed is where the plan says, not where the settings would have it now."""
+    server, config, orders, other = two_databases(tmp_path)
+    schema = server.schemas[other]
+    server.schemas[other] = replace(schema, columns=(*schema.columns, Column("at", "datetime", 3, length=8)))
+    server.kinds["at"] = pa.timestamp("us")
+    server.rows[other][1]["at"] = None
+    server.enable(other, "other_y2")
+    server.idle_tick()
+    make_capture(server, config).stream()
+    server.disable("other_y")
+    server.commit((orders, "insert", 6, "six"), (other, "insert", 6, "six"))
+    with cut_at("table-committed", 2), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    changed = replace(config, events=replace(config.events, time_mode="microseconds"))
+    server.troubles["Other"] = DatabaseAwayError("Database Other is offline.")
+    make_capture(server, changed).stream()
+    server.troubles.clear()
+    server.commit((other, "insert", 7, "seven"))
+    assert make_capture(server, changed).stream().troubled == ()
+    assert (created(changed, orders), created(changed, other)) == ([6], [6, 7])
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_transaction_topic_that_is_renamed_while_a_window_is_in_flight(tmp_path: Path, step: str) -> None:
     server, config, lines, orders = two_tables(tmp_path, transaction_metadata=True)
