@@ -5,6 +5,7 @@ bigint), an update pair for every second event, rows prebuilt in memory. One pro
 runs the JSON on two processes at once.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -97,7 +98,11 @@ def events(count: int) -> pa.RecordBatch:
 
 def main() -> None:
     """Measure and print."""
-    rows, batch_rows = (int(given) for given in (sys.argv[1:] + ["200000", "32768"][len(sys.argv) - 1 :]))
+    parser = argparse.ArgumentParser(prog=sys.argv[0], description=__doc__)
+    parser.add_argument("rows", type=int, nargs="?", default=200_000, help="change rows")
+    parser.add_argument("batch_rows", type=int, nargs="?", default=32_768, help="change rows of a batch")
+    given = parser.parse_args()
+    rows, batch_rows = given.rows, given.batch_rows
     pa.set_cpu_count(1)
     made_plan, source = plan(), change_rows(rows)
     batches = [source.slice(start, batch_rows) for start in range(0, rows, batch_rows)]

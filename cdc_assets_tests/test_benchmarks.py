@@ -45,8 +45,9 @@ def test_without_a_subject_it_tells_them() -> None:
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_each_subject_can_be_run(name: str) -> None:
+def test_each_subject_can_be_run_and_tells_its_options(name: str) -> None:
     assert callable(import_module(f"benchmarks.{name}").main)
+    assert "show this help message" in bench(name, "--help")
 
 
 def test_commands_of_the_make_file_exist() -> None:
