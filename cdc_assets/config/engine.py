@@ -59,7 +59,7 @@ class EngineConfig:
         batch_s: age at which it is.
         watchdog_s: an engine that does not answer for so long is killed; 0 never.
         idle_timeout_s: a run ends after so long without an event; 0 never.
-        max_duration_s: a run ends after so long; 0 never.
+        max_duration_s: a run ends after so long; 0 never. Not hours, since it makes no way for a snapshot that waits.
         sensor_wait_s: `sensor.wait.ms` in seconds: how long a tick of Dagster's sensor waits for a change.
         retry_wait_s: `retriable.restart.connector.wait.ms` in seconds.
         max_retries: `errors.max.retries`; -1 retries for ever.
@@ -77,7 +77,7 @@ class EngineConfig:
     batch_s: float = 2.0
     watchdog_s: float = 300.0
     idle_timeout_s: float = 10.0
-    max_duration_s: float = 43_200.0
+    max_duration_s: float = 600.0
     sensor_wait_s: float = 4.0
     retry_wait_s: float = 10.0
     max_retries: int = -1
