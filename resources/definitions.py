@@ -16,5 +16,9 @@ PAGES = {"spark.ui.enabled": "true"} if "DAGSTER_IS_DEV_CLI" in os.environ else 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """All captures whose configuration files `CDC_CONFIG` names, else the sample's; one Spark for all of them (`SPARK`)."""
-    return build_definitions(*configured_files(SAMPLE), spark=SparkResource(conf_file=str(SPARK), spark_config=PAGES))
+    """All captures whose configuration files `CDC_CONFIG` names, else the sample's; one Spark for all of them (`SPARK`).
+
+    There is nothing else here, so runs from assets have one process, and one JVM, too."""
+    spark = SparkResource(conf_file=str(SPARK), spark_config=PAGES)
+    captures = build_definitions(*configured_files(SAMPLE), spark=spark)
+    return dg.Definitions.merge(captures, dg.Definitions(executor=dg.in_process_executor))

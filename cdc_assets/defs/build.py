@@ -11,16 +11,18 @@ from dagster._core.definitions.definitions_load_context import DefinitionsLoadCo
 
 from cdc_assets.core.collection import keep_all, without_collections
 from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
+from cdc_assets.defs.broken import broken_definitions
 from cdc_assets.defs.capture_job import capture_job_check
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog, Names
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks import drift_check, headroom_check
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
-from cdc_assets.defs.discovery import discover
+from cdc_assets.defs.discovery import discover, remembered
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.headroom import headroom_schedule
 from cdc_assets.defs.io_managers import IOManagers
+from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.kafka import kafka_asset
 from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
@@ -29,7 +31,7 @@ from cdc_assets.defs.signals import signal_job
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import AnySparkResource, SparkResource, spark_of
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
-from cdc_assets.defs.translator import CdcTranslator, word
+from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.errors import ConfigurationError
 
 
@@ -57,7 +59,8 @@ def build_definitions(
         schema_history_io: IO manager of the schema history, likewise.
 
     Raises:
-        ConfigurationError: there is no capture, or a configuration is invalid.
+        ConfigurationError: there is no capture, or no configuration is valid. If others are, an invalid one is a page in trouble
+            (`broken`).
 
     Example:
         >>> defs = build_definitions("erp.json")
@@ -92,10 +95,36 @@ def _definitions(
     choose_state_folder(folder)
     io_managers = IOManagers(spark_of(spark or SparkResource()), envelope_io, schema_history_io)
     chosen = translator or CdcTranslator()
-    common = dg.Definitions(executor=dg.in_process_executor)
+    made, broken = list[dg.Definitions](), list[tuple[CaptureSource, ConfigurationError]]()
     with without_collections():
-        made = [_capture_definitions(capture, io_managers, chosen, folder) for capture in captures]
-    return dg.Definitions.merge(common, *made)
+        for capture in captures:
+            try:
+                made.append(_capture_definitions(capture, io_managers, chosen, folder))
+            except ConfigurationError as error:
+                broken.append((capture, error))
+    if broken and not made:
+        raise broken[0][1]
+    return dg.Definitions.merge(*made, *(in_trouble(*entry, io_managers, chosen, folder) for entry in broken))
+
+
+def in_trouble(
+    capture: CaptureSource,
+    error: ConfigurationError,
+    io_managers: IOManagers,
+    translator: CdcTranslator,
+    folder: str | Path,
+) -> dg.Definitions:
+    """What is there in place of a capture that cannot be loaded.
+
+    Args:
+        error: the reason.
+        folder: that of cached data.
+    """
+
+    def resources(names: Names) -> dict[str, Any]:
+        return capture_resources(names, capture, io_managers)
+
+    return broken_definitions(capture, error, translator, Path(folder), resources)
 
 
 @dataclass(slots=True)
@@ -130,8 +159,7 @@ def _capture_definitions(
         return connector_definitions(capture, io_managers, translator, state_dir)
     server = SqlServerCdcResource(**source_fields(capture))
     config = server.settings()
-    remembered = state_dir / "discovery" / f"{word(config.name)}.json"
-    discovery = discover(server.tables, remembered)
+    discovery = discover(server.tables, remembered(state_dir, config.name))
     file = "" if isinstance(capture, Mapping) else str(capture)
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem, file)
     names = catalog.names
@@ -141,25 +169,25 @@ def _capture_definitions(
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
     followed = dg.AssetSelection.assets(catalog.windows_key).without_checks()
     jobs = [
-        dg.define_asset_job(names.changes, streamed, description=_CHANGES_JOB),
-        dg.define_asset_job(names.follow, followed, description=_FOLLOW_JOB),
+        own_job(names.changes, streamed, description=_CHANGES_JOB),
+        own_job(names.follow, followed, description=_FOLLOW_JOB),
     ]
     if snapshot:
-        jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
+        jobs.append(own_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
     mirrors = mirror_assets(catalog) if catalog.keys("current") else None
     if mirrors:
         selection = dg.AssetSelection.assets(mirrors).without_checks()
-        jobs.append(dg.define_asset_job(names.mirror, selection, description=_MIRROR_JOB))
+        jobs.append(own_job(names.mirror, selection, description=_MIRROR_JOB))
     kafka = kafka_asset(catalog) if catalog.has_kafka else None
     if kafka:
-        jobs.append(dg.define_asset_job(names.publish, dg.AssetSelection.assets(kafka), description=_PUBLISH_JOB))
+        jobs.append(own_job(names.publish, dg.AssetSelection.assets(kafka), description=_PUBLISH_JOB))
     matches = None
     if mirrors:
         from cdc_assets.defs.reconcile import matches_check  # likewise
 
         matches = matches_check(catalog)
-        jobs.append(dg.define_asset_job(names.reconcile, dg.AssetSelection.checks(matches), description=_RECONCILE_JOB))
-    headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
+        jobs.append(own_job(names.reconcile, dg.AssetSelection.checks(matches), description=_RECONCILE_JOB))
+    headroom_job = own_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
     return dg.Definitions(
         assets=[*catalog.specs("source", deps=None), changes, *(made for made in (snapshot, mirrors, kafka) if made)],
         asset_checks=[*checks, *([matches] if matches else [])],

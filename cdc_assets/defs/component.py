@@ -14,12 +14,15 @@ from pydantic import BaseModel, Field
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.state_folder import STATE_VARIABLE
-from cdc_assets.defs.build import build_definitions
+from cdc_assets.defs.build import build_definitions, in_trouble
+from cdc_assets.defs.configuration import CaptureSource
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
+from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
-from cdc_assets.defs.spark import AnySparkResource, SparkResource
+from cdc_assets.defs.spark import AnySparkResource, SparkResource, spark_of
 from cdc_assets.defs.translator import CdcTranslator
+from cdc_assets.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +146,25 @@ class SqlServerCdcComponent(dg.Component, dg.Model, dg.Resolvable):
     )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Assets, jobs, checks, sensor, schedule and resources of the capture.
-
-        Raises:
-            ConfigurationError: a property is invalid.
-        """
-        source = self.properties or {}
-        state_dir = os.environ.get(STATE_VARIABLE) or context.project_root / "var"
-        return build_definitions(
-            str(self._file(context, self.config_file)) if self.config_file else source,
-            spark=self.spark_resource(self._file(context, self.spark.conf_file) if self.spark.conf_file else ""),
-            translator=self.translator(),
-            state_dir=state_dir,
-            envelope_io=self.envelope_io(),
-            schema_history_io=self.schema_history_io(),
+        """Assets, jobs, checks, sensor, schedule and resources of the capture; its page in trouble if a property is invalid, so that
+        other components load."""
+        source: CaptureSource = (
+            str(self._file(context, self.config_file)) if self.config_file else self.properties or {}
         )
+        spark = self.spark_resource(self._file(context, self.spark.conf_file) if self.spark.conf_file else "")
+        state_dir = os.environ.get(STATE_VARIABLE) or context.project_root / "var"
+        try:
+            return build_definitions(
+                source,
+                spark=spark,
+                translator=self.translator(),
+                state_dir=state_dir,
+                envelope_io=self.envelope_io(),
+                schema_history_io=self.schema_history_io(),
+            )
+        except ConfigurationError as error:
+            io_managers = IOManagers(spark_of(spark), self.envelope_io(), self.schema_history_io())
+            return in_trouble(source, error, io_managers, self.translator(), state_dir)
 
     def translator(self) -> CdcTranslator:
         """The translator of the assets; override it to use your own."""

@@ -25,6 +25,7 @@ from pathlib import Path
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.translator import word
 from cdc_assets.errors import CdcError, describe_error
 
 _log = logging.getLogger(__name__)
@@ -95,6 +96,15 @@ def _digest_of_file(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return ""
+
+
+def remembered(folder: Path, capture: str) -> Path:
+    """The file in which the answer for a capture is cached.
+
+    Args:
+        folder: that of cached data.
+    """
+    return folder / "discovery" / f"{word(capture)}.json"
 
 
 def remember(path: Path, tables: Sequence[TableSchema]) -> None:

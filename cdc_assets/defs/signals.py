@@ -81,7 +81,7 @@ def job_that_sends(names: Names, about: str, send: Send) -> dg.JobDefinition:
         with as_failures():
             send(context, getattr(context.resources, names.resource), config.composed(context.run.run_id))
 
-    @dg.job(name=names.signal, description=about)
+    @dg.job(name=names.signal, description=about, executor_def=dg.in_process_executor)
     def job() -> None:
         ask_capture()
 

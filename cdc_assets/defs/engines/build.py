@@ -5,6 +5,7 @@ from pathlib import Path
 import dagster as dg
 
 from cdc_assets.defs.configuration import CaptureSource, source_fields
+from cdc_assets.defs.discovery import remembered
 from cdc_assets.defs.engines.assets import changes_assets, snapshot_assets
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.checks import complete_check, headroom_check
@@ -13,7 +14,8 @@ from cdc_assets.defs.engines.sensor import log_sensor
 from cdc_assets.defs.engines.signals import signal_job
 from cdc_assets.defs.engines.tables import find_tables
 from cdc_assets.defs.io_managers import IOManagers
-from cdc_assets.defs.translator import CdcTranslator, word
+from cdc_assets.defs.jobs import own_job
+from cdc_assets.defs.translator import CdcTranslator
 
 
 def connector_definitions(
@@ -27,17 +29,17 @@ def connector_definitions(
     fields = source_fields(capture)
     resource = ConnectorResource(**fields)
     config = resource.settings()
-    tables, problem = find_tables(resource, state_dir / "discovery" / f"{word(config.name)}.json")
+    tables, problem = find_tables(resource, remembered(state_dir, config.name))
     catalog = ConnectorCatalog(config, tables, translator, problem)
     names = catalog.names
     changes = changes_assets(catalog)
     snapshot = snapshot_assets(catalog) if catalog.specs("snapshot", deps=None) else None
     checks = [complete_check(catalog), headroom_check(catalog)]
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
-    jobs = [dg.define_asset_job(names.changes, streamed, description=_CHANGES_JOB)]
+    jobs = [own_job(names.changes, streamed, description=_CHANGES_JOB)]
     if snapshot:
-        jobs.append(dg.define_asset_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
-    headroom_job = dg.define_asset_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
+        jobs.append(own_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
+    headroom_job = own_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
     schedule = dg.ScheduleDefinition(
         job=headroom_job,
         cron_schedule="*/30 * * * *",

@@ -1,0 +1,143 @@
+"""A capture whose configuration is broken: a page in trouble, and a sensor that says what is wrong.
+
+A wrong line in the file of one capture must not stop the others, nor the assets that somebody has built on it. So in its place a
+code location has the asset of its page, those of the tables that the last load has found, which nothing materializes, its resources, which fail
+when they are used, and a sensor whose ticks fail with the reason until the file is right. It is a capture again when the code
+location is loaded again; nothing of the lake is touched.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import dagster as dg
+
+from cdc_assets.capture.system_topics import WINDOWS
+from cdc_assets.config.formats import flat
+from cdc_assets.config.load import overrides, read_properties
+from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
+from cdc_assets.defs.discovery import recall, remembered
+from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.idle_page import IdlePage
+from cdc_assets.defs.keys import Role
+from cdc_assets.defs.live import Seen, Subject
+from cdc_assets.defs.markdown import escaped
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.defs.translator import CdcTranslator, word
+from cdc_assets.engine.topics import BATCHES
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.run.overview import CaptureReport
+from cdc_assets.run.overview.report import Trouble
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 20
+_RIGHT = (
+    "The configuration is right now, but the code location was loaded when it was not. Next: reload the code location"
+)
+
+Resources = Callable[[Names], dict[str, Any]]
+"""Makes a capture's resources by key."""
+
+
+def broken_definitions(
+    capture: CaptureSource, error: ConfigurationError, translator: CdcTranslator, folder: Path, resources: Resources
+) -> dg.Definitions:
+    """What a code location has in place of a capture.
+
+    Args:
+        error: why it cannot be loaded.
+        translator: keys of the tables.
+        folder: where the tables are that the last load has found.
+        resources: called if the configuration holds no secret in plain text.
+    """
+    name, prefix = _named(capture)
+    names, is_engine = Names(name), _is_engine(capture)
+    log.error("Capture %s cannot be loaded; everything else is. %s", name, error)
+    key = dg.AssetKey([prefix, BATCHES if is_engine else WINDOWS])
+    page = dg.AssetSpec(
+        key,
+        description=f"**The configuration is broken: {escaped(str(error))}**",
+        group_name=f"{word(prefix)}_system",
+        owners=["team:cdc"],
+        tags={"cdc/capture": word(prefix)},
+    )
+    known = recall(remembered(folder, name))
+    tables = [dg.AssetSpec(translator.asset_key(prefix, it.table, role)) for it in known for role in get_args(Role)]
+    listed = [spec.with_io_manager_key(names.envelope_io) for spec in tables]
+    sensor = _sensor(names, capture, error, key, f"{word(name)}_log" if is_engine else names.sensor)
+    return dg.Definitions([page, *listed], sensors=[sensor], resources=resources(names) if _is_shown(capture) else {})
+
+
+def _sensor(
+    names: Names, capture: CaptureSource, error: ConfigurationError, key: dg.AssetKey, name: str
+) -> dg.SensorDefinition:
+    page, of_settings = IdlePage(), _problem(capture) is not None
+
+    def problem() -> ConfigurationError | None:
+        return _problem(capture) if of_settings else error
+
+    def look() -> Seen:
+        found = problem()
+        trouble = Trouble("The configuration", str(found) if found else _RIGHT)
+        return Seen(CaptureReport(names.capture, datetime.now(UTC), troubles=(trouble,)))
+
+    subject = Subject(names.capture, key, "", look)
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=_EVERY_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="The capture's configuration is broken: the ticks say why.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        for event in page.events(context.instance, subject):
+            context.instance.report_runless_asset_event(event)
+        if found := problem():
+            raise found
+        return dg.SkipReason(f"{_RIGHT}.")
+
+    return sensor
+
+
+def _problem(capture: CaptureSource) -> ConfigurationError | None:
+    """What is wrong with the settings now; None if nothing is."""
+    try:
+        resource = ConnectorResource if is_of_connector(capture) else SqlServerCdcResource
+        resource(**source_fields(capture)).settings()
+    except ConfigurationError as error:
+        return error
+    return None
+
+
+def _is_engine(capture: CaptureSource) -> bool:
+    try:
+        return is_of_connector(capture)
+    except ConfigurationError:
+        return False
+
+
+def _is_shown(capture: CaptureSource) -> bool:
+    """Whether Dagster may show the configuration of the resources."""
+    try:
+        source_fields(capture)
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _named(capture: CaptureSource) -> tuple[str, str]:
+    """Name and topic prefix, as far as they can be read; else the name of the file."""
+    path = Path(capture) if isinstance(capture, str | Path) else None
+    try:
+        texts = flat(dict(capture)) if isinstance(capture, Mapping) else read_properties(Path(capture))
+    except ConfigurationError:
+        texts = {}
+    given = texts | dict(overrides(os.environ))
+    readable = {name: text.strip() for name, text in given.items() if text.strip() and "${" not in text}
+    prefix = readable.get("topic.prefix") or (path.stem if path else "capture")
+    return readable.get("name") or prefix, prefix
