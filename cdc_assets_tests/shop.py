@@ -140,8 +140,12 @@ class Shop:
         return self.run("shop_snapshot", instance, run_config=run_config, **options)
 
     def changes(self, instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
-        """Follow the log until it is quiet."""
+        """Read what was committed, as somebody asks for it."""
         return self.run("shop_changes", instance, **options)
+
+    def follow(self, instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
+        """Follow the log until it is quiet, as the sensor does."""
+        return self.run("shop_follow", instance, **options)
 
     # ---- looking ---------------------------------------------------------------------------------------------
 

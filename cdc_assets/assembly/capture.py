@@ -12,7 +12,7 @@ from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.log_times import LogTimes
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
-from cdc_assets.capture.progress import OnProgress
+from cdc_assets.capture.progress import OnProgress, OnRead, RangesRead
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
@@ -26,12 +26,17 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+def _ignore(_: RangesRead) -> None:
+    pass
+
+
 @contextmanager
 def open_capture(
     config: CaptureConfig,
     runner: TaskRunner,
     on_progress: OnProgress,
     *,
+    on_read: OnRead = _ignore,
     run_id: str = "",
     listener: Listener | None = None,
     tables: TopicTables | None = None,
@@ -42,6 +47,7 @@ def open_capture(
 
     Args:
         on_progress: function called for each committed window and round.
+        on_read: function called after each snapshot of a table, or of some of its ranges.
         run_id: run id in the context headers of events; generated if empty.
         listener: function called with every notification.
         tables: Delta tables of the lake; opened from the settings if None.
@@ -53,7 +59,9 @@ def open_capture(
     """
     rows = bulk or MssqlBulkSource.of(config)
     with source or SqlServerSource.of(config) as control, kafka_channels(config) as channels:
-        yield Capture(config, control, rows, runner, SystemClock(), run_id, channels, listener, tables, on_progress)
+        yield Capture(
+            config, control, rows, runner, SystemClock(), run_id, channels, listener, tables, on_progress, on_read
+        )
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.ran_on import NOWHERE, RanOn
 from cdc_assets.history.drift import Difference
 from cdc_assets.history.records import HistoryEntry
@@ -107,6 +108,27 @@ class SliceProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class RangesRead:
+    """Key ranges of a table whose rows a snapshot has committed, all of them; an earlier run may have read some.
+
+    Args:
+        ranges: all ranges of the table; empty if it is not cut.
+        numbers: of the ranges that were read; None if the whole table was.
+    """
+
+    table: TableId
+    ranges: tuple[KeyRange, ...] = ()
+    numbers: frozenset[int] | None = None
+
+    def joined(self, earlier: "RangesRead") -> "RangesRead":
+        """With what an earlier snapshot has read, if the table was cut in the same way."""
+        if self.numbers is None or earlier.ranges != self.ranges:
+            return self
+        numbers = None if earlier.numbers is None else earlier.numbers | self.numbers
+        return RangesRead(self.table, self.ranges, numbers)
+
+
+@dataclass(frozen=True, slots=True)
 class StructureChange:
     """A table's events have another structure from now on.
 
@@ -177,12 +199,18 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 """Called after each window or round is committed."""
 
+OnRead = Callable[[RangesRead], None]
+"""Called after a snapshot of a table, or of some of its ranges, is complete and recorded."""
+
 
 class ProgressListener(Protocol):
     """Receives all commits of a run. There is one per run, shared by everything that commits."""
 
     def note_commit(self, progress: Progress) -> None:
         """Called after a window or round is committed."""
+
+    def note_read(self, read: RangesRead) -> None:
+        """Called after a snapshot of a table, or of some of its ranges, is complete and recorded."""
 
     def note_unread(self, trouble: TroubledTable) -> None:
         """Called when a snapshot requested by a signal gives up a table that cannot be read."""

@@ -12,7 +12,7 @@ from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.assembly.capture import open_capture
 from cdc_assets.assembly.mirrors import open_mirrors
 from cdc_assets.assembly.publishing import TICK_MARKER, publish_topics
-from cdc_assets.capture.progress import OnProgress
+from cdc_assets.capture.progress import OnProgress, OnRead, RangesRead
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import JobAccount
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 def _ignore(report: StepReport) -> None:
     del report
+
+
+def _ignore_read(read: RangesRead) -> None:
+    del read
 
 
 def _ignore_group(table: TableId, found: "Pass") -> None:
@@ -69,6 +73,7 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
         listener: Listener | None = None,
         tables: TopicTables | None = None,
         *,
+        on_read: OnRead = _ignore_read,
         idle_timeout_s: float | None = None,
         max_duration_s: float | None = None,
     ) -> AbstractContextManager[Capture]:
@@ -79,6 +84,7 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
             on_progress: called after each committed window and round.
             listener: called with every notification.
             tables: Delta tables to commit to, from the IO manager; opened from the settings if None.
+            on_read: called after each snapshot of a table, or of some of its ranges.
             idle_timeout_s: seconds without a change after which the run ends, instead of the configured ones; 0 is
                 never.
             max_duration_s: seconds after which the run ends, instead of the configured ones; 0 is never.
@@ -89,7 +95,7 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
         if max_duration_s is not None:
             config = replace(config, streaming=replace(config.streaming, max_duration_s=max_duration_s))
         return open_capture(
-            config, self.spark.early_runner(), on_progress, run_id=run_id, listener=listener, tables=tables,
+            config, self.spark.early_runner(), on_progress, on_read=on_read, run_id=run_id, listener=listener, tables=tables,
             source=self.server.source(), bulk=self.server.bulk(),
         )  # fmt: skip
 

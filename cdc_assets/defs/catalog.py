@@ -29,6 +29,7 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import has_mirror
+from cdc_assets.mirror.ledger import ledger_directory
 
 _SYSTEM = {
     WINDOWS: "The LSN intervals that were planned and completed, and the state of each table.",
@@ -253,6 +254,16 @@ class CaptureCatalog:
     def uri(self, table: TableId) -> str:
         """Location of the table's topic."""
         return self._location.uri(self.topic(table))
+
+    @property
+    def record(self) -> str:
+        """Address of the capture's record, which has one writer at a time."""
+        return self._location.uri(self.system[WINDOWS])
+
+    @property
+    def mirror_record(self) -> str:
+        """Address of the record of the capture's mirrors, likewise."""
+        return self._location.uri(ledger_directory(self.prefix))
 
     def topics(self) -> TopicTables:
         """The lake's tables; they cache what they have read of the Delta logs."""

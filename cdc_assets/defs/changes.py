@@ -1,6 +1,14 @@
-"""The `changes` assets of a capture: one multi-asset, one loop."""
+"""The `changes` assets of a capture: one multi-asset, one loop.
 
-from collections.abc import Iterator
+*When a run ends.* The sensor's runs follow the log until it is idle, and make way for any other run of the capture, for they come back. A run
+that somebody else asks for has a goal: what was committed when it began. It ends there, also while more is committed, so that
+what is selected downstream starts, and makes way for nobody before; and it reports each selected asset, whether or not it had events,
+since to Dagster an asset without an event was not materialized. With a time in its configuration it follows like the sensor's.
+
+*Crash:* nothing of the goal is recorded; a step that is repeated takes another one.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import time
 from typing import Any
@@ -8,8 +16,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from cdc_assets.capture.progress import Progress
+from cdc_assets.capture.progress import Progress, StreamSummary
 from cdc_assets.config.kinds import LONGEST_MS
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
@@ -19,15 +28,22 @@ from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.live import LivePage, subject_of
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
+from cdc_assets.defs.pauses import Seldom
 from cdc_assets.defs.queue import somebody_waits
-from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, is_asked_for, repository_of
+from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, CaptureRuns, is_asked_for, repository_of
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
+from cdc_assets.defs.turns import Turns
 from cdc_assets.run.log_levels import enable_info_logs
+from cdc_assets.run.until_now import UntilNow
+
+_CHECK_EVERY_S = 1.0
+"""Seconds between two looks for a run that wants its turn."""
 
 
 class StreamConfig(dg.Config):
-    """How long a run streams; unset fields are taken from the capture's configuration."""
+    """How long a run streams. If neither time is set, it ends when it has read what was committed when it began, or after the
+    times of the capture's configuration; the sensor's runs after these alone."""
 
     idle_timeout_s: float | None = Field(
         default=None, ge=0, le=LONGEST_MS / 1000, description="End after this many seconds without a change; 0: never."
@@ -57,64 +73,104 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        if is_asked_for(context.run):
+        if is_asked_for(context.run, names.sensor):
             resource.get_ready()
-        writers = Writers(names, context)
-        system = SystemReport(catalog, context, writers)
-        session = Session(catalog, "changes", context, writers, config.report_every_s)
-        runs = catalog.runs().of(repository_of(context.run))
-        page = LivePage(subject_of(catalog, resource), context, writers.topics)
-        continuity = ContinuityReport(catalog, context, page.board)
-        mirrors = MirrorFollower(catalog, context, resource)
-        listed = {schema.table for schema in catalog.tables}
         enable_info_logs()
+        turns, runs = Turns(context, catalog.record), catalog.runs().of(repository_of(context.run))
+        with as_step(context), turns.taken():
+            writers = Writers(names, context)
+            system = SystemReport(catalog, context, writers)
+            session = Session(catalog, "changes", context, writers, config.report_every_s)
+            page = LivePage(subject_of(catalog, resource), context, writers.topics)
+            continuity = ContinuityReport(catalog, context, page.board)
+            mirrors = MirrorFollower(catalog, context, resource)
+            listed = {schema.table for schema in catalog.tables}
 
-        def on_progress(progress: Progress) -> None:
-            page.note(catalog.key(table, "changes") for table in progress.tables)
-            session.on_progress(progress)
-            system.note(progress)
-            continuity.on_progress(progress, capture.state)
-            mirrors.note_commit()
-            count(progress)
+            def on_progress(progress: Progress) -> None:
+                page.note(catalog.key(table, "changes") for table in progress.tables)
+                session.on_progress(progress)
+                system.note(progress)
+                continuity.on_progress(progress, capture.state)
+                mirrors.note_commit()
+                count(progress)
 
-        notices = Notices(catalog, context)
-        opened = resource.open(
-            context.run.run_id,
-            on_progress,
-            notices.send,
-            writers.topics,
-            idle_timeout_s=config.idle_timeout_s,
-            max_duration_s=config.max_duration_s,
-        )
-        kafka = KafkaFollower(catalog, context, resource)
-        with as_step(context), page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture:
-            with page.fresh():
+            opened = resource.open(
+                context.run.run_id,
+                on_progress,
+                Notices(catalog, context).send,
+                writers.topics,
+                on_read=session.on_read,
+                idle_timeout_s=config.idle_timeout_s,
+                max_duration_s=config.max_duration_s,
+            )
+            kafka = KafkaFollower(catalog, context, resource)
+            with page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture, page.fresh():
                 if (gap_s := runs.gap_s(context.instance)) is not None:
                     context.log.info(f"Nothing was streamed for {gap_s:.1f} s since the run before.")
+                goal = capture.until_now() if _has_goal(catalog, context, config) else None
                 with session.reporting_in_any_case():
                     summary = capture.stream(
-                        should_yield=somebody_waits(runs, context.instance),
+                        should_yield=_reached(goal) if goal else _others_wait(runs, context, turns),
                         is_added=lambda table: table not in listed,
                     )
-                if summary.ended in ("deadline", "yielded"):
+                if summary.ended == "deadline" or (summary.ended == "yielded" and goal is None):
                     context.instance.add_run_tags(context.run.run_id, {LEFT_AT_TAG: f"{time():.3f}"})
-                context.log.info(f"{summary.windows} windows; ended: {summary.ended}")
-                for database, reason in summary.left_out.items():
-                    context.log.error(f"{database} is left out: {reason}")
-                for trouble in summary.unread:
-                    context.log.warning(f"The requested snapshot of {trouble.table} failed: {trouble.reason}")
-                yield from session.results(capture.structures())
+                _tell(context, summary, goal)
+                yield from session.results(capture.structures(), _to_report(session, summary) if goal else ())
                 mirrors.finish()
             context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             state = capture.state()
-            states = dict(state.tables)
+        states = dict(state.tables)
         for trouble in summary.troubled:
             if trouble.table not in states:
                 context.log.error(f"{trouble.table} is not captured: {trouble.reason}")
                 continue
             states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
         between = {} if gap_s is None else {"seconds_between_runs": round(gap_s, 1)}
-        yield from system.results(session.windows, page.facts() | between)
+        yield from system.results(session.windows, page.facts() | between, all_selected=goal is not None)
         yield from continuity.results(replace(state, tables=states))
 
     return changes
+
+
+def _has_goal(catalog: CaptureCatalog, context: dg.AssetExecutionContext, config: StreamConfig) -> bool:
+    """Whether the run ends when it has what was committed at its begin: not the sensor's, and none that is told how long to stream."""
+    is_limited = config.idle_timeout_s is not None or config.max_duration_s is not None
+    return context.job_name != catalog.names.follow and not is_limited
+
+
+def _reached(goal: UntilNow) -> Callable[[], bool]:
+    """A predicate: whether the goal is reached; not before one turn, in which tables are added of which nothing is captured yet."""
+    has_turned = False
+
+    def reached() -> bool:
+        nonlocal has_turned
+        before, has_turned = has_turned, True
+        return before and goal.should_end()
+
+    return reached
+
+
+def _tell(context: dg.AssetExecutionContext, summary: StreamSummary, goal: UntilNow | None) -> None:
+    """Log how a stream has ended, and what it could not read."""
+    has_reached = goal is not None and summary.ended == "yielded"
+    context.log.info(f"{summary.windows} windows; ended: {'goal' if has_reached else summary.ended}")
+    for database, reason in summary.left_out.items():
+        context.log.error(f"{database} is left out: {reason}")
+    for trouble in summary.unread:
+        context.log.warning(f"The requested snapshot of {trouble.table} failed: {trouble.reason}")
+    for lack in goal.missing(summary.waiting) if goal else ():
+        context.log.warning(f"Not all that was committed when the run began is in the lake: {lack}")
+
+
+def _to_report(session: Session, summary: StreamSummary) -> list[TableId]:
+    """Selected tables of which all changes were read, though there may have been none."""
+    troubled = {trouble.table for trouble in summary.troubled}
+    return [table for table in session.chosen() if table not in troubled and table.database not in summary.left_out]
+
+
+def _others_wait(runs: CaptureRuns, context: dg.AssetExecutionContext, turns: Turns) -> Callable[[], bool]:
+    """A predicate: whether another run of this capture waits for this one, for the pool or for its turn."""
+    queued = somebody_waits(runs, context.instance)
+    looks = Seldom(_CHECK_EVERY_S)
+    return lambda: queued() or (looks.due() and turns.is_wanted())

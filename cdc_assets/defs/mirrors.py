@@ -4,7 +4,7 @@ While a run writes to topics, the mirrors follow in the same run: every `mirror.
 that the stream does not wait for them, and once more at the end. Their materializations are events of that run. The
 assets can also be materialized by themselves, by job `<capture>_mirror` or one by one; the sensor of the capture starts
 that job if a mirror is behind while nothing else is to do, for example because it is new. While it works, other runs leave the
-mirrors to it.
+mirrors to it. Unless a run of the mirrors is the sensor's, it reports all that are selected, also those that have nothing new.
 
 *No run waits for long.* The end of a run of topics, which holds the pool of the capture, waits `_REST_S` seconds for its mirrors. What
 lasts longer, as the first step of a large mirror does, is left: the run says so by a tag, and the sensor starts the job, beside
@@ -38,10 +38,12 @@ from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.reporting import ran_on_facts
 from cdc_assets.defs.runs import is_asked_for
 from cdc_assets.defs.samples import sample_of_mirror
+from cdc_assets.defs.turns import Turns
 from cdc_assets.errors import CdcError, FencedError, describe_error
 from cdc_assets.mirror import shape
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import current_directory, history_directory
+from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.shape import COMMENT
 from cdc_assets.mirror.work import StepReport
 
@@ -88,16 +90,21 @@ def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def mirrors(context: dg.AssetExecutionContext, config: MirrorConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        if config.rebuild or is_asked_for(context.run):
+        is_sensors = is_asked_for(context.run, names.sensor)
+        if config.rebuild or is_sensors:
             resource.get_ready()
         selected = context.selected_asset_keys
         reports: dict[str, StepReport] = {}
-        with as_step(context):
+        with as_step(context), Turns(context, catalog.mirror_record).taken():
             opened = resource.mirrors(partial(_add, reports))
             tables = {
                 table for role in catalog.mirror_roles for key, table in catalog.keys(role).items() if key in selected
             }
-            troubles = opened.catch_up(opened.captured(tables), anew=config.rebuild)
+            captured = opened.captured(tables)
+            troubles = opened.catch_up(captured, anew=config.rebuild)
+            if not is_sensors:
+                topics = [catalog.topic(table) for table in captured]
+                reports |= _unmoved(opened, [topic for topic in topics if topic not in {*reports, *troubles}])
         for key, facts in materializations(catalog, opened, reports.values()):
             if key in selected:
                 yield dg.MaterializeResult(asset_key=key, metadata=dict(facts))
@@ -107,6 +114,16 @@ def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             )
 
     return mirrors
+
+
+def _unmoved(mirrors: CaptureMirrors, topics: Iterable[str]) -> dict[str, StepReport]:
+    """Mirrors that are where their topics are, as steps that have done nothing."""
+    states, found = mirrors.states(), {}
+    for topic in topics:
+        state = states.get(topic, MirrorState())
+        rows = sum(count for _, _, count in mirrors.tables.files(current_directory(topic)))
+        found[topic] = StepReport(topic, state.step, state.lsn, rows=rows)
+    return found
 
 
 @dataclass
@@ -121,7 +138,8 @@ class _Followed:
 
 
 class MirrorFollower:
-    """Lets the mirrors of a capture follow while a run writes to its topics; does nothing if there are none."""
+    """Lets the mirrors of a capture follow while a run writes to its topics; does nothing if there are none, or while another run
+    keeps them."""
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, resource: CaptureResource) -> None:
         self._catalog, self._context, self._resource = catalog, context, resource

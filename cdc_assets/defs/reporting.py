@@ -116,6 +116,10 @@ class Tally:
         waited = 0.0 if self._since is None else now - self._since
         return self.drain() if waited >= self._every_s else {}
 
+    def take(self, table: TableId) -> Sum:
+        """Progress of one table since the last report."""
+        return self._tables.pop(table, Sum())
+
     def drain(self) -> dict[TableId, Sum]:
         """Progress since the last report."""
         self._since = None

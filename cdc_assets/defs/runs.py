@@ -40,9 +40,13 @@ _LOADED = time.time()
 _GONE = "The process of this run is gone, and so is the code server that would have reported it."
 
 
-def is_asked_for(run: DagsterRun) -> bool:
-    """Whether a sensor has asked for a run, because it has found work."""
-    return _SENSOR_TAG in run.tags
+def is_asked_for(run: DagsterRun, sensor: str) -> bool:
+    """Whether the capture's sensor has asked for a run, because it has found work; else somebody wants it as it is.
+
+    Args:
+        sensor: its name.
+    """
+    return run.tags.get(_SENSOR_TAG) == sensor
 
 
 @dataclass(frozen=True, slots=True)

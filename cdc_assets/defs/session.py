@@ -7,7 +7,7 @@ from time import monotonic
 
 import dagster as dg
 
-from cdc_assets.capture.progress import Progress, SliceProgress
+from cdc_assets.capture.progress import Progress, RangesRead
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.batches import record_in_portions
@@ -16,20 +16,22 @@ from cdc_assets.defs.columns import stored_columns
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.partitions import range_numbers
-from cdc_assets.defs.range_facts import partition_facts, shown_ranges
+from cdc_assets.defs.reads import Partitions, SnapshotReads
 from cdc_assets.defs.reporting import Sum, Tally
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.samples import sample_of_events
 from cdc_assets.errors import CdcError
-from cdc_assets.ledger.state import TableState
 
 Results = Iterator[dg.MaterializeResult[Committed]]
+Report = tuple[dg.AssetKey, Committed]
+Event = dg.AssetMaterialization | dg.AssetObservation
+Totals = Mapping[TableId, Sum]
+Structures = Mapping[TableId, TableSchema]
 
 _OF_TABLE = frozenset({"rows", "rows_reads", "bytes", "windows"})
 """Numbers that a run has of a table, not of its partitions."""
 
-_UNASKED: Mapping[TableId, TableSchema] = {}
+_UNASKED: Structures = {}
 
 
 class Session:
@@ -50,15 +52,13 @@ class Session:
         every_s: float,
     ) -> None:
         self._catalog, self._role, self._context = catalog, role, context
-        self._tallies: dict[Role, Tally] = {"changes": Tally(every_s), "snapshot": Tally(every_s)}
+        self._changes, self._reread = Tally(every_s), Tally(every_s)
         self._writers, self._topics = writers, writers.topics
-        self._partitioned = catalog.keys("snapshot")
+        self._reads = SnapshotReads(catalog.partitions.get_partition_keys(), catalog.config.events)
         self._structures = {schema.table: schema for schema in catalog.tables}
         self.windows, self._runtime = 0, Runtime(context)
         self._brought: dict[tuple[Role, TableId], Counter[str]] = defaultdict(Counter)
         """Rows by operation since the run began."""
-        self._slices: dict[TableId, list[SliceProgress]] = {}
-        """What a snapshot has read, by table."""
 
     def chosen(self) -> list[TableId]:
         """Tables of the selected assets."""
@@ -68,22 +68,27 @@ class Session:
     def on_progress(self, progress: Progress) -> None:
         """Report a committed window or round.
 
-        Rows that a streaming run reads again, for a signal or a gap, are materializations of the
-        `snapshot` assets; and a window that a snapshot run finishes is one of the `changes` assets.
+        A window that a snapshot run finishes is a materialization of the `changes` assets. Rows that are read, in a streaming
+        run for a signal or a gap, are observations of the `snapshot` assets until all are there (`on_read`).
         """
         written: Role = "changes" if progress.kind == "stream" else "snapshot"
-        self._tallies[written].add(progress, monotonic())
+        (self._changes if written == "changes" else self._reread).add(progress, monotonic())
         for table, part in progress.tables.items():
             self._brought[written, table].update(part.rows)
         self.windows += 1
         self._runtime.note_progress()
-        for read in progress.slices_read:
-            self._slices.setdefault(read.table, []).append(read)
+        self._reads.note_slices(progress.slices_read)
         self._context.log.info(_line(progress))
         for trouble in progress.troubled:
             self._context.log.error(f"{trouble.table} has stopped: {trouble.reason}")
-        for role, tally in self._tallies.items():
-            self._log(role, tally.due(monotonic()))
+        self._log(self._changed(self._changes.due(monotonic())))
+        self._log(self._observed(self._reread.due(monotonic())))
+
+    def on_read(self, read: RangesRead) -> None:
+        """Take note of a snapshot that is complete. A streaming run reports it at once, since it may last for long."""
+        self._reads.note_read(read)
+        if self._role == "changes":
+            self._log(self._read())
 
     @contextmanager
     def reporting_in_any_case(self) -> Iterator[None]:
@@ -92,53 +97,77 @@ class Session:
             yield
         except BaseException:
             with suppress(CdcError):  # the lake may be the reason of the failure
-                for role, tally in self._tallies.items():
-                    self._log(role, tally.drain())
+                self._log(self._changed(self._changes.drain()))
+                self._log(self._read())
+                self._log(self._observed(self._reread.drain()))
             raise
 
-    def results(self, structures: Mapping[TableId, TableSchema]) -> Results:
-        """The last report of the run: tables that changed since the previous report, with their present columns."""
-        for role, tally in self._tallies.items():
-            selected = self._context.selected_asset_keys
-            reports = list(self._reports(role, tally.drain(), structures))
-            yield from (dg.MaterializeResult(asset_key=key, value=last) for key, last in reports if key in selected)
-            # not selected, but read in the same loop; or newer than the loaded code location
-            self._log_all((key, last) for key, last in reports if key not in selected)
+    def results(self, structures: Structures, also: Iterable[TableId] = ()) -> Results:
+        """The last report of the run: tables that changed since the previous report, with their present columns; and what was read.
 
-    def tell_partitions(self, states: Mapping[TableId, TableState]) -> None:
-        """Give each partition's materialization the numbers of its own; called before `results` of a snapshot."""
-        names = self._catalog.partitions.get_partition_keys()
-        chosen = range_numbers(self._catalog.partitions, self._context.partition_keys)
-        for table, slices in self._slices.items():
-            key = self._catalog.key(table, "snapshot")
-            if key in self._context.selected_asset_keys and table in states:
-                ranges = shown_ranges(table, states[table].ranges, self._catalog.config.events)
-                for name, facts in partition_facts(slices, ranges, names, chosen):
-                    self._context.add_asset_metadata(facts, key, name)
+        An output has all partitions of the run. So a table of which only some were read gives none, and nothing
+        downstream starts on it in this run.
 
-    def _log(self, role: Role, totals: Mapping[TableId, Sum]) -> None:
-        self._log_all(self._reports(role, totals))
+        Args:
+            also: tables that are reported whether they changed or not.
+        """
+        selected, chosen = self._context.selected_asset_keys, list(self._chosen_partitions())
+        totals = self._changes.drain()
+        totals = {table: Sum() for table in also if table not in totals} | totals
+        reports = list(self._reports("changes", totals, structures))
+        yield from (dg.MaterializeResult(asset_key=key, value=last) for key, last in reports if key in selected)
+        # not selected, but read in the same loop; or newer than the loaded code location
+        self._log(self._materialized((key, last) for key, last in reports if key not in selected))
+        for table in self._reads.tables:
+            total, partitions = self._reread.take(table), dict(self._reads.take(table))
+            for key, last in self._reports("snapshot", {table: total}, structures):
+                if key in selected and partitions.keys() >= set(chosen):
+                    for name in chosen:
+                        self._context.add_asset_metadata(partitions.pop(name), key, name)
+                    yield dg.MaterializeResult(asset_key=key, value=last)
+                self._log(self._of_partitions(key, last, partitions))
+        self._log(self._observed(self._reread.drain()))
 
-    def _log_all(self, reports: Iterable[tuple[dg.AssetKey, Committed]]) -> None:
-        """Report materializations without outputs: an asset may have many in a run, but only one output."""
-        found = (event for key, committed in reports for event in self._materializations(key, committed))
-        record_in_portions(self._context.instance, self._context.run.run_id, found, self._context.log_event)
+    def _chosen_partitions(self) -> Iterator[str]:
+        if self._context.has_partition_key or self._context.has_partition_key_range:
+            yield from self._context.partition_keys
 
-    def _materializations(self, key: dg.AssetKey, committed: Committed) -> Iterator[dg.AssetMaterialization]:
-        """In a run of partitions an asset that has them gets one for each, as from an output."""
-        metadata = self._writers.account(committed)
-        in_ranges = self._context.has_partition_key or self._context.has_partition_key_range
-        for partition in self._context.partition_keys if in_ranges and key in self._partitioned else (None,):
-            yield dg.AssetMaterialization(key, metadata=metadata, partition=partition)
+    def _log(self, events: Iterable[Event]) -> None:
+        """Report events without outputs: an asset may have many in a run, but only one output."""
+        record_in_portions(self._context.instance, self._context.run.run_id, events, self._context.log_event)
 
-    def _reports(
-        self, role: Role, totals: Mapping[TableId, Sum], structures: Mapping[TableId, TableSchema] = _UNASKED
-    ) -> Iterator[tuple[dg.AssetKey, Committed]]:
+    def _changed(self, totals: Totals) -> Iterator[Event]:
+        return self._materialized(self._reports("changes", totals))
+
+    def _materialized(self, reports: Iterable[Report]) -> Iterator[Event]:
+        for key, committed in reports:
+            yield dg.AssetMaterialization(key, metadata=self._writers.account(committed))
+
+    def _observed(self, totals: Totals) -> Iterator[Event]:
+        """Rows that were read, of tables that are not read whole."""
+        for key, committed in self._reports("snapshot", totals):
+            yield dg.AssetObservation(key, metadata=self._writers.account(committed))
+
+    def _read(self) -> Iterator[Event]:
+        """Partitions that were read whole."""
+        for table in self._reads.tables:
+            total, partitions = self._reread.take(table), self._reads.take(table)
+            for key, committed in self._reports("snapshot", {table: total}):
+                yield from self._of_partitions(key, committed, partitions)
+
+    def _of_partitions(self, key: dg.AssetKey, committed: Committed, partitions: Partitions) -> Iterator[Event]:
+        if partitions:
+            metadata = self._writers.account(committed)
+            for name, facts in partitions.items():
+                yield dg.AssetMaterialization(key, metadata=metadata | facts, partition=name)
+
+    def _reports(self, role: Role, totals: Totals, structures: Structures = _UNASKED) -> Iterator[Report]:
+        lag_s = self._changes.lag_s if role == "changes" else self._reread.lag_s
         for table, total in totals.items():
             if not self._catalog.has(table, role):
                 continue
-            facts = total.metadata(self._tallies[role].lag_s)
-            if self._role == role == "snapshot":  # of all partitions; each has its own besides
+            facts = total.metadata(lag_s)
+            if role == "snapshot":  # of all partitions; each has its own besides
                 facts = {f"table_{name}" if name in _OF_TABLE else name: value for name, value in facts.items()}
             if total.structures:
                 self._structures[table] = total.structures[-1].entry.events_of

@@ -19,6 +19,7 @@ from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
+from cdc_assets.defs.turns import Turns
 from cdc_assets.ledger.state import CaptureState
 
 
@@ -45,34 +46,34 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
-        if is_asked_for(context.run) or not config.due_only:
+        if is_asked_for(context.run, names.sensor) or not config.due_only:
             resource.get_ready()
-        writers = Writers(names, context)
-        system = SystemReport(catalog, context, writers)
-        session = Session(catalog, "snapshot", context, writers, every_s=float("inf"))
-        page = LivePage(subject_of(catalog, resource), context, writers.topics)
+        turns = Turns(context, catalog.record)
+        with as_step(context), turns.taken():
+            writers = Writers(names, context)
+            system = SystemReport(catalog, context, writers)
+            session = Session(catalog, "snapshot", context, writers, every_s=float("inf"))
+            page = LivePage(subject_of(catalog, resource), context, writers.topics)
 
-        def on_progress(progress: Progress) -> None:
-            session.on_progress(progress)
-            count(progress)
+            def on_progress(progress: Progress) -> None:
+                session.on_progress(progress)
+                count(progress)
 
-        opened = resource.open(context.run.run_id, on_progress, Notices(catalog, context).send, writers.topics)
-        kafka = KafkaFollower(catalog, context, resource)
-        with (
-            as_step(context),
-            page.exported(catalog.config.metrics, catalog.prefix) as count,
-            kafka,
-            opened as capture,
-            page.fresh(),
-        ):
-            if config.due_only:
-                summary = capture.snapshot()
-                _warn_of_missing_tables(catalog, context, capture.state(), summary)
-            else:
-                summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
-            session.tell_partitions(capture.state().tables)
-            yield from session.results(capture.structures())
-            MirrorFollower(catalog, context, resource).finish()
+            notices = Notices(catalog, context)
+            opened = resource.open(
+                context.run.run_id, on_progress, notices.send, writers.topics, on_read=session.on_read
+            )
+            kafka = KafkaFollower(catalog, context, resource)
+            with page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture, page.fresh():
+                with session.reporting_in_any_case():
+                    if config.due_only:
+                        summary = capture.snapshot()
+                    else:
+                        summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
+                if config.due_only:
+                    _warn_of_missing_tables(catalog, context, capture.state(), summary)
+                yield from session.results(capture.structures())
+                MirrorFollower(catalog, context, resource).finish()
         yield from system.results(session.windows, page.facts())
         context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:

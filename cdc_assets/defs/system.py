@@ -48,17 +48,21 @@ class SystemReport:
             return [entry for _, entry in history.read()]
         return []
 
-    def results(self, windows: int, page: Mapping[str, Any]) -> Iterator[dg.MaterializeResult[Committed]]:
+    def results(
+        self, windows: int, page: Mapping[str, Any], *, all_selected: bool = False
+    ) -> Iterator[dg.MaterializeResult[Committed]]:
         """Materializations of the tables that grew.
 
         Args:
             windows: number of windows and rounds of the run; if 0, the window manifest is not reported.
             page: what the window manifest's page says.
+            all_selected: whether selected ones are reported too that did not grow.
         """
         for name, number in self._reached().items():
-            if number == self._before[name] or (name == WINDOWS and not windows):
-                continue
             key = self._catalog.system_key(name)
+            has_grown = number != self._before[name] and (windows or name != WINDOWS)
+            if not has_grown and not (all_selected and key in self._context.selected_asset_keys):
+                continue
             facts: dict[str, Any] = {"windows": windows, **page} if name == WINDOWS else {}
             facts |= history_facts(self._structures()) if name == HISTORY else {}
             if key in self._context.selected_asset_keys:

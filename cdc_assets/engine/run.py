@@ -31,7 +31,7 @@ from cdc_assets.engine.ledger import Batch, BatchLedger, Gap
 from cdc_assets.engine.named import identifier, listed
 from cdc_assets.engine.notices import SnapshotNotices, notifications
 from cdc_assets.engine.positions import Repetitions
-from cdc_assets.engine.source import point_of_offset, recorded_point
+from cdc_assets.engine.source import LogPoint, point_of_offset, recorded_point
 from cdc_assets.engine.staging import Staging, history_directory
 from cdc_assets.engine.topics import notification_topic, routes, table_of, topics_of_tables
 from cdc_assets.engine.upkeep import BatchUpkeep
@@ -48,7 +48,7 @@ _LONGEST_S: Final = 30.0
 _QUIET_S: Final = 10.0
 """Quiet that is recorded in a run that goes on."""
 
-Ending = Literal["idle", "deadline"]
+Ending = Literal["idle", "deadline", "goal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ class EngineRun:
         warm_up_s: how long a connector may be quiet before it has sent anything, if it is to prepare its first snapshot; if
             it only looks up its position in the log, a quarter of it.
         repeats: whether what was recorded may be sent again, to be dropped by its position.
+        goal: place of the log at which the run ends, once the lake is complete up to it; None if it follows.
     """
 
     def __init__(
@@ -90,9 +91,10 @@ class EngineRun:
         warm_up_s: float = 60.0,
         *,
         repeats: bool = True,
+        goal: LogPoint | None = None,
     ) -> None:
         self._config, self._tables, self._start, self._tell = config, tables, start, tell
-        self._repeats = repeats
+        self._repeats, self._goal = repeats, goal
         self._ledger = BatchLedger(tables, config.topic_prefix)
         self._history = History(tables, config.topic_prefix)
         self._upkeep = BatchUpkeep(tables, self._ledger, config.lake)
@@ -170,7 +172,7 @@ class EngineRun:
                     and (ending or self._is_full(now, behind=chunk is not None))
                 ):
                     self._close(feed)
-                if ending is not None and (self._staging is None or ending == "deadline"):
+                if ending is not None and (self._staging is None or ending != "idle"):
                     return ending
                 if self._staging is None:
                     self._upkeep.look_when_due()
@@ -219,9 +221,11 @@ class EngineRun:
         return staging is not None and (staging.rows >= config.batch_rows or is_old)
 
     def _ending(self, feed: EngineFeed, passed_s: float, quiet_s: float) -> Ending | None:
-        """Whether the run ends. No deadline ends a snapshot, which would begin again with the next run, and again."""
+        """Whether the run ends. No goal and no deadline ends a snapshot, which would begin again with the next run, and again."""
         if feed.snapshot or (self._staging is not None and self._staging.unfinished):
             return None
+        if self._goal is not None and (point := recorded_point(self._ledger.state)) is not None and point >= self._goal:
+            return "goal"
         if 0 < self._config.max_duration_s <= passed_s:
             return "deadline"
         patience = self._config.idle_timeout_s

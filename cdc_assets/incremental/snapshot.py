@@ -40,7 +40,7 @@ from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.progress import Progress, ProgressListener, TableProgress, TroubledTable, rows_of
+from cdc_assets.capture.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable, rows_of
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
@@ -389,13 +389,16 @@ class IncrementalSnapshot:
         entry, *others = state.queue
         tables = [queued.table for queued in state.queue]
         notices = [scanned(entry.table, entry.signal, status, entry.rows, tables, reason)]
-        failed = () if status in _READ else ((entry.signal, str(entry.table)),)
+        is_read = status in _READ
+        failed = () if is_read else ((entry.signal, str(entry.table)),)
         state = dataclasses.replace(
             state, queue=tuple(others), paused=state.paused and bool(others), failed=(*state.failed, *failed)
         )
         end, state = ends(entry.signal, state)
         self._watch.record(database, state, [*notices, *end])
         log.info("Incremental snapshot of %s: %s, %d rows.", entry.table, status, entry.rows)
+        if is_read and not entry.condition:
+            self._listener.note_read(RangesRead(entry.table, self._ledger.state.tables[entry.table].ranges))
         if failed:
             log.warning("The incremental snapshot of %s is given up (%s). %s", entry.table, status, reason)
             why = f"The snapshot requested by signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()

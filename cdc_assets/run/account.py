@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from cdc_assets.capture.progress import OnProgress, Progress, TroubledTable
+from cdc_assets.capture.progress import OnProgress, OnRead, Progress, RangesRead, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import JobKind
 from cdc_assets.core.ran_on import NOWHERE, JobAccount, RanOn
@@ -16,11 +16,12 @@ class Account:
 
     Args:
         on_progress: called after each committed window and round.
+        on_read: called after each snapshot of a table, or of some of its ranges.
         jobs: jobs of the run.
     """
 
-    def __init__(self, on_progress: OnProgress, jobs: JobAccount) -> None:
-        self._on_progress, self._jobs = on_progress, jobs
+    def __init__(self, on_progress: OnProgress, on_read: OnRead, jobs: JobAccount) -> None:
+        self._on_progress, self._on_read, self._jobs = on_progress, on_read, jobs
         self._before = dict.fromkeys(_KINDS.values(), NOWHERE)
         self._newest = ("", 0), NOWHERE
         self.begin()
@@ -62,6 +63,10 @@ class Account:
             self._newest = which, now.since(self._before[kind])
             self._before[kind] = now
         return self._newest[1]
+
+    def note_read(self, read: RangesRead) -> None:
+        """Report a snapshot that is complete."""
+        self._on_read(read)
 
     def note_unread(self, trouble: TroubledTable) -> None:
         """Record that the snapshot of a table, requested by a signal, was given up."""

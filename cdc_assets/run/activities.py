@@ -83,7 +83,7 @@ class Activities:
         rounds = Rounds(server, lake, ledger, readers, settings, notices, self.account)
         return Snapshotter(
             ledger, self.losses, planner, structures, rounds, notices, self.heartbeat, server.source, settings,
-            self._config.signals.collections,
+            self._config.signals.collections, self.account,
         )  # fmt: skip
 
     def planner(self) -> Planner:

@@ -18,7 +18,9 @@ from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import refuse_without_manifest
 from cdc_assets.capture.progress import (
     OnProgress,
+    OnRead,
     Progress,
+    RangesRead,
     ShouldYield,
     SnapshotSummary,
     StreamSummary,
@@ -55,7 +57,7 @@ from cdc_assets.streaming.window_report import troubled_table
 log = logging.getLogger(__name__)
 
 
-def _ignore(_: Progress) -> None:
+def _ignore(_: Progress | RangesRead) -> None:
     pass
 
 
@@ -78,6 +80,7 @@ class Capture:
         listener: called with every notification.
         tables: Delta tables of the lake; opened from the settings if None.
         on_progress: called after each committed window and round.
+        on_read: called after each snapshot of a table, or of some of its ranges.
 
     Raises:
         ConfigurationError: settings contradict each other.
@@ -95,6 +98,7 @@ class Capture:
         listener: Listener | None = None,
         tables: TopicTables | None = None,
         on_progress: OnProgress = _ignore,
+        on_read: OnRead = _ignore,
     ) -> None:
         tables = tables or TopicTables.of(config)
         own = CaptureRunner(runner, config.name)
@@ -107,7 +111,7 @@ class Capture:
         self._lake = Lake(tables, history, config.events, connector)
         self._ledger = Ledger(manifest, clock)
         parts = config, self._server, self._lake, self._ledger
-        self._activities = Activities(*parts, own, notifier, channels, Account(on_progress, own.account))
+        self._activities = Activities(*parts, own, notifier, channels, Account(on_progress, on_read, own.account))
         self._opening = Opening(*parts, self._activities)
         self._snapshotted: set[TableId] = set()
         """Tables that this run has snapshotted."""

@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
+from cdc_assets.capture.progress import ProgressListener, RangesRead, SnapshotSummary, TroubledTable
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
@@ -66,6 +66,7 @@ class Snapshotter:
         heartbeat: sends a heartbeat at the end.
         source: control plane whose session holds locks.
         signals: signal tables, which are never locked: rows are written into them while others are.
+        listener: called when the rows of a table are read.
     """
 
     def __init__(
@@ -80,10 +81,11 @@ class Snapshotter:
         source: Source,
         settings: SnapshotSettings,
         signals: Sequence[TableId],
+        listener: ProgressListener,
     ) -> None:
         self._ledger, self._losses, self._heartbeat = ledger, losses, heartbeat
         self._planner, self._structures, self._rounds, self._notices = planner, structures, rounds, notices
-        self._source, self._settings, self._signals = source, settings, signals
+        self._source, self._settings, self._signals, self._listener = source, settings, signals, listener
 
     @property
     def _state(self) -> CaptureState:
@@ -223,6 +225,9 @@ class Snapshotter:
         states = [state for table in finished for state in self._final(table)]
         notifications = self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
         self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, states, [notifications])
+        for table in finished:
+            if table.data and not table.select:  # a signal's own statement reads whatever it says
+                self._listener.note_read(_read(run, table))
         for table in run.tables:
             if table.table in failed:
                 warn_seldom(log, f"{table.table} could not be read: {failed[table.table]}")
@@ -274,3 +279,12 @@ class Snapshotter:
         return (
             (known.ranges or table.ranges) if self._settings.override_of(table.table) else table.ranges or known.ranges
         )
+
+
+def _read(run: SnapshotRun, table: SnapshotTable) -> RangesRead:
+    """What a snapshot that is complete has read of a table."""
+    if table.whole:
+        return RangesRead(table.table, table.ranges)
+    slices = (entry.partition for entry in run.slices if entry.table == table.table)
+    numbers = frozenset(number for first, last in slices for number in range(first, last + 1))
+    return RangesRead(table.table, table.ranges, numbers)

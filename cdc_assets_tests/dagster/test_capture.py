@@ -1,16 +1,22 @@
 """Snapshot and changes of the shop through real Dagster runs, real Spark, a real Delta lake."""
 
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, sleep
 
 import dagster as dg
 import pytest
 
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets_tests.beside import beside
+from cdc_assets_tests.dagster.turns import turns_of
+from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import TABLES, Shop, key
 
 WINDOWS = dg.AssetKey(["shop", "windows"])
@@ -53,7 +59,7 @@ def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.Dagste
     shop.execute("INSERT INTO dbo.customers (name) VALUES (N'Zoë')")
     shop.execute("UPDATE dbo.customers SET name = N'Ada' WHERE id = 1")
     shop.execute("DELETE FROM dbo.customers WHERE id = 41")
-    result = shop.changes(instance)
+    result = shop.follow(instance)
     assert result.success
     tables = {asset for asset in materialized(result) if asset.path[-1].endswith(".changes")}
     assert tables == {key("customers", "changes")}
@@ -75,7 +81,7 @@ def test_one_selected_table_brings_all_along_and_says_so(shop: Shop, instance: d
     assert tables == {chosen, key("products", "changes")}
     assert {found.asset_key for found in result.get_asset_check_evaluations()} == {chosen}
     assert shop.differences() == {}
-    assert materialized(shop.changes(instance)) == set()
+    assert materialized(shop.follow(instance)) == set()
 
 
 def test_checks_are_reported_with_the_first_window_and_at_the_end(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -120,10 +126,89 @@ def test_drift_warns_with_the_t_sql_that_mends_it(shop: Shop, instance: dg.Dagst
     assert "sp_cdc_enable_table" in str(found.metadata["remedy"].value)
 
 
-def test_run_that_finds_nothing_reports_nothing(shop: Shop, instance: dg.DagsterInstance) -> None:
-    result = shop.changes(instance)
+def test_run_of_the_sensor_that_finds_nothing_reports_nothing(shop: Shop, instance: dg.DagsterInstance) -> None:
+    result = shop.follow(instance)
     assert result.success
     assert materialized(result) == set()
+
+
+def test_run_that_somebody_asks_for_reports_all_that_is_selected(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Else nothing downstream of a quiet table starts, and a backfill of all assets fails."""
+    result = shop.changes(instance)
+    assert result.success
+    system = {dg.AssetKey(["shop", name]) for name in ("windows", "schema_history", "schema_changes")}
+    assert materialized(result) == {key(table, "changes") for table in TABLES} | system
+    facts = metadata(result, key("orders", "changes"))
+    assert (facts["rows"], facts["windows"], facts["dagster/row_count"]) == (0, 0, 80)
+    assert "dagster/column_schema" in facts
+    chosen = [key("orders", "changes")]
+    assert materialized(shop.changes(instance, assets=chosen)) == {*chosen}
+
+
+def test_run_that_somebody_asks_for_ends_at_what_was_committed_when_it_began(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    shop.changes(instance)
+    shop.write({"stream.idle.timeout.ms": "60000"})
+    shop.add_customers(1)
+    (newest,) = shop.execute("SELECT MAX(id) FROM dbo.customers")[0]
+
+    def work(over: threading.Event) -> None:
+        while not over.wait(0.05):
+            shop.add_customers(1)
+
+    try:
+        with beside(work):
+            started = monotonic()
+            result = shop.changes(instance)
+            assert monotonic() - started < 40, "it followed what was committed later"
+        assert result.success
+        messages = [entry.user_message for entry in instance.all_logs(result.run_id)]
+        assert any(message.endswith("ended: goal") for message in messages)
+        assert newest in {event["key"]["id"] for event in shop.events("customers")}
+    finally:
+        shop.write({})
+
+
+def record(shop: Shop) -> str:
+    """Address of the capture's record."""
+    return Location.of(shop.config().lake).uri("shop.__windows")
+
+
+def test_run_waits_for_another_that_writes_the_capture(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Without a limit of the pool both begin, and one would end the other by the fence."""
+    job = shop.definitions().resolve_job_def("shop_snapshot")
+    other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    holder = turns_of(instance, other, record(shop))
+    holder.take()
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(shop.changes, instance)
+        wait_until(holder.is_wanted, 240, lambda: "no run wants its turn")
+        sleep(1)
+        assert not running.done()
+        holder.leave()
+        result = running.result(240)
+    assert result.success
+    said = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    assert any(f"Waits for run {other.run_id[:8]} of shop_snapshot" in message for message in said)
+    instance.delete_run(other.run_id)
+
+
+def test_stream_makes_way_for_a_run_that_wants_its_turn(shop: Shop, instance: dg.DagsterInstance) -> None:
+    job = shop.definitions().resolve_job_def("shop_changes")
+    other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    run_config = {"ops": {"shop_follow_log": {"config": {"idle_timeout_s": 250.0}}}}
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(shop.follow, instance, run_config=run_config)
+        wait_until(lambda: _has_turn(instance), 240, lambda: "the run does not begin")
+        with turns_of(instance, other, record(shop)).taken():
+            assert running.result(1).success
+    instance.delete_run(other.run_id)
+
+
+def _has_turn(instance: dg.DagsterInstance) -> bool:
+    runs = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+    return any(value for run in runs for name, value in run.tags.items() if "cdc_turn" in name)
 
 
 def test_loop_gives_way_to_a_waiting_snapshot(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -163,7 +248,7 @@ def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, ins
     assert shop.changes(instance).success
     shop.write({"stream.max.duration.ms": "1"})
     try:
-        assert not line(shop.changes(instance)), "the run before had read everything"
+        assert not line(shop.follow(instance)), "the run before had read everything"
     finally:
         shop.write({})
     shop.add_customers(1)

@@ -178,3 +178,21 @@ def test_a_run_that_waits_for_its_mirrors_can_be_terminated(shop: Shop, monkeypa
         [run] = instance.get_runs()
         assert run.is_finished
         assert "RESTARTED" not in str([entry.user_message for entry in instance.all_logs(run.run_id)])
+
+
+def test_run_that_somebody_asks_for_reports_all_that_is_selected(shop: Shop) -> None:
+    """Also mirrors that have nothing new, and one of a table without rows; the sensor's run only what moved."""
+    shop.execute("CREATE TABLE dbo.nothing (id int NOT NULL PRIMARY KEY)")
+    shop.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'nothing', @role_name = NULL")
+    shop.write({"mirror.enabled": "true", "mirror.table.include.list": "dbo.(customers|nothing)"})
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        keys = {key(table, role) for table in ("customers", "nothing") for role in ("current", "history")}
+        asked = shop.run("shop_mirror", instance)
+        assert asked.success
+        assert {event.asset_key for event in asked.get_asset_materialization_events()} == keys
+        assert newest(instance, key("customers", "current")).metadata["dagster/row_count"].value == 40
+        assert newest(instance, key("nothing", "current")).metadata["dagster/row_count"].value == 0
+        own = shop.run("shop_mirror", instance, tags={"dagster/sensor_name": "shop_lsn"})
+        assert own.success
+        assert own.get_asset_materialization_events() == []

@@ -1,7 +1,8 @@
 """A backfill of key ranges reads exactly those rows again."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from pyspark.sql import DataFrame
 from cdc_assets.config.settings import ColumnRule, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
+from cdc_assets.core.steps import listening
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.range_facts import partition_facts, shown_ranges
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.errors import LakeError
+from cdc_assets.snapshot import plan, rounds
 from cdc_assets_tests.shop import Shop, key, open_shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
@@ -183,3 +187,110 @@ def test_bounds_of_a_key_that_a_rule_hides_are_not_shown(events: EventSettings, 
     ranges = [KeyRange("ssn", *pair) for pair in pairwise(bounds)]
     found = dict(partition_facts([], shown_ranges(table, ranges, events), ["a", "b", "c"], range(3)))
     assert [found[name]["key_range"] for name in "abc"] == texts
+
+
+def green(instance: dg.DagsterInstance, run_id: str, table: str) -> set[int]:
+    """Numbers of the partitions that a run has materialized."""
+    events = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    found = [entry.dagster_event for entry in events if entry.dagster_event]
+    own = [event.partition for event in found if event.asset_key == key(table, "snapshot")]
+    assert None not in own, "a snapshot has materializations of its partitions alone"
+    return {int(str(partition)[6:8]) for partition in own}
+
+
+@contextmanager
+def small_rounds(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A round of one slice, a slice of one range."""
+    with monkeypatch.context() as patched:
+        patched.setattr(plan, "MIN_SLICE", 1)
+        patched.setattr(rounds, "MIN_SLICE", 1)
+        patched.setattr(rounds, "_ROUND_SLICES", 1)
+        shop.write({"snapshot.max.threads": "1", "snapshot.max.threads.multiplier": "8"})
+        try:
+            yield
+        finally:
+            shop.write({})
+
+
+@contextmanager
+def at_round(number: int, act: Callable[[], object]) -> Iterator[None]:
+    """Do something when so many rounds are committed."""
+    counted = 0
+
+    def note(step: str) -> None:
+        nonlocal counted
+        counted += step == "round-complete"
+        if step == "round-complete" and counted == number:
+            act()
+
+    with listening(note):
+        yield
+
+
+def refuse() -> None:
+    """The end of a run."""
+    raise LakeError("The store refuses.")
+
+
+def of_ranges(first: int, last: int) -> dict[str, str]:
+    """Tags of a backfill of ranges."""
+    return {
+        "dagster/asset_partition_range_start": f"range_{first:02d}_of_08",
+        "dagster/asset_partition_range_end": f"range_{last:02d}_of_08",
+    }
+
+
+def test_table_that_fails_half_way_has_no_green_partition(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = [key(table, "snapshot") for table in ("ledger", "customers")]
+
+    def alter() -> None:
+        shop.execute("ALTER TABLE dbo.ledger ALTER COLUMN amount bigint NOT NULL")
+
+    with small_rounds(shop, monkeypatch), at_round(2, alter):
+        result = shop.snapshot(instance, due_only=False, assets=chosen)
+    assert not result.success
+    assert green(instance, result.run_id, "ledger") == set()
+    assert green(instance, result.run_id, "customers") == set(range(1, 9))
+    kind = dg.DagsterEventType.ASSET_OBSERVATION
+    seen = [entry.dagster_event for entry in instance.all_logs(result.run_id, of_type=kind) if entry.dagster_event]
+    facts = [one.asset_observation_data.asset_observation.metadata for one in seen if one.asset_key == chosen[0]]
+    assert [one["table_rows_reads"].value for one in facts if "table_rows_reads" in one] == [1000]
+
+
+def test_resumed_backfill_reports_its_own_ranges(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sensor's run, which finishes it, is of all ranges."""
+    chosen = [key("ledger", "snapshot")]
+    with small_rounds(shop, monkeypatch):
+        with at_round(2, refuse):
+            killed = shop.snapshot(instance, due_only=False, assets=chosen, tags=of_ranges(5, 8))
+        assert not killed.success
+        assert green(instance, killed.run_id, "ledger") == set()
+        resumed = shop.snapshot(instance)
+        assert resumed.success
+    assert green(instance, resumed.run_id, "ledger") == {5, 6, 7, 8}
+
+
+def test_run_that_resumes_and_then_fails_reports_what_it_has_resumed(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = [key("ledger", "snapshot")]
+    with small_rounds(shop, monkeypatch):
+        with at_round(2, refuse):
+            shop.snapshot(instance, due_only=False, assets=chosen, tags=of_ranges(6, 8))
+        with at_round(4, refuse):
+            failed = shop.snapshot(instance, due_only=False, assets=chosen, tags=of_ranges(1, 4))
+        assert not failed.success
+        assert green(instance, failed.run_id, "ledger") == {6, 7, 8}
+        assert green(instance, shop.snapshot(instance).run_id, "ledger") == {1, 2, 3, 4}
+
+
+def test_table_without_rows_is_read(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.execute("CREATE TABLE dbo.nothing (id int NOT NULL PRIMARY KEY)")
+    shop.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'nothing', @role_name = NULL")
+    result = shop.snapshot(instance)
+    assert result.success
+    assert green(instance, result.run_id, "nothing") == set(range(1, 9))

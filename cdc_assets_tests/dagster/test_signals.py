@@ -64,19 +64,23 @@ def launch(shop: Shop, instance: dg.DagsterInstance, **config: Any) -> dg.Execut
 def observed(done: dg.ExecuteInProcessResult) -> list[str]:
     """What the page of the table's snapshot asset tells about a run."""
     own = [one for one in done.get_asset_observation_events() if one.asset_key == key("customers", "snapshot")]
-    return [str(one.asset_observation_data.asset_observation.metadata["event"].value) for one in own]
+    facts = [one.asset_observation_data.asset_observation.metadata for one in own]
+    return [str(one["event"].value) for one in facts if "event" in one]
 
 
-def read_again(done: dg.ExecuteInProcessResult) -> dict[str, int]:
-    """What the materializations of a run tell of READs of customers, and that they tell of no changes."""
+def read_again(done: dg.ExecuteInProcessResult) -> tuple[dict[str, int], int]:
+    """What a run tells of READs of customers, and of how many partitions it says that they were read; and that it tells of no changes."""
     found = [one for one in done.get_asset_materialization_events() if "customers" in str(one.asset_key)]
     assert {one.asset_key for one in found} <= {key("customers", "snapshot")}
+    partitions = {one.partition: one.step_materialization_data.materialization.metadata for one in found}
+    assert None not in partitions
+    own = [one for one in done.get_asset_observation_events() if one.asset_key == key("customers", "snapshot")]
+    facts = [one.asset_observation_data.asset_observation.metadata for one in own]
+    told = [*(one for one in facts if "table_rows" in one), *list(partitions.values())[:1]]
     total: Counter[str] = Counter()
-    for one in found:
-        facts = one.step_materialization_data.materialization.metadata
-        assert facts["bytes"].value
-        total.update({name: facts[name].value for name in ("rows", "rows_reads", "windows")})
-    return dict(total)
+    for one in told:
+        total.update({name: one[f"table_{name}"].value for name in ("rows", "rows_reads", "windows")})
+    return dict(total), len(partitions)
 
 
 def reads(shop: Shop, kind: str) -> int:
@@ -99,10 +103,10 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
     assert done.success
     request = tick(asked, instance)
     assert (request.job_name, request.tags[SIGNAL_TAG]) == ("shop_follow", "in-process")
-    changes = asked.changes(instance)
+    changes = asked.follow(instance)
     assert changes.success
     assert observed(changes) == ["TABLE_SCAN_COMPLETED"]
-    assert read_again(changes) == {"rows": 5, "rows_reads": 5, "windows": 1}
+    assert read_again(changes) == ({"rows": 5, "rows_reads": 5, "windows": 1}, 0), "a part of the rows is no partition"
     assert reads(asked, "blocking") == before + 5
     assert tick(asked, instance).skip_message == "Nothing new."
     inbox = Inbox(Location.of(asked.config().lake), "shop")
@@ -114,15 +118,16 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
 
 def test_incremental_and_a_row_of_the_signal_table(asked: Shop, instance: dg.DagsterInstance) -> None:
     assert launch(asked, instance, tables=["dbo.customers"], conditions={"dbo.customers": "id <= 3"}).success
-    changes = asked.changes(instance)
+    changes = asked.follow(instance)
     assert changes.success
     assert observed(changes) == ["STARTED", "TABLE_SCAN_COMPLETED"]
     assert reads(asked, "incremental") == 3
-    assert read_again(changes) == {"rows": 3, "rows_reads": 3, "windows": 1}
+    assert read_again(changes) == ({"rows": 3, "rows_reads": 3, "windows": 1}, 0)
     data = json.dumps({"data-collections": [CUSTOMERS]})
     asked.execute(f"INSERT INTO {SIGNALS} VALUES ('row', 'execute-snapshot', '{data}')")
     assert tick(asked, instance).job_name == "shop_follow"
-    assert read_again(asked.changes(instance))["rows_reads"] == 40
+    told, partitions = read_again(asked.follow(instance))
+    assert (told["rows_reads"], partitions) == (40, 8)
     assert reads(asked, "incremental") == 3 + 40
 
 
@@ -137,7 +142,7 @@ def test_a_run_for_rows_of_the_signal_table_says_so(asked: Shop, instance: dg.Da
     request, cursor = tick_with_cursor(asked, instance)
     assert (request.job_name, request.tags[SIGNAL_TAG]) == ("shop_follow", "source")
     assert cursor.startswith(f"Requested a run of shop_follow: cdc/lsn {request.tags['cdc/lsn']}; cdc/signals source.")
-    assert asked.changes(instance).success
+    assert asked.follow(instance).success
     assert tick(asked, instance).skip_message == "Nothing new."
     change_a_product(asked)
     assert SIGNAL_TAG not in tick(asked, instance).tags, "the signal was read"
@@ -151,7 +156,7 @@ def test_a_signal_table_that_cannot_be_asked_stops_no_run(
         refused.setattr(SqlServerSource, "has_signals", Mock(side_effect=QueryError("No permission.")))
         assert SIGNAL_TAG not in tick(asked, instance).tags
     assert f"Whether {SIGNALS} holds signals is not known" in caplog.text
-    assert asked.changes(instance).success
+    assert asked.follow(instance).success
 
 
 def test_one_question_tells_that_the_signal_table_is_untouched(asked: Shop, instance: dg.DagsterInstance) -> None:
@@ -163,7 +168,7 @@ def test_one_question_tells_that_the_signal_table_is_untouched(asked: Shop, inst
         with asked.statements() as found:
             assert not work.signalled(fresh)
     assert found == {"probes": 1, "max_lsn": 1}, "each connection is asked once how far its log is"
-    assert asked.changes(instance).success
+    assert asked.follow(instance).success
 
 
 def test_a_line_of_the_file_starts_a_run(asked: Shop, instance: dg.DagsterInstance) -> None:
@@ -171,7 +176,7 @@ def test_a_line_of_the_file_starts_a_run(asked: Shop, instance: dg.DagsterInstan
     file.write_text('{"type": "log", "data": {"message": "here: {}"}}\n')
     request = tick(asked, instance)
     assert request.tags[SIGNAL_TAG] == "file"
-    assert asked.changes(instance).success
+    assert asked.follow(instance).success
     assert tick(asked, instance).skip_message == "Nothing new."
     assert not file.exists()
 
@@ -180,7 +185,7 @@ def test_a_log_signal_is_a_line_in_the_log_of_the_run(asked: Shop, tmp_path: Pat
     loggers = {"python_logs": {"managed_python_loggers": ["cdc_assets", "resources"]}}  # as in dagster.yaml
     with dg.DagsterInstance.local_temp(str(tmp_path), overrides=loggers) as instance:
         assert launch(asked, instance, type="log", message="here: {}").success
-        done = asked.changes(instance)
+        done = asked.follow(instance)
         lines = [entry.message for entry in instance.all_logs(done.dagster_run.run_id)]
     assert any("here: commit_lsn=" in line for line in lines)
 
@@ -190,7 +195,7 @@ def test_a_message_starts_a_run(asked: Shop, instance: dg.DagsterInstance, broke
     data = {"type": "blocking", "data-collections": [CUSTOMERS]}
     broker.send(json.dumps({"type": "execute-snapshot", "data": data}))
     assert tick(asked, instance).tags[SIGNAL_TAG] == "kafka"
-    assert asked.changes(instance).success
+    assert asked.follow(instance).success
     assert reads(asked, "blocking") == before + 40
     assert tick(asked, instance).skip_message == "Nothing new."
 
@@ -201,7 +206,7 @@ def test_the_example_of_the_page_on_signals_runs(asked: Shop, instance: dg.Dagst
     config = yaml.safe_load(example)["ops"]["shop_ask"]["config"]
     before = len([event for event in asked.events("orders") if event["value"]])
     assert launch(asked, instance, **config).success
-    assert asked.changes(instance).success
+    assert asked.follow(instance).success
     assert len([event for event in asked.events("orders") if event["value"]]) == before + 80
 
 
@@ -214,10 +219,10 @@ def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg
 
     assert launch(asked, instance, tables=[CUSTOMERS], snapshot="blocking").success
     with listening(die):
-        assert not asked.changes(instance).success
+        assert not asked.follow(instance).success
     request = tick(asked, instance)
     assert isinstance(request, dg.RunRequest) or "failed" in request.skip_message
-    assert asked.changes(instance).success
+    assert asked.follow(instance).success
     assert reads(asked, "blocking") == before + 40
     assert asked.differences() == {}
 
@@ -236,9 +241,9 @@ def test_a_row_that_a_dead_run_has_read_and_not_carried_out_starts_another(
     data = json.dumps({"data-collections": [CUSTOMERS]})
     asked.execute(f"INSERT INTO {SIGNALS} VALUES ('left', 'execute-snapshot', '{data}')")
     with listening(die):
-        assert not asked.changes(instance).success
+        assert not asked.follow(instance).success
     assert tick(asked, instance).tags[SIGNAL_TAG] == "source"
-    assert asked.changes(instance).success
+    assert asked.follow(instance).success
     assert reads(asked, "incremental") == before + 40
     assert tick(asked, instance).skip_message == "Nothing new."
 

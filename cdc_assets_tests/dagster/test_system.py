@@ -49,10 +49,11 @@ def test_each_is_materialized_by_the_run_that_writes_it(told: Shop, instance: dg
     assert names(told) == ALWAYS | OTHERS
     assert grown(told.snapshot(instance)).keys() == ALWAYS | OTHERS - {"transactions"}
     told.add_customers(2)
-    rows = grown(told.changes(instance))
+    rows = grown(told.follow(instance))
     assert rows.keys() == {"windows", "transactions", "heartbeat"}
     assert rows["transactions"] == len(told.rows("shop.transaction")) >= 4
-    assert grown(told.changes(instance)).keys() <= {"heartbeat"}
+    assert grown(told.follow(instance)).keys() <= {"heartbeat"}
+    assert grown(told.changes(instance)).keys() == ALWAYS | OTHERS, "somebody has asked for all of them"
 
 
 def test_they_can_be_loaded(told: Shop, spark_resource: SparkResource) -> None:

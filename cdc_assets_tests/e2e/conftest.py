@@ -66,9 +66,10 @@ class Daemon(Dev):
         """All partitions of a snapshot."""
         return list(range_partitions(RANGES).get_partition_keys())
 
-    def backfill(self, asset: dg.AssetKey, partitions: Sequence[str]) -> str:
-        """Materialize partitions, as the dialog does; returns the id of the backfill."""
-        params = {"assetSelection": [{"path": asset.path}], "partitionNames": list(partitions)}
+    def backfill(self, assets: Sequence[dg.AssetKey], partitions: Sequence[str] | None) -> str:
+        """Materialize partitions, all if None, as the dialog does; returns the id of the backfill."""
+        chosen = {"allPartitions": True} if partitions is None else {"partitionNames": list(partitions)}
+        params = {"assetSelection": [{"path": asset.path} for asset in assets]} | chosen
         answer = self._ask(_BACKFILL, {"params": params})["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         return str(answer["backfillId"])
@@ -81,15 +82,16 @@ class Daemon(Dev):
 
 
 @contextmanager
-def dagster_dev(shop: Shop, spark: str = "") -> Iterator[Daemon]:
+def dagster_dev(shop: Shop, spark: str = "", without: str = "") -> Iterator[Daemon]:
     """Start it over a shop, state in the shop's folder.
 
     Args:
         spark: what its Spark file says.
+        without: a part of `dagster.yaml` that is left out.
     """
     conf = shop.folder / "spark.conf"
     conf.write_text(spark)
-    with dev(shop.folder, shop.environment | {"CDC_SPARK_CONF": str(conf)}) as found:
+    with dev(shop.folder, shop.environment | {"CDC_SPARK_CONF": str(conf)}, without) as found:
         yield Daemon(**vars(found), shop=shop)
 
 

@@ -142,15 +142,18 @@ class Dev:
 
 
 @contextmanager
-def dev(folder: Path, environment: Mapping[str, str]) -> Iterator[Dev]:
+def dev(folder: Path, environment: Mapping[str, str], without: str = "") -> Iterator[Dev]:
     """Start it with the project's own `dagster.yaml` and `workspace.yaml`, state in a folder.
 
     Args:
         environment: names the captures and what they need.
+        without: a part of `dagster.yaml` that is left out.
     """
     home, fuse = folder / "home", folder / "fuse"
     home.mkdir(exist_ok=True)
     settings = (ROOT / "dagster.yaml").read_text()
+    assert without in settings
+    settings = settings.replace(without, "") if without else settings
     (home / "dagster.yaml").write_text(settings.replace("var/dagster", str(folder / "dagster")))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -31,7 +31,7 @@ def test_backfill_of_key_ranges_is_one_run_for_which_the_stream_makes_way(daemon
     with busy(daemon, "UPDATE dbo.ledger SET amount = amount + 1 WHERE id = 7"):
         daemon.wait_until(lambda: len(runs(daemon, "shop_follow", started)) == 1, "a run follows the log")
         (stream,) = runs(daemon, "shop_follow", started)
-        backfill = daemon.backfill(LEDGER, daemon.ranges[1:3])
+        backfill = daemon.backfill([LEDGER], daemon.ranges[1:3])
         daemon.wait_until(lambda: daemon.backfill_status(backfill) == "COMPLETED_SUCCESS", "the backfill ends")
         asked = [run for run in daemon.instance.get_runs() if run.tags.get("dagster/backfill") == backfill]
         daemon.wait_until(lambda: len(runs(daemon, "shop_follow", started)) == 1, "the stream comes back")

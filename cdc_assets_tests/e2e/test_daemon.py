@@ -150,7 +150,7 @@ def test_table_with_a_gap_stops_alone_and_its_snapshot_mends_it(daemon: Daemon, 
     daemon.wait_until(lambda: "After a gap" in names(daemon), "and so do later runs, without a pause or a failure")
     killer.assert_whole(failures=1)
 
-    daemon.backfill(key("products", "snapshot"), daemon.ranges)
+    daemon.backfill([key("products", "snapshot")], daemon.ranges)
     daemon.wait_until(lambda: not statuses(daemon), "the snapshot mends the table")
     daemon.shop.execute("UPDATE dbo.products SET stock = stock + 1 WHERE sku = 'SKU-0001'")
     daemon.wait_until(lambda: daemon.shop.events("products")[-1]["value"]["op"] == "u", "its changes come again")

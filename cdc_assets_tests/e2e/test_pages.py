@@ -96,7 +96,7 @@ def test_page_shows_what_it_should(daemon: Daemon, tmp_path: Path, name: str) ->
 
 
 def test_page_of_a_backfill(daemon: Daemon, tmp_path: Path) -> None:
-    backfill = daemon.backfill(key("ledger", "snapshot"), daemon.ranges[1:3])
+    backfill = daemon.backfill([key("ledger", "snapshot")], daemon.ranges[1:3])
     daemon.wait_until(lambda: daemon.backfill_status(backfill) == "COMPLETED_SUCCESS", "the backfill ends")
     look_at(daemon, tmp_path, "backfill", f"runs/b/{backfill}", ["ledger.snapshot", "100%"])
 

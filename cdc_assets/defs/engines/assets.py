@@ -18,8 +18,9 @@ from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.live import LivePage
-from cdc_assets.defs.runs import COMMITTED_TAG
+from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.signals import SnapshotType
+from cdc_assets.defs.turns import Turns
 from cdc_assets.engine.requested import require_incremental, with_file_channel
 from cdc_assets.engine.run import EngineSummary
 from cdc_assets.engine.source import LogPoint
@@ -61,18 +62,25 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        writers = Writers(names, context)
-        page = LivePage(engine_subject(catalog, resource), context, writers.topics)
-        report = BatchReport(catalog, context, writers, config.report_every_s, page)
         enable_info_logs()
-        count = page.exported(catalog.config.metrics, catalog.prefix)
-        with as_step(context), _observed(catalog, context), report.counting(count), page.fresh():
-            end = _log_end(context, resource)
-            summary = resource.run(
-                writers.topics, report.add, idle_timeout_s=config.idle_timeout_s, max_duration_s=config.max_duration_s
-            )
+        is_sensors = is_asked_for(context.run, catalog.sensor)
+        follows = is_sensors or config.idle_timeout_s is not None or config.max_duration_s is not None
+        with as_step(context), Turns(context, catalog.record).taken():
+            writers = Writers(names, context)
+            page = LivePage(engine_subject(catalog, resource), context, writers.topics)
+            report = BatchReport(catalog, context, writers, config.report_every_s, page)
+            count = page.exported(catalog.config.metrics, catalog.prefix)
+            with _observed(catalog, context), report.counting(count), page.fresh():
+                end = _log_end(context, resource)
+                summary = resource.run(
+                    writers.topics,
+                    report.add,
+                    idle_timeout_s=config.idle_timeout_s,
+                    max_duration_s=config.max_duration_s,
+                    goal=None if follows else end,
+                )
         _close(context, summary, end)
-        yield from report.results()
+        yield from report.results(all_selected=not is_sensors)
         if any(check.name == CONNECTOR for check in context.selected_asset_check_keys):
             yield dg.AssetCheckResult(passed=True, check_name=CONNECTOR, asset_key=catalog.batches_key)
 
@@ -92,19 +100,20 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     )
     def snapshot(context: dg.AssetExecutionContext, config: ReadConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        writers = Writers(names, context)
-        page = LivePage(engine_subject(catalog, resource), context, writers.topics)
-        report = BatchReport(catalog, context, writers, float("inf"), page)
         enable_info_logs()
-        count = page.exported(catalog.config.metrics, catalog.prefix)
-        with as_step(context), _observed(catalog, context), report.counting(count), page.fresh():
-            end = _log_end(context, resource)
-            signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
-            what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
-            context.log.info(f"Reading by {what}")
-            summary = resource.run(writers.topics, report.add, signal=signal)
+        with as_step(context), Turns(context, catalog.record).taken():
+            writers = Writers(names, context)
+            page = LivePage(engine_subject(catalog, resource), context, writers.topics)
+            report = BatchReport(catalog, context, writers, float("inf"), page)
+            count = page.exported(catalog.config.metrics, catalog.prefix)
+            with _observed(catalog, context), report.counting(count), page.fresh():
+                end = _log_end(context, resource)
+                signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
+                what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
+                context.log.info(f"Reading by {what}")
+                summary = resource.run(writers.topics, report.add, signal=signal)
         _close(context, summary, end)
-        yield from report.results()
+        yield from report.results(all_selected=True)
 
     return snapshot
 

@@ -78,6 +78,11 @@ class ConnectorCatalog:
     def _of(self, role: Role) -> list[tuple[str, TableSchema]]:
         return [(topic, schema) for topic, schema in self.tables.items() if self.has(schema.table, role)]
 
+    @property
+    def record(self) -> str:
+        """Address of the capture's record, which has one writer at a time."""
+        return self.uri(self.system[BATCHES])
+
     def uri(self, directory: str) -> str:
         """Location of a topic's table."""
         return f"{self.config.lake.path.rstrip('/')}/{directory}"

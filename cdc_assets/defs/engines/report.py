@@ -1,7 +1,7 @@
 """Reports batches of a run as few, complete materializations: see `defs.reporting`."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from cdc_assets.errors import CdcError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.metrics.exports import OnCommit
 
+_ROLES: tuple[Role, ...] = ("snapshot", "changes")
 _RAN_ON = "the connector's own process, and this one, which commits what it has read"
 
 
@@ -46,7 +47,8 @@ class BatchSum:
 
     def metadata(self, reached: str) -> dict[str, Any]:
         """Metadata for the asset page."""
-        facts: dict[str, Any] = {"rows": sum(self.rows.values()), "batches": self.batches, "last_batch": self.last}
+        facts: dict[str, Any] = {"rows": sum(self.rows.values()), "batches": self.batches}
+        facts |= {"last_batch": self.last} if self.batches else {}
         facts |= {"bytes": self.size} if self.size else {}
         facts |= {f"rows_{OPERATIONS.get(op, op)}": count for op, count in sorted(self.rows.items())}
         facts |= {"to_position": reached} if reached else {}
@@ -127,9 +129,12 @@ class BatchReport:
             page = self._page.facts() if key == self._catalog.batches_key else {}
             yield key, Committed(directory, page | total.metadata(self._reached), self._brought.get(key, {}))
 
-    def _log_all(self) -> None:
+    def _log_all(self, partly: Container[dg.AssetKey] = ()) -> None:
         for key, committed in self._drain():
-            self._log_one(key, committed)
+            if key in partly:
+                self._context.log_event(dg.AssetObservation(key, metadata=self._writers.account(committed)))
+            else:
+                self._log_one(key, committed)
 
     def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
         self._context.log_event(dg.AssetMaterialization(key, metadata=self._writers.account(committed)))
@@ -137,6 +142,7 @@ class BatchReport:
     @contextmanager
     def counting(self, exported: AbstractContextManager[OnCommit]) -> Iterator[None]:
         """Count batches in metrics. If the block fails or is interrupted, report what was committed until then: no later run does.
+        A selected `snapshot` is only observed then: not all that was to be read is there.
 
         Args:
             exported: exports metrics.
@@ -146,13 +152,29 @@ class BatchReport:
                 yield
         except BaseException:
             with suppress(CdcError):
-                self._log_all()
+                self._log_all(self._catalog.keys("snapshot").keys() & self._context.selected_asset_keys)
             raise
 
-    def results(self) -> Iterator[dg.MaterializeResult[Committed]]:
-        """The last report of the run."""
+    def results(self, *, all_selected: bool = False) -> Iterator[dg.MaterializeResult[Committed]]:
+        """The last report of the run.
+
+        Args:
+            all_selected: whether selected assets are reported too of which nothing was read.
+        """
+        if all_selected:
+            known = {key for key, _ in self._sums}
+            for key, directory in self._directories():
+                if key in self._context.selected_asset_keys - known:
+                    self._sum(key, directory)
         for key, committed in self._drain():
             if key in self._context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=key, value=committed)
             else:  # not selected, but written by the same run; or newer than the loaded code location
                 self._log_one(key, committed)
+
+    def _directories(self) -> Iterator[tuple[dg.AssetKey, str]]:
+        """All assets that runs write, with their tables."""
+        catalog = self._catalog
+        yield from ((catalog.system_key(name), directory) for name, directory in catalog.system.items())
+        for topic, schema in catalog.tables.items():
+            yield from ((catalog.key(schema.table, role), topic) for role in _ROLES)

@@ -20,7 +20,7 @@ from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.requested import RequestedSnapshot, with_file_channel
 from cdc_assets.engine.run import EngineRun, EngineSummary
-from cdc_assets.engine.source import WAKING, SourceProbe
+from cdc_assets.engine.source import WAKING, LogPoint, SourceProbe
 from cdc_assets.engine.topics import notification_topic, with_notifications
 from cdc_assets.errors import CdcError, ConfigurationError, EngineError
 from cdc_assets.lake.topics import TopicTables
@@ -76,8 +76,9 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         idle_timeout_s: float | None = None,
         max_duration_s: float | None = None,
         signal: Signal | None = None,
+        goal: LogPoint | None = None,
     ) -> EngineSummary:
-        """Run the connector into the lake until nothing is new.
+        """Run the connector into the lake until nothing is new, or it has reached a goal.
 
         Args:
             tables: Delta tables to commit to.
@@ -85,6 +86,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
             idle_timeout_s: seconds without an event after which the run ends, instead of the configured ones; 0 is never.
             max_duration_s: seconds after which it ends, instead of the configured ones; 0 is never.
             signal: a request for a snapshot, which the run lasts for.
+            goal: place of the log at which the run ends; not of events that others have read.
 
         Raises:
             CdcError: the connector has ended by itself, did not take the snapshot, or the lake cannot be written.
@@ -97,7 +99,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         if signal is None and _reads_events_of_others(settings):
             return run_engine(settings, tables, tell)
         if signal is None:
-            return EngineRun(settings, tables, partial(start_connector, settings), tell).run()
+            return EngineRun(settings, tables, partial(start_connector, settings), tell, goal=goal).run()
         return _run_with(settings, tables, tell, signal, self._wake)
 
     def _wake(self) -> None:

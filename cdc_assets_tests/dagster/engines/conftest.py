@@ -18,5 +18,5 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment
         monkeypatch.setattr(resource, "open_probe", lambda config: found.database.open(config))
         monkeypatch.setattr(resource, "start_connector", lambda *given: found.connector.launch(*given))
         original = resource.EngineRun
-        monkeypatch.setattr(resource, "EngineRun", lambda *given: original(*given, warm_up_s=0.01))
+        monkeypatch.setattr(resource, "EngineRun", lambda *given, **more: original(*given, warm_up_s=0.01, **more))
         yield found

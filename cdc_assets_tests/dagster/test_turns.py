@@ -1,0 +1,95 @@
+"""Runs that write the same thing wait for each other, in the order of their coming, and for no dead one."""
+
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
+
+import dagster as dg
+import pytest
+
+from cdc_assets_tests.dagster.turns import turns_of
+from cdc_assets_tests.patience import wait_until
+
+LAKE, OTHER = "/lake/shop.__windows", "/lake/erp.__windows"
+
+
+@dg.job
+def job() -> None:
+    """Does nothing."""
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """Storage in a folder of its own."""
+    with dg.DagsterInstance.local_temp() as found:
+        yield found
+
+
+def started(instance: dg.DagsterInstance, tags: dict[str, str] | None = None) -> dg.DagsterRun:
+    """A run at work."""
+    return instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+
+
+def test_one_at_a_time_however_many_come_at_once(instance: dg.DagsterInstance) -> None:
+    inside, most, done = 0, 0, 0
+    lock, chance = threading.Lock(), random.Random(7)  # noqa: S311 - no secret
+
+    def work(number: int) -> None:
+        nonlocal inside, most, done
+        turns = turns_of(instance, started(instance), LAKE)
+        sleep(chance.random() / 10)
+        with turns.taken():
+            with lock:
+                inside, most = inside + 1, max(most, inside + 1)
+            sleep(0.05)
+            with lock:
+                inside, done = inside - 1, done + 1
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert (most, done) == (1, 6)
+
+
+def test_steps_of_one_run_wait_for_each_other_and_captures_do_not(instance: dg.DagsterInstance) -> None:
+    run = started(instance)
+    one, two = turns_of(instance, run, LAKE, "one"), turns_of(instance, run, LAKE, "two")
+    one.take()
+    assert not two.take_if_free()
+    assert turns_of(instance, run, OTHER, "two").take_if_free()
+    assert not one.is_wanted()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(two.take)
+        wait_until(one.is_wanted, 30, lambda: "the other step does not want its turn")
+        one.leave()
+        waiting.result(30)
+    two.leave()
+    assert one.take_if_free()
+
+
+def test_nobody_waits_for_a_run_that_ended_or_whose_process_is_gone(instance: dg.DagsterInstance) -> None:
+    ended, dead = started(instance), started(instance)
+    turns_of(instance, ended, LAKE).take()
+    instance.report_run_failed(ended)
+    second = turns_of(instance, dead, LAKE)
+    assert second.take_if_free()
+    record = instance.get_run_by_id(dead.run_id)
+    assert record is not None
+    (name,) = [name for name in record.tags if "cdc_turn" in name]
+    run_id, number, process = record.tags[name].split(" ")
+    host, boot, _, *others = process.split("/")
+    gone = "/".join([host, boot, "4194303", *others])
+    instance.add_run_tags(dead.run_id, {name: f"{run_id} {number} {gone}"})
+    assert turns_of(instance, started(instance), LAKE).take_if_free()
+
+
+def test_a_re_execution_has_not_its_parents_turn(instance: dg.DagsterInstance) -> None:
+    parent = started(instance)
+    turns = turns_of(instance, parent, LAKE)
+    turns.take()
+    record = instance.get_run_by_id(parent.run_id)
+    assert record is not None
+    instance.report_run_failed(record)
+    started(instance, dict(record.tags))
+    assert turns_of(instance, started(instance), LAKE).take_if_free()
