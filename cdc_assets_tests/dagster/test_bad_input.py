@@ -77,7 +77,7 @@ def test_step_that_is_asked_to_end_is_not_repeated(shop: Shop, instance: dg.Dags
     shop.write({"stream.idle.timeout.ms": "60000"})
     threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
-    result = shop.changes(instance)
+    result = shop.follow(instance)
     assert not result.success
     assert time.monotonic() - started < 45
     assert not [found for found in result.all_node_events if found.event_type_value == "STEP_UP_FOR_RETRY"]

@@ -9,7 +9,7 @@ from cdc_assets_tests.shop import Shop, tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
-BY_SENSOR = {"dagster/sensor_name": "shop_sensor", **all_ranges(range_partitions(8))}
+BY_SENSOR = {"dagster/sensor_name": "shop_lsn", **all_ranges(range_partitions(8))}
 
 
 @pytest.fixture
