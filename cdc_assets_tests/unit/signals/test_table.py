@@ -8,6 +8,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConnectionLostError
+from cdc_assets.signals import model, table
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.signals.incremental import ids, orders
@@ -123,17 +124,19 @@ def test_signals_that_were_cleaned_up_before_they_were_read_are_told_once(
 
 
 def test_of_an_endless_text_no_more_is_read_than_shows_that_it_is_too_long(
-    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (model, table):  # the driver keeps a server of its own process from sending more than sockets hold
+        monkeypatch.setattr(module, "LONGEST_DATA", 1000)
     world = World(
         server, str(tmp_path), columns="id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(max)"
     )
     world.make("orders", "id int PRIMARY KEY, version int")
     world.run("snapshot")
-    world.sql(f"INSERT INTO dbo.cdc_signal VALUES ('long', 'log', '{'x' * 1_200_000}')")
+    world.sql(f"INSERT INTO dbo.cdc_signal VALUES ('long', 'log', '{'x' * 1_200}')")
     server.agent.drain()
     world.run()
-    assert "it has 1000001 characters, more than 1000000" in caplog.text
+    assert "it has 1001 characters, more than 1000" in caplog.text
 
 
 def test_a_clean_up_of_what_was_read_is_not_told(
