@@ -24,6 +24,7 @@
         ├── InvariantError          the log or the lake contradicts itself
         ├── FencedError             another writer has taken this capture over
         ├── EngineError             Spark cannot run the tasks as it is set up
+        ├── MirrorError             a mirror cannot follow its topic
         └── LakeError               the lake cannot be read or written
             └── EventsDroppedError      a topic no longer holds events that were asked for
 

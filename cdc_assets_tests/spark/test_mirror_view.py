@@ -15,7 +15,7 @@ from cdc_assets.mirror.files import write_parquet
 from cdc_assets.mirror.fold import fold_keyed
 from cdc_assets.mirror.keys import KeyPart
 from cdc_assets.mirror.readers import MirrorReader, scd2_sql
-from cdc_assets.mirror.shape import Shape, ShapeColumn
+from cdc_assets.mirror.shape import OPERATION, POSITION, Shape, ShapeColumn
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.histories import lsn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
@@ -37,8 +37,8 @@ def test_the_view_gives_all_versions(spark_resource: SparkResource, tmp_path: Pa
     moment = datetime(2026, 1, 2, 3, 4, 5, 6)  # noqa: DTZ001 - without zone, as the column
     values = {"id": 1, "seen": moment, "at": "03:04:05", "raw": b"\\x00"}
     events = [
-        {**values, "credit": Decimal("1.5"), "__position": f"{lsn(1)}/0", "__op": "c"},
-        {**values, "credit": Decimal("2.5"), "__position": f"{lsn(2)}/0", "__op": "u"},
+        {**values, "credit": Decimal("1.5"), POSITION: f"{lsn(1)}/0", OPERATION: "c"},
+        {**values, "credit": Decimal("2.5"), POSITION: f"{lsn(2)}/0", OPERATION: "u"},
     ]
     done = fold_keyed(SHAPE, SHAPE.no_rows(), pa.Table.from_pylist(events, schema=SHAPE.events))
     location = Location(str(tmp_path))

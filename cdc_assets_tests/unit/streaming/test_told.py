@@ -10,7 +10,7 @@ import pytest
 from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import ConnectionLostError, ServerBusyError
 from cdc_assets.streaming.job_watch import CHECK_EVERY
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
@@ -92,10 +92,10 @@ def test_server_that_is_away_is_told_when_it_begins_and_when_it_ends(
     server, config, *_ = two_tables(tmp_path)
     answers, ask = [True, *30 * [False]], server.max_transaction_lsn
 
-    def away(database: str, after: Lsn | None, limit: int) -> Lsn | None:
+    def away(database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         if not (answers.pop(0) if answers else True):
             raise ConnectionLostError("Cannot reach db:1433: refused. Next: check it")
-        return ask(database, after, limit)
+        return ask(database, after, limit, known)
 
     object.__setattr__(server, "max_transaction_lsn", away)
     make_capture(server, config).stream()
