@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from cdc_assets.defs.spark import SparkResource
 
 _NUMBERS = count()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; Dagster would copy that to SIGTERM
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers a width of 80; tables are as wide as in a pipe
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is no fault; `timeout` ends what hangs
