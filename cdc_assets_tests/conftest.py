@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cdc_assets.defs.spark import SparkResource
 
 _NUMBERS = count()
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; Dagster would copy that to SIGTERM
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; Dagster copies that to SIGTERM
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers a width of 80; tables are as wide as in a pipe
 
