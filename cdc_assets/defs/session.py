@@ -129,7 +129,8 @@ class Session:
         self._log(self._observed(self._reread.drain()))
 
     def _chosen_partitions(self) -> Iterator[str]:
-        if self._context.has_partition_key or self._context.has_partition_key_range:
+        """None for `changes`, whatever range its run is tagged with."""
+        if self._role == "snapshot" and (self._context.has_partition_key or self._context.has_partition_key_range):
             yield from self._context.partition_keys
 
     def _log(self, events: Iterable[Event]) -> None:

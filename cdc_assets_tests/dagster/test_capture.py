@@ -227,15 +227,16 @@ def test_loop_gives_way_to_a_waiting_snapshot(shop: Shop, instance: dg.DagsterIn
 def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.write({"stream.max.duration.ms": "1"})
 
-    def ended(**limits: float) -> str:
-        result = shop.changes(instance, run_config={"ops": {"shop_follow_log": {"config": limits}}})
+    def ended(result: dg.ExecuteInProcessResult) -> str:
         told = [entry.user_message for entry in instance.all_logs(result.run_id)]
         (line,) = [message for message in told if "windows; ended: " in message]
         return line.rpartition(" ")[2]
 
     try:
-        assert ended() == "deadline"
-        assert ended(max_duration_s=0.0) == "idle"
+        limits = {"ops": {"shop_follow_log": {"config": {"max_duration_s": 0.0}}}}
+        assert ended(shop.follow(instance)) == "deadline"
+        assert ended(shop.follow(instance, run_config=limits)) == "idle"
+        assert ended(shop.changes(instance, run_config=limits)) == "idle"
     finally:
         shop.write({})
 

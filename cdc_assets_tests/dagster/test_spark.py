@@ -48,7 +48,7 @@ def test_ticks_and_runs_that_find_nothing_start_none(
 def test_run_that_a_sensor_asks_for_starts_it_when_it_opens(
     shop: Shop, instance: dg.DagsterInstance, asked: list[str]
 ) -> None:
-    for run in (shop.snapshot, shop.changes):
+    for run in (shop.snapshot, shop.changes, shop.follow):
         asked.clear()
         assert run(instance, tags=BY_SENSOR).success
         assert asked
