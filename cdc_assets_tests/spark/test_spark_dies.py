@@ -217,9 +217,7 @@ def test_mirrors_are_made_though_the_jvm_is_killed(shop: Shop) -> None:
         )
         kill_jvm(shop, process)
         assert process.wait(SECONDS) == 0, said(shop)
-    assert "Spark's JVM" in said(
-        shop
-    )  # it has workers before its session is there: so it is a job that breaks, or the start
+    assert "Spark's JVM" in said(shop)  # a job that breaks, or the start: workers are there before the session
     assert "4 mirrors." in said(shop)
 
 
