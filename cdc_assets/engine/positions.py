@@ -12,6 +12,9 @@ guarantee is at least once; a repeated event is recognised by its position:
 Events of snapshots have no position, nor have PostgreSQL's messages outside a transaction, which are sent before the
 transactions around them are, nor have those of connectors that are not listed: they are never dropped.
 
+What is recorded is the position of the last event that is in the lake. Repetitions stand before it and do not move it, so that
+the same events are recognised again if the connector repeats them at another start.
+
 A connector repeats itself only at its start. The first event that is new ends the search, and so does one of a snapshot
 of whole tables, with which a connector begins anew, and one that stands before the offset at which it was started: both
 may come from another server, whose log counts from a lower number, and are new however small their positions are.
@@ -167,19 +170,19 @@ def _is_new(source: Source, place: Place, recorded: Place, offsets: Sequence[Map
 
 
 def last_place(tables: Sequence[pa.Table]) -> Place | None:
-    """The greatest position among the last streamed events of a chunk's tables: each has its own events in order."""
-    found = [_last_place(table) for table in tables]
-    return max((place for place in found if place is not None), default=None)
+    """The position of the last streamed event of a chunk; None if none has one."""
+    found = [last for table in tables if (last := _last_place(table)) is not None]
+    return max(found)[1] if found else None
 
 
-def _last_place(table: pa.Table) -> Place | None:
-    """Of the last event that has one; only the rows that are looked at are built, and snapshots' are passed over together."""
+def _last_place(table: pa.Table) -> tuple[int, Place] | None:
+    """Index and position of the last event that has one; snapshots' are passed over together, and no row is built in vain."""
     if "value" not in table.column_names or not (blocks := _blocks(table)):
         return None
     for row in _streamed_rows(blocks[0]):
         source = sources_of(table.slice(row, 1))[0]
         if source is not None and (place := place_of(source)) is not None:
-            return place
+            return table.column("n")[row].as_py(), place
     return None
 
 

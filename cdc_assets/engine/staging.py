@@ -75,9 +75,10 @@ class Staging:
             read_lines(schema, lines.data, lines.longest) if lines.table is None else lines.table
             for schema, lines in zip(schemas, chunk.lines, strict=True)
         ]
-        self._place = last_place(found) or self._place
-        self._boundary = last_boundary(found) or self._boundary
-        for schema, lines, table in zip(schemas, chunk.lines, self._repetitions.drop(found), strict=True):
+        new = self._repetitions.drop(found)
+        self._place = last_place(new) or self._place
+        self._boundary = last_boundary(new) or self._boundary
+        for schema, lines, table in zip(schemas, chunk.lines, new, strict=True):
             self._write(lines, schema, table)
         self._added_history += chunk.history
         self._offsets |= {

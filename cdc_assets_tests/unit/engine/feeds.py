@@ -14,9 +14,10 @@ SOURCE = {
     "optional": False,
     "field": "source",
     "fields": [
-        {"type": "string", "optional": True, "field": name} for name in ("connector", "snapshot", "file", "gtid")
+        {"type": "string", "optional": True, "field": name}
+        for name in ("connector", "snapshot", "file", "gtid", "sequence", "txId", "commit_scn", "scn", "rs_id")
     ]
-    + [{"type": "int64", "optional": False, "field": name} for name in ("pos", "row")],
+    + [{"type": "int64", "optional": True, "field": name} for name in ("pos", "row", "ssn")],
 }
 
 
@@ -31,9 +32,22 @@ def value_schema(*more: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def event(number: int, *, topic: str, op: str = "c", more: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The n-th event; every third one of an engine is a snapshot's."""
-    source = {"connector": "mysql", "snapshot": None, "file": "bin.000001", "gtid": None, "pos": number, "row": 0}
+def place_in_source(connector: str, number: int) -> dict[str, Any]:
+    """Where the n-th event stands in the log of a connector's database; three are of one transaction."""
+    if connector == "postgresql":
+        return {"sequence": json.dumps([str(number // 3 * 100), str(number)]), "txId": str(number // 3)}
+    if connector == "oracle":
+        commit, within = divmod(number, 3)
+        return {"commit_scn": str(100 + commit), "txId": f"t{commit}", "scn": str(100), "rs_id": "0x1", "ssn": within}
+    return {"file": f"bin.{number // 10:06}", "pos": number, "row": 0}
+
+
+def event(
+    number: int, *, topic: str, op: str = "c", more: dict[str, Any] | None = None, connector: str = "mysql"
+) -> dict[str, Any]:
+    """The n-th event of a connector's log."""
+    source = {field["field"]: None for field in SOURCE["fields"]}
+    source |= {"connector": connector, **place_in_source(connector, number)}
     return {
         "topic": topic,
         "key": {"id": number},

@@ -151,6 +151,25 @@ def test_a_run_may_die_again_and_again_and_the_connector_repeat_itself(tmp_path:
     assert_each_once(tmp_path)
 
 
+@pytest.mark.parametrize("connector", ["mysql", "mariadb", "postgresql", "oracle"])
+@pytest.mark.parametrize("step", ["batch-planned", "batch-complete"])
+def test_a_run_may_die_after_each_batch_though_some_hold_nothing_but_repetitions(
+    tmp_path: Path, connector: str, step: str
+) -> None:
+    """Their batches have no events, and the position that repetitions are told by is still that of the last event."""
+    events = [event(number, topic=TOPICS[number % 3], connector=connector) for number in range(1, 41)]
+    config = replace(config_for(tmp_path, rows=1), batch_s=0.0)
+    for count in range(1, 16):
+        with suppress(PowerCutError), cut_at(step, 1 + count % 5):
+            EngineRun(
+                config, TopicTables(Location.of(config.lake), "shop"), ListFeed(events, range(1, 41), again=4)
+            ).run()
+        ids = [row["key"]["id"] for row in held(tmp_path)]
+        assert ids == list(range(1, len(ids) + 1))
+    run(tmp_path, ListFeed(events, range(1, 41), again=4), rows=1)
+    assert_each_once(tmp_path, events)
+
+
 def test_a_snapshot_is_one_batch_and_begins_again_if_it_is_not_finished(tmp_path: Path) -> None:
     class Broken(ListFeed):
         def next(self, timeout_s: float) -> Chunk | None:

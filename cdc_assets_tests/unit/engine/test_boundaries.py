@@ -7,8 +7,10 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.engine.boundaries import Boundary, has_boundaries, last_boundary
+from cdc_assets.engine.feed import Chunk, Lines
 from cdc_assets.engine.ledger import Batch, BatchLedger
 from cdc_assets.engine.positions import Repetitions
+from cdc_assets.engine.staging import Staging
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 
@@ -44,6 +46,15 @@ def test_the_search_ends_with_the_first_new_one() -> None:
     assert repetitions.drop([chunk(("a", "END"))])[0].num_rows == 0
     assert repetitions.drop([chunk(("b", "BEGIN"))])[0].num_rows == 1
     assert repetitions.drop([chunk(("a", "END"))])[0].num_rows == 1
+
+
+def test_a_batch_of_repetitions_keeps_the_last_one_that_is_recorded(tmp_path: Path) -> None:
+    lines = Lines("shop.transaction", 1, None, None, 1, 0, b"", chunk(("7:120", "BEGIN")))
+    tables = TopicTables(Location(str(tmp_path)), "shop")
+    staging = Staging(tables, "shop", 1, Repetitions(None, (), ("7", "END")), {1: lines.table.schema})
+    staging.add(Chunk(1, [lines], 1, [({"server": "shop"}, {"pos": 9})]))
+    batch = staging.close()
+    assert (batch.rows, batch.boundary) == (0, None)
 
 
 def test_rows_have_none_and_a_chunk_has_a_last_one() -> None:

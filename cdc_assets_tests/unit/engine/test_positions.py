@@ -118,6 +118,17 @@ def test_the_last_position_is_that_of_the_last_streamed_event() -> None:
     assert last_place([chunk(at(700, "true"), at(800, "last"))]) is None
 
 
+def test_the_last_position_is_that_of_the_event_that_was_sent_last() -> None:
+    """Two transactions of Oracle that commit at one SCN have no order but that in which they are sent."""
+    names = ("connector", "commit_scn", "scn", "rs_id", "ssn", "txId", "snapshot")
+
+    def sent(n: int, transaction: str) -> pa.Table:
+        source = {name: {**REDO, "txId": transaction}[name] for name in names}
+        return pa.table({"n": [n], "value": pa.array([{"source": source}])})
+
+    assert last_place([sent(0, "b"), sent(1, "a")]) == place_of({**REDO, "txId": "a"})
+
+
 def test_a_chunk_may_have_no_source_blocks() -> None:
     beats = pa.table({"n": [0], "value": pa.array([{"ts_ms": 1}])})
     assert last_place([beats, pa.table({"n": [1]})]) is None
