@@ -30,7 +30,7 @@ def read_history(path: Path, offsets: Mapping[str, ConnectorOffset]) -> dict[Tab
         InvalidValueError: it holds something else.
     """
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError("schema history", str(path), "a text file of JSON records", str(error)) from error
     known: dict[TableId, Columns] = {}

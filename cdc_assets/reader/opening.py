@@ -53,7 +53,7 @@ def _declared(file: str) -> dict[str, dict[str, Schema]]:
     if not file:
         return {}
     try:
-        content = json.loads(Path(file).expanduser().read_text())
+        content = json.loads(Path(file).expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError("schemas.file", file, f"a file of JSON ({error})", "correct it") from None
     return checked_schemas(content, file)

@@ -112,7 +112,7 @@ class EngineProcess:
     def _properties(self) -> dict[str, str]:
         given: dict[str, str] = self._start["properties"]
         _write_offsets(self._work / "offsets.dat", given["name"], self._start["offsets"])
-        self._history.write_text("".join(line + "\n" for line in self._start["history"]))
+        self._history.write_bytes("".join(line + "\n" for line in self._start["history"]).encode())
         self._told_history = self._history.stat().st_size
         return given | self._stores()
 
@@ -169,9 +169,9 @@ class EngineProcess:
         with self._history.open("rb") as file:
             file.seek(self._told_history)
             added = file.read()
-        whole = added[: added.rfind(b"\n") + 1]
-        self._told_history += len(whole)
-        return whole.decode().splitlines()
+        records, size = whole_records(added)
+        self._told_history += size
+        return records
 
     def _mark(self) -> None:
         """Mark what is in the lake as processed, so that the source may discard it."""
@@ -195,6 +195,15 @@ class EngineProcess:
                 self._committed = message["number"]
             elif message["kind"] == "stop":
                 self._stop.set()
+
+
+def whole_records(added: bytes) -> tuple[list[str], int]:
+    """Records of the schema history that are written to their ends, and how many bytes they take.
+
+    Only a line feed ends a record: the texts in it may hold the other characters at which `splitlines` splits, as they are.
+    """
+    size = added.rfind(b"\n") + 1
+    return [record for record in added[:size].decode().split("\n") if record.strip()], size
 
 
 def progress(*, polling: bool) -> dict[str, bool]:
