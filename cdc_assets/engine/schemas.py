@@ -2,8 +2,9 @@
 
 A line of JSON (readers of files and topics) holds values in the form that Arrow reads fastest, so each field has two
 types: the one it is read with and the one it has in the lake. The second is that of every topic table
-(`typemap.connect`): Connect's literal types, the semantic type as metadata. A Decimal of more than 38 digits, or of
-an unknown number of digits, has no type in the lake; it stays Connect's bytes, and its metadata say so.
+(`typemap.connect`): Connect's literal types, the semantic type as metadata. A Decimal of more than 38 digits, of an unknown
+number of digits, or with its point before or behind them (PostgreSQL's `numeric(2, 5)`, Oracle's `NUMBER(5, -2)`) has no
+type in the lake; it stays Connect's bytes, and its metadata say so.
 """
 
 import io
@@ -82,9 +83,19 @@ def _type_of(schema: Schema) -> ConnectType:
 
 
 def is_narrow(schema: Schema) -> bool:
-    """Whether it is a Decimal whose digits are known and fit the lake's type."""
-    digits = int(schema.get("parameters", {}).get("connect.decimal.precision", 0))
-    return schema.get("name") == DECIMAL and 0 < digits <= _MOST_DIGITS
+    """Whether it is a Decimal that the lake's type holds: its digits are known, and its point stands among them."""
+    if schema.get("name") != DECIMAL:
+        return False
+    digits, scale = decimal_parameter(schema, "connect.decimal.precision"), decimal_parameter(schema, "scale")
+    return digits is not None and scale is not None and 0 < digits <= _MOST_DIGITS and 0 <= scale <= digits
+
+
+def decimal_parameter(schema: Schema, name: str) -> int | None:
+    """A number among a Decimal's parameters; None if there is none."""
+    try:
+        return int(schema["parameters"][name])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def read_lines(schema: pa.Schema, data: bytes, longest: int) -> pa.Table:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
-from cdc_assets.engine.schemas import DECIMAL, is_narrow
+from cdc_assets.engine.schemas import DECIMAL, decimal_parameter, is_narrow
 from cdc_assets.reader.messages import BadRecordError, Schema
 
 _BITS: Final = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
@@ -87,23 +87,30 @@ def _unpacked(schema: Schema, value: Any, path: str) -> bytes:
 
 def _decimal(schema: Schema, value: Any, path: str) -> str:
     """Of base64, as the converter writes it, or of a number (`decimal.format=NUMERIC`)."""
-    parameters = schema.get("parameters", {})
-    scale = int(parameters.get("scale", 0))
+    scale = decimal_parameter(schema, "scale") or 0
     if isinstance(value, str):
         unscaled = int.from_bytes(_unpacked(schema, value, path), "big", signed=True)
     elif isinstance(value, int | Decimal) and not isinstance(value, bool):
-        shifted = _EXACT.scaleb(Decimal(value), scale)
-        if shifted != shifted.to_integral_value(context=_EXACT):
-            raise _wrong(schema, value, path)
-        unscaled = int(shifted)
+        unscaled = _unscaled(schema, value, scale, path)
     else:
         raise _wrong(schema, value, path)
     if not is_narrow(schema):
         length = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
         return b64encode(unscaled.to_bytes(length, "big", signed=True)).decode()
-    if abs(unscaled) >= 10 ** int(parameters["connect.decimal.precision"]):
+    if abs(unscaled) >= 10 ** int(schema["parameters"]["connect.decimal.precision"]):
         raise _wrong(schema, value, path)
     return format(_EXACT.scaleb(Decimal(unscaled), -scale), "f")
+
+
+def _unscaled(schema: Schema, value: int | Decimal, scale: int, path: str) -> int:
+    try:
+        shifted = _EXACT.scaleb(Decimal(value), scale)
+        whole = shifted.to_integral_value(context=_EXACT)
+    except InvalidOperation:  # more digits, or another scale, than any number has
+        raise _wrong(schema, value, path) from None
+    if shifted != whole:
+        raise _wrong(schema, value, path)
+    return int(whole)
 
 
 def _struct(schema: Schema, value: Any, path: str) -> dict[str, Any]:

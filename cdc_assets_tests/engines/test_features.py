@@ -36,7 +36,8 @@ create table kinds (
     moment timestamp(3), fine timestamp(6), at timestamptz, span interval, tree json, binary_tree jsonb, who uuid,
     address inet, net cidr, card macaddr, bits bit(10), one bit(1), more bit varying(20), spot point, feeling mood,
     numbers int[], texts text[], days date[], amounts numeric(8,2)[], ids uuid[], pairs hstore, marks xml, reach int4range,
-    path ltree, twice int generated always as (small * 2) stored, counted int default 7)
+    path ltree, twice int generated always as (small * 2) stored, counted int default 7,
+    tiny numeric(2, 5) default 0.00012, round numeric(5, -2) default 12300)
 """
 POSTGRES_ROWS = [
     """insert into kinds values (1, -3, 9000000000, true, -1234.500, 1e30, 12345678901234567890123456789012345678901234567890.12345,

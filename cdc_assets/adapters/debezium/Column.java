@@ -92,11 +92,14 @@ public class Column {
         return type.equals("array") ? LIST : MAP;
     }
 
-    // A Decimal whose digits are known and fit Arrow's type; any other stays its unscaled bytes.
+    // A Decimal that the lake's type holds (`engine/schemas.py`, is_narrow); any other stays its unscaled bytes.
     private static boolean isNarrow(Schema schema) {
         if (!Decimal.LOGICAL_NAME.equals(schema.name())) return false;
         String precision = (String) schema.parameters().get("connect.decimal.precision");
-        return precision != null && Integer.parseInt(precision) > 0 && Integer.parseInt(precision) <= 38;
+        String point = (String) schema.parameters().get("scale");
+        if (precision == null || point == null) return false;
+        int most = Integer.parseInt(precision);
+        return most > 0 && most <= 38 && Integer.parseInt(point) >= 0 && Integer.parseInt(point) <= most;
     }
 
     public void put(int row, Object value) {

@@ -28,6 +28,10 @@ CASES: list[tuple[dict[str, Any], object, object]] = [
     (NUMERIC | {"parameters": {"scale": "2", "connect.decimal.precision": "10"}}, "-1.50", Decimal("-1.50")),
     (NUMERIC | {"parameters": {"scale": "3", "connect.decimal.precision": "60"}}, b64encode(b"\x01\0").decode(), b"\x01\0"),
     (NUMERIC | {"parameters": {"scale": "0"}}, b64encode(b"\x07").decode(), b"\x07"),
+    (NUMERIC | {"parameters": {"scale": "-2", "connect.decimal.precision": "5"}}, b64encode(b"\x07").decode(), b"\x07"),
+    (NUMERIC | {"parameters": {"scale": "5", "connect.decimal.precision": "2"}}, b64encode(b"\x07").decode(), b"\x07"),
+    (NUMERIC | {"parameters": {"connect.decimal.precision": "5"}}, b64encode(b"\x07").decode(), b"\x07"),
+    (NUMERIC | {"parameters": {"scale": "2", "connect.decimal.precision": "2"}}, "-0.50", Decimal("-0.50")),
     ({"type": "int32", "name": "org.apache.kafka.connect.data.Date", "version": 1}, 1, dt.date(1970, 1, 2)),
     ({"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp", "version": 1}, 1500, dt.datetime(1970, 1, 1, 0, 0, 1, 500_000)),  # noqa: DTZ001 - a wall-clock reading
     ({"type": "array", "items": {"type": "string", "optional": True}}, ["a", None], ["a", None]),

@@ -37,6 +37,8 @@ TYPES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "wide decimal": (decimal(3, 50), ["AQIDBAUGBwgJCgsMDQ4PEBESExQ=", None]),
     "decimal of many digits": (decimal(2, 38), ["CUmw9vACMxPESZBQ3jjzTg=="]),
     "decimal of unknown digits": (decimal(0, None), ["AQIDBAUGBwgJCgsMDQ4PEBESExQ="]),
+    "decimal with its point behind its digits": (decimal(-2, 5), ["ew==", "/w=="]),
+    "decimal with its point before its digits": (decimal(5, 2), ["DA==", None]),
     "variable decimal": (
         field(
             "struct",
