@@ -33,13 +33,24 @@ _MAPPED = re.compile(r"\((.+)\.([^.)]+)\)")
 
 
 def _is_change(kind: str, info: str, accepts: Callable[..., bool]) -> bool:
-    """Whether an event of the binlog stands for rows of a captured table: each such statement begins with its table map."""
+    """Whether an event of the binlog stands for rows of a table that is read: each such statement begins with its table map."""
     if kind.lower().startswith("query"):
         return "truncate" in info.lower()
     if kind.lower() == "table_map":
         found = _MAPPED.search(info)
         return found is None or accepts(database=(found[1],), table=(f"{found[1]}.{found[2]}",))
     return False
+
+
+def read_tables(config: EngineConfig) -> Callable[..., bool]:
+    """Whether the connector reads a table: those that its lists let through, and its signal table, whatever the lists say."""
+    accepts = ConnectorFilter(config, "database", "table").accepts
+    signals = config.properties.get("signal.data.collection", "").strip().lower()
+
+    def reads(database: tuple[str], table: tuple[str]) -> bool:
+        return table[0].lower() == signals or accepts(database=database, table=table)
+
+    return reads
 
 
 class MySqlProbe:
@@ -111,12 +122,12 @@ class MySqlProbe:
         return found is not None and "mariadb" not in text.lower() and (int(found[1]), int(found[2])) >= (8, 2)
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
-        """Whether the binlog holds no rows of captured tables, and no TRUNCATE, behind an offset.
+        """Whether the binlog holds no rows of tables that the connector reads, and no TRUNCATE, behind an offset.
 
         An offset made by an event names the beginning of its transaction (`file`, `pos`) and how many events of it are
         complete (`event`); the next event is the one whose last row was sent, because the connector was quiet then.
         """
-        accepts = ConnectorFilter(self._config, "database", "table").accepts
+        accepts = read_tables(self._config)
         place, skip = binlog_point(str(offset["file"]), int(offset["pos"])), int(offset.get("event") or 0)
         skip += 1 if int(offset.get("row") or 0) else 0
         names = [str(row["log_name"]) for row in self._session.rows("SHOW BINARY LOGS")]

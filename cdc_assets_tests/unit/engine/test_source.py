@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.adapters.databases.mysql import _is_change
+from cdc_assets.adapters.databases.mysql import _is_change, read_tables
 from cdc_assets.adapters.databases.postgres import holds_no_changes
-from cdc_assets.adapters.databases.tables import ConnectorFilter
 from cdc_assets.config.engine import EngineConfig, engine_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.engine.ledger import Batch, BatchState
@@ -80,8 +79,25 @@ def test_completeness_is_proved_or_not_claimed(given: BatchState, nothing: bool,
     ],
 )
 def test_events_of_the_binlog_that_matter(kind: str, info: str, change: bool) -> None:
-    accepts = ConnectorFilter(config(database_include_list="shop"), "database", "table").accepts
+    accepts = read_tables(config(database_include_list="shop"))
     assert _is_change(kind, info, accepts) is change
+
+
+def test_rows_of_the_signal_table_are_read_whatever_the_lists_say() -> None:
+    """Else a signal on a quiet server would be nothing new, and start no run."""
+    accepts = read_tables(
+        config(
+            database_include_list="shop",
+            table_include_list="shop.orders",
+            signal_data_collection="ops.Signals",
+        )
+    )
+    found = [
+        name
+        for name in ("shop.orders", "shop.items", "ops.signals")
+        if _is_change("Table_map", f"id: 1 ({name})", accepts)
+    ]
+    assert found == ["shop.orders", "ops.signals"]
 
 
 @pytest.mark.parametrize(
