@@ -12,6 +12,7 @@ from rich.text import Text
 from cdc_assets.adoption.history import Columns, read_history
 from cdc_assets.adoption.offsets import ConnectorOffset, read_offsets
 from cdc_assets.adoption.plan import AdoptedTable, AdoptionPlan, CommitTimes
+from cdc_assets.adoption.times import local_readings
 from cdc_assets.assembly.capture import open_adoption
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, out, read_config, show_logs
 from cdc_assets.config.engine import is_engine_file
@@ -141,14 +142,21 @@ def _lsn_at(database: str, text: str, times: CommitTimes, source: Source) -> Lsn
         raise ConfigurationError(
             "--from-time", text, "a time such as 2026-01-31T12:00:00", "correct it; with a zone, or in the server's"
         ) from error
-    if time.tzinfo is not None:
-        time = time.astimezone(source.server_time().tzinfo)
-    found = times.lsn_of_time(database, time)
+    readings = [time] if time.tzinfo is None else local_readings(time, source.server_time())
+    found, *later = [times.lsn_of_time(database, reading) for reading in readings]
     if found is None:
         raise ConfigurationError(
             "--from-time", text, f"a time that {database} still knows (cdc.lsn_time_mapping)",
             "changes before it are cleaned up: take a later time, or a snapshot (`cdc-assets capture`)",
         )  # fmt: skip
+    if any(lsn != found for lsn in later):
+        shown = " or ".join(f"{reading:%Y-%m-%d %H:%M:%S}" for reading in readings)
+        note = (
+            f"At {text} the clock of {database}'s server showed {shown}: it may have been changed since then, and the times of "
+            "commits do not tell. The earliest is taken, so changes of up to an hour may come twice. Next: give the server's own "
+            "time, without a zone, if you know it."
+        )
+        out.print(Text(note, style="yellow"), soft_wrap=True)
     return found
 
 

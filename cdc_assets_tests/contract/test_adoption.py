@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -240,6 +241,29 @@ def test_time_of_the_server_is_a_position(site: Site) -> None:
     early = run(site.file("other"), "adopt", "--from-time", "2001-01-01T00:00:00+02:00")
     assert early.exit_code == 2
     assert "changes before it are cleaned up" in early.output
+
+
+def test_a_time_with_a_zone_means_the_same_moment_after_the_servers_clock_was_changed(site: Site) -> None:
+    """Clocks go forward on 28 March 2027; commits are recorded in local time, without the offset of then."""
+    clock = site.server.clock
+
+    def at(moment: str, hours: int) -> None:
+        clock.offset_minutes = 60 * hours
+        clock.shift = datetime.fromisoformat(moment) - datetime.now(UTC).replace(tzinfo=None)
+
+    at("2027-03-27T10:30:00", 1)
+    site.change("INSERT dbo.orders VALUES (2, N'before')")
+    at("2027-03-27T11:30:00", 1)
+    site.change("INSERT dbo.orders VALUES (3, N'within an hour')")
+    at("2027-03-28T08:00:00", 2)
+    said = adopt(file := site.file(), "--from-time", "2027-03-27T12:00:00+01:00")
+    assert "showed 2027-03-27 12:00:00 or 2027-03-27 13:00:00" in said
+    assert [event[1] for event in events(file)] == ["orders c"]
+    at("2027-03-28T09:00:00", 2)
+    site.change("INSERT dbo.orders VALUES (4, N'c')")
+    said = adopt(file := site.file("other"), "--from-time", "2027-03-28T10:30:00+02:00")
+    assert "showed" not in said
+    assert [event[1] for event in events(file)] == ["orders c"]
 
 
 @pytest.mark.parametrize(
