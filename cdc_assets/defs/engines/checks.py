@@ -89,10 +89,10 @@ def _lateness(overview: EngineOverview, end: LogPoint | None, proved: bool, prob
     state = overview.state
     if not overview.known:
         return "Nothing was captured yet."
-    if state.pending is not None:
-        return f"Batch {state.pending.batch_id} is planned and not in all its tables yet; the next run finishes it."
     if end is None:
         return f"The end of the log is not known: {problem}"
+    if state.pending is not None:
+        return f"Batch {state.pending.batch_id} is planned and not in all its tables yet; the next run finishes it."
     if proved:
         return ""
     if overview.point is None:
@@ -102,16 +102,38 @@ def _lateness(overview: EngineOverview, end: LogPoint | None, proved: bool, prob
     return f"The lake is complete to {overview.point}, and the log ends at {end}: the rest is read by the next run."
 
 
-def headroom_result(retention: Retention | None, problem: str = "") -> dg.AssetCheckResult:
-    """Whether the database still has what was not read yet; None if it could not be asked."""
+def headroom_result(retention: Retention | None, problem: str = "", nothing: str = "") -> dg.AssetCheckResult:
+    """Whether the database still has what was not read yet.
+
+    Args:
+        retention: what it has; None if it could not be asked.
+        problem: why not.
+        nothing: why nothing of its log is to be read; empty if something is.
+    """
     if retention is None:
         return dg.AssetCheckResult(passed=False, severity=_LATE, description=f"Not known: {problem}")
+    text = retention.lost or retention.near
     return dg.AssetCheckResult(
-        passed=not (retention.lost or retention.near),
+        passed=not text,
         severity=_LOST if retention.lost else _LATE,
         metadata=dict(retention.facts),
-        description=retention.lost or retention.near or "The database still has every change that was not read yet.",
+        description=text or nothing or "The database still has every change that was not read yet.",
     )
+
+
+def nothing_to_remove(overview: EngineOverview) -> str:
+    """Why nothing of the database's log is to be read; empty if something is, or that is not known."""
+    try:
+        known = overview.known
+    except CdcError:
+        return ""
+    if not known:
+        return "Nothing was captured yet: the first run of the connector begins with the log as it is then."
+    if overview.config.properties.get("snapshot.mode") == "initial_only":
+        return (
+            "No table streams: snapshot.mode=initial_only reads no log, so nothing that is removed from it is missed."
+        )
+    return ""
 
 
 def complete_check(catalog: ConnectorCatalog) -> dg.AssetChecksDefinition:
@@ -160,8 +182,9 @@ def headroom_check(catalog: ConnectorCatalog) -> dg.AssetChecksDefinition:
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource: ConnectorResource = getattr(context.resources, names.resource)
         try:
+            overview = resource.overview()
             with resource.probe() as probe:
-                return headroom_result(probe.retention(resource.overview().point))
+                return headroom_result(probe.retention(overview.point), nothing=nothing_to_remove(overview))
         except CdcError as error:
             return headroom_result(None, describe_error(error))
 

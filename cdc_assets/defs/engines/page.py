@@ -1,6 +1,7 @@
 """The page of a capture by an embedded connector: the report of `run.overview.engine`, shown as that of SQL Server's captures.
 
-Lateness is told by the page alone while a run works: as a check's result it would be another one every few seconds.
+Lateness is told by the page alone while a run works: as a check's result it would be another one every few seconds. A database that
+does not answer fails the check of completeness at once, as it fails that of head-room.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import dagster as dg
 from cdc_assets.adapters.databases.probe import is_asked
 from cdc_assets.defs.board import evaluated
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
-from cdc_assets.defs.engines.checks import COMPLETE, HEADROOM, complete_result, headroom_result
+from cdc_assets.defs.engines.checks import COMPLETE, HEADROOM, complete_result, headroom_result, nothing_to_remove
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.known_lake import Home
 from cdc_assets.defs.live import Seen, Subject
@@ -29,6 +30,10 @@ def engine_subject(catalog: ConnectorCatalog, resource: ConnectorResource) -> Su
 
     def unknown(reason: str) -> Iterator[dg.AssetCheckEvaluation]:
         yield evaluated(headroom_result(None, reason), catalog.batches_key, HEADROOM, blocking=True)
+        unknown = dg.AssetCheckResult(
+            passed=False, severity=dg.AssetCheckSeverity.WARN, description=f"Not known: {reason}"
+        )
+        yield evaluated(unknown, catalog.batches_key, COMPLETE)
 
     def home() -> Home:
         return Home.of(resource.settings().lake, catalog.system[BATCHES])
@@ -51,11 +56,11 @@ def _results(
     key = catalog.batches_key
     answers = asked if isinstance(asked, Answers) else None
     problem = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to ask"
-    headroom = headroom_result(answers.retention if answers else None, problem)
+    headroom = headroom_result(answers.retention if answers else None, problem, nothing_to_remove(overview))
     yield evaluated(headroom, key, HEADROOM, blocking=True)
     try:
         proved = answers is not None and answers.proved
-        if proved or overview.losses:
+        if proved or overview.losses or isinstance(asked, CdcError):
             complete = complete_result(overview, answers.end if answers else None, proved=proved, problem=problem)
             yield evaluated(complete, key, COMPLETE)
     except CdcError as error:

@@ -142,7 +142,8 @@ def test_between_runs_the_sensor_tells_what_has_changed(shop: Deployment) -> Non
     shop.database.away = True
     [page, *checks] = shop.tick().asset_events
     assert page.metadata["health"].value.startswith("not known: The database cannot be asked")
-    assert [check.check_name for check in checks if not check.passed] == ["retention_headroom"]
+    assert [check.check_name for check in checks if not check.passed] == ["retention_headroom", "complete_to_log_end"]
+    assert "db:3306 cannot be reached" in checks[-1].description
     (shop.folder / "lake" / TOPIC).rename(shop.folder / "elsewhere")
     [page, *_] = shop.tick().asset_events
     assert "| db.items1 | failed |" in page.metadata["tables"].value
@@ -198,7 +199,12 @@ def test_without_a_driver_the_lake_and_the_configuration_tell_the_tables(shop: D
 
 def test_checks_pass_only_on_what_is_proved(shop: Deployment) -> None:
     assert "Nothing was captured" in (shop.checks()["complete_to_log_end"].description or "")
+    assert "Nothing was captured" in (shop.checks()["retention_headroom"].description or "")
     assert shop.changes().success
+    assert "still has every change" in (shop.checks()["retention_headroom"].description or "")
+    shop.more["snapshot.mode"] = "initial_only"
+    assert "No table streams" in (shop.checks()["retention_headroom"].description or "")
+    del shop.more["snapshot.mode"]
     assert all(check.passed for check in shop.checks().values())
     shop.database.end = 11
     late = shop.checks()["complete_to_log_end"]
