@@ -1,7 +1,7 @@
 """Kinds of property values: how text is parsed, and the message if it is not valid."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -144,8 +144,29 @@ def _message_keys(text: str) -> tuple[str, ...]:
         columns = [name.strip().lower() for name in found["columns"].split(",")]
         if not all(columns) or len(set(columns)) < len(columns):
             raise ValueError
-        _compile(entry.rpartition(":")[0], "regular expression")
+    for _, expressions in key_expressions(entries):
+        for expression in expressions:
+            _compile(expression, "regular expressions of tables and their columns")
     return entries
+
+
+def key_expressions(entries: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The expressions of `message.key.columns`, which match the names of columns with those of their tables.
+
+    As in the connector (measured), each column of an entry is an expression behind that of its table and a dot: `.*:id` is
+    `.*.id`, which matches `dbo.orders.id`, and `dbo.orders.customer_id`, too.
+
+    Args:
+        entries: `table regex:column,column`.
+
+    Yields:
+        A table and a column as they are written, and what a name must match: one expression, or several, if that of the
+        table is a list.
+    """
+    for entry in entries:
+        table, _, columns = entry.rpartition(":")
+        for column in map(str.strip, columns.split(",")):
+            yield f"{table}:{column}", split_list(f"{table}.{column}")
 
 
 def _operations(text: str) -> frozenset[str]:

@@ -24,8 +24,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.blocks import envelope_type
 from cdc_assets.envelope.columns import EventColumn, event_columns, map_columns
 from cdc_assets.envelope.naming import schema_name, topic_name
-from cdc_assets.envelope.rules import message_key
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.envelope.rules import message_key, missing_key_columns
 from cdc_assets.typemap.connect import struct
 from cdc_assets.typemap.exact import coarse_by, exact_setting
 from cdc_assets.typemap.mapping import MappedColumn
@@ -104,7 +103,7 @@ def plan_events(
         connector: identity of the writer.
 
     Raises:
-        ConfigurationError: a name is not valid, two fields collide, or a key column does not exist.
+        ConfigurationError: a name is not valid, two fields collide, or an expression takes too long.
     """
     warnings: list[str] = []
     bits = {name: bit for bit, name in enumerate(captured or [column.name for column in schema.columns])}
@@ -131,8 +130,13 @@ def _key_warnings(
 ) -> Iterator[str]:
     remedy = "Next: set message.key.columns if this is not acceptable."
     lacking = [name for name in schema.key if name not in mapped]
-    if lacking and message_key(schema.table, settings.message_key_columns) is None:
+    if lacking and not message_key(schema.table, tuple(mapped), settings.message_key_columns):
         yield f"The key of {schema.table} lacks {', '.join(lacking)}, so rows may share a key. {remedy}"
+    if unknown := list(missing_key_columns(schema.table, tuple(mapped), settings.message_key_columns)):
+        yield (
+            f"The key of {schema.table} is {', '.join(key)}: it has no captured column that {'; '.join(unknown)} of "
+            f"message.key.columns names, so rows may share a key. Next: correct it if this is not acceptable."
+        )
     for name in key:
         column = mapped[name].column
         if column.computed:
@@ -151,16 +155,8 @@ def _key_warnings(
 
 
 def _key(schema: TableSchema, settings: EventSettings, mapped: Mapping[str, MappedColumn]) -> tuple[str, ...]:
-    wanted = message_key(schema.table, settings.message_key_columns)
-    if wanted is None:
-        return tuple(name for name in schema.key if name in mapped)
-    by_lower = {name.lower(): name for name in mapped}
-    for name in wanted:
-        if name.lower() not in by_lower:
-            raise ConfigurationError(
-                "message.key.columns", name, f"a captured column of {schema.table}", f"use one of {', '.join(mapped)}"
-            )
-    return tuple(name if name in mapped else by_lower[name.lower()] for name in wanted)
+    wanted = message_key(schema.table, tuple(mapped), settings.message_key_columns)
+    return wanted or tuple(name for name in schema.key if name in mapped)
 
 
 def _topic_schema(topic: str, columns: Sequence[EventColumn], key: Sequence[str], settings: EventSettings) -> pa.Schema:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cdc_assets.config.column_rules import hides, restricts
 from cdc_assets.config.filters import Names
+from cdc_assets.config.kinds import key_expressions
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.jdbc import reported_type
 
 MASKED = "(masked)"
@@ -50,19 +50,30 @@ def source_types(schema: TableSchema) -> Iterator[str]:
     return map(reported_type, schema.columns)
 
 
-def message_key(table: TableId, entries: Iterable[str]) -> tuple[str, ...] | None:
-    """Columns of the first entry of `message.key.columns` that matches the table, as written there.
+def message_key(table: TableId, columns: Sequence[str], entries: Iterable[str]) -> tuple[str, ...]:
+    """Columns of a table that `message.key.columns` names, each once; none if it names none, then the table's own key holds.
+
+    In the order of all entries, and those that one expression names in the table's order, as in the connector (measured).
+
+    Args:
+        columns: the table's columns.
 
     Raises:
-        ConfigurationError: an entry has no `:`.
+        ConfigurationError: an expression does not compile, or takes too long.
     """
+    found = (name for _, expressions in key_expressions(entries) for name in _named(table, columns, expressions))
+    return tuple(dict.fromkeys(found))
+
+
+def missing_key_columns(table: TableId, columns: Sequence[str], entries: Iterable[str]) -> Iterator[str]:
+    """Columns that a table lacks of an entry of `message.key.columns` that names others of its columns, as written there."""
     for entry in entries:
-        pattern, separator, names = entry.rpartition(":")
-        columns = tuple(name.strip() for name in names.split(",") if name.strip())
-        if not separator or not columns:
-            raise ConfigurationError(
-                "message.key.columns", entry, "table regex:column,column", "write one entry per table, split by ;"
-            )
-        if Names("message.key.columns", (pattern.strip(),)).match(table.within_database, str(table)):
-            return columns
-    return None
+        parts = list(key_expressions([entry]))
+        lacking = [shown for shown, expressions in parts if not _named(table, columns, expressions)]
+        if len(lacking) < len(parts):
+            yield from lacking
+
+
+def _named(table: TableId, columns: Sequence[str], expressions: Sequence[str]) -> list[str]:
+    names = Names("message.key.columns", expressions)
+    return [column for column in columns if names.match(f"{table.within_database}.{column}", f"{table}.{column}")]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.capture.endings import abandon_in_flight
-from cdc_assets.capture.instances import newest
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import TroubledTable
@@ -22,7 +21,6 @@ from cdc_assets.config.settings import CaptureConfig, EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts
-from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError, describe_error
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.manifest import Manifest
@@ -127,7 +125,6 @@ def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest
     refused = unfit(chosen, known, config.events) if known else {}
     fit = [table for table in chosen if table not in refused]
     check_conflicts(fit, config.events)
-    _check_keys(server, lake, fit, known)
     return Selection(
         {database: [table for table in fit if table.database == database] for database in tables}, unavailable, refused
     )
@@ -184,30 +181,6 @@ def _refuse_unknown(state: CaptureState, unavailable: Mapping[str, CdcError]) ->
     for database, problem in unavailable.items():
         if database not in begun and not (begun and isinstance(problem, DatabaseAwayError)):
             raise problem
-
-
-def _check_keys(server: Server, lake: Lake, tables: Sequence[TableId], known: Collection[TableId]) -> None:
-    """Check that the columns of `message.key.columns` exist, before anything is written.
-
-    For a table that is added later, or that has lost such a column since its structure was recorded, only that table
-    fails.
-
-    Raises:
-        ConfigurationError: a column does not exist.
-    """
-    keyed = [table for table in tables if message_key(table, lake.events.message_key_columns) is not None]
-    keyed = [table for table in keyed if table in known or not known]
-    instances = {database: server.instances(database) for database in {table.database for table in keyed}}
-    for table, schema in server.source.table_schemas(keyed).items():
-        instance = newest(instances[table.database].get(table, []))
-        try:
-            lake.plan(schema, instance.columns if instance else None)
-        except ConfigurationError:
-            lake.history.read()
-            recorded = lake.history.latest(table)
-            if recorded is None:
-                raise
-            lake.plan(recorded.schema, recorded.captured)
 
 
 def remembered(history: SchemaHistory, manifest: Manifest, databases: Collection[str]) -> list[TableSchema]:

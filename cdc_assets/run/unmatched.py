@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from cdc_assets.capture.system_topics import system_topics
 from cdc_assets.config.column_rules import PROPERTY_OF_RULE
 from cdc_assets.config.filters import Names, TableFilter
+from cdc_assets.config.kinds import key_expressions
 from cdc_assets.config.patterns import Patience, PatternError, matches
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.settings.transforms import LogicalRouteSettings, RouteSettings, Step, TimezoneSettings
@@ -140,8 +141,6 @@ def _of_captured_tables(config: CaptureConfig, captured: Sequence[TableId], miss
     names = [name for table in captured for name in (table.within_database, str(table))]
     yield from missing("snapshot.include.collection.list", snapshot.include, names, what)
     yield from missing("mirror.table.include.list", config.mirror.include, names, what)
-    keyed = [entry.rpartition(":")[0].strip() for entry in config.events.message_key_columns]
-    yield from missing("message.key.columns", keyed, names, what)
     known = {name.lower() for name in names}
     for property_name, tables in (
         ("snapshot.select.statement.overrides", snapshot.overrides),
@@ -163,6 +162,9 @@ def _of_columns(config: CaptureConfig, structures: Iterable[TableSchema], missin
     for property_name, patterns in lists:
         yield from missing(property_name, patterns, columns, "column of a captured table")
     yield from missing("datatype.propagate.source.type", events.propagate_types, types, "type of a captured column")
+    for shown, expressions in key_expressions(events.message_key_columns):
+        if len(list(missing("message.key.columns", expressions, columns, ""))) == len(expressions):
+            yield Unmatched("message.key.columns", shown, "column of a captured table")
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ CASES: dict[str, dict[str, str]] = {
         "column.propagate.source.type": "dbo\\.two_keys\\..*",
     },
     "keys-and-skips": {
-        "message.key.columns": "dbo.two_keys:amount;dbo.keyless:id",
+        "message.key.columns": r"dbo.two_keys:amount;(.*)\.two_keys:b,nope;dbo.keyless:i.;dbo\.all_types:nope",
         "skipped.operations": "d",
         "skip.messages.without.change": "true",
     },

@@ -71,7 +71,12 @@ EVENTS = (
         note="Ours.",
     ),
     Property(
-        "message.key.columns", kinds.MESSAGE_KEYS, "", "Columns that form a table's key.", "events.message_key_columns"
+        "message.key.columns",
+        kinds.MESSAGE_KEYS,
+        "",
+        "Columns that form a table's key. Columns are regular expressions, too, and all entries that match a table count; a table "
+        "without such a column keeps its own key.",
+        "events.message_key_columns",
     ),
     Property(
         "time.precision.mode",

@@ -232,11 +232,6 @@ BAD_INPUT = {
         2,
         ["one table per topic", f"{DATABASE}.dbo.orders", f"{DATABASE}.dbo.lines", "topic.sanitize.pattern"],
     ),
-    "key column that does not exist": (
-        {"message__key__columns": "dbo.orders:nope"},
-        2,
-        ["message.key.columns", "'nope'", f"{DATABASE}.dbo.orders", "id, v"],
-    ),
     "no encryption": ({"driver__encrypt": "yes"}, 1, ["driver.encrypt"]),
 }
 

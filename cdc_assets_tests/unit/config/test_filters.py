@@ -81,7 +81,7 @@ def test_an_expression_that_tries_all_ways_ends_as_an_error_of_its_property(monk
     with pytest.raises(ConfigurationError, match=r"column\.mask\.with\.<length>\.chars.*takes too long"):
         rule_for(LONG, Column("c", "varchar", 1, nullable=True), [ColumnRule("mask", (SLOW,), 3)])
     with pytest.raises(ConfigurationError, match=r"message\.key\.columns.*takes too long"):
-        message_key(LONG, [f"{SLOW}:id"])
+        message_key(LONG, ["id"], [f"{SLOW}:id"])
     assert TableFilter(FilterSettings(table_exclude=(SLOW,))).select([ORDERS]) == [ORDERS]
 
 

@@ -195,19 +195,44 @@ def test_a_table_without_key() -> None:
 
 @pytest.mark.parametrize(
     ("entry", "key"),
-    [("dbo.t:note,id", ("note", "id")), (r"testdb\.dbo\..*:Note", ("note",)), ("dbo.other:note", ("id",))],
+    [
+        ("dbo.t:note,id", ("note", "id")),
+        (r"testdb\.dbo\..*:Note", ("note",)),
+        ("dbo.other:note", ("id",)),
+        (".*:note;dbo.t:id", ("note", "id")),
+        (".*:id;dbo.t:id,note", ("id", "note")),
+        ("dbo.t:.*", ("id", "note")),
+        ("dbo.t:nope", ("id",)),
+        ("dbo.t:nope,note", ("note",)),
+        ("dbo.t :note", ("id",)),
+        (r"dbo\.t{1\,2}:note", ("note",)),
+    ],
 )
 def test_message_keys(entry: str, key: tuple[str, ...]) -> None:
-    plan = plan_of("t", [ID, NOTE], settings=replace(SHOP, message_key_columns=(entry, ".*t:id")))
+    """As the connector has them; measured with its class `Key`, which repeats a column that two entries name, and so fails."""
+    plan = plan_of("t", [ID, NOTE], settings=replace(SHOP, message_key_columns=tuple(entry.split(";"))))
     assert plan.key == key
+    about_keys = [text for text in plan.warnings if "message.key.columns" in text]
+    assert about_keys == [text for text in about_keys if "dbo.t:nope of" in text]
+    assert bool(about_keys) == (entry == "dbo.t:nope,note"), "one that names nothing at all is told when a run begins"
     names = schema_of(plan.topic_schema.field("key"))["fields"]
     assert [(one["field"], one["optional"]) for one in names] == [(name, name == "note") for name in key]
 
 
-@pytest.mark.parametrize("entry", ["dbo.t:nope", "dbo.t", "dbo.t:", "dbo.(t:id"])
-def test_message_keys_that_make_no_sense(entry: str) -> None:
-    with pytest.raises(ConfigurationError):
-        plan_of("t", [ID, NOTE], settings=replace(SHOP, message_key_columns=(entry,)))
+def test_an_expression_of_a_message_key_names_columns_that_end_alike() -> None:
+    """The dot between the table and the column is one of the expression, as in the connector."""
+    columns = [ID, column("customer_id", "int"), column("paid", "bit"), NOTE]
+    assert plan_of("t", columns, settings=replace(SHOP, message_key_columns=(".*:id",))).key == (
+        "id",
+        "customer_id",
+        "paid",
+    )
+    assert plan_of("t", columns, settings=replace(SHOP, message_key_columns=("dbo.t:id",))).key == ("id",)
+
+
+def test_a_message_key_that_does_not_compile() -> None:
+    with pytest.raises(ConfigurationError, match=r"message\.key\.columns.*compile"):
+        plan_of("t", [ID, NOTE], settings=replace(SHOP, message_key_columns=("dbo.(t:id",)))
 
 
 def test_rules_reach_values_and_not_keys() -> None:

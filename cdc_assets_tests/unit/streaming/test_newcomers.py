@@ -94,22 +94,11 @@ def test_filters_that_match_none_of_what_is_captured_are_an_error(tmp_path: Path
 
 
 LONG = "n" * 240
-KEYED = "dbo.keyless:note"
 BAD = {
     "or_ders": r"topic name .* exclude SalesDb\.dbo\.or",
     LONG: "topic name",
-    "keyless": r"message\.key\.columns",
 }
 """Names of tables that cannot be captured, and why."""
-
-
-def create(server: SimulatedServer, name: str) -> TableId:
-    table = server.create(name, rows=1)
-    if name == "keyless":
-        schema = server.schemas[table]
-        server.schemas[table] = replace(schema, columns=schema.columns[:1])
-        server.instances[-1] = replace(server.instances[-1], columns=("id",), column_ids=(1,))
-    return table
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -117,12 +106,12 @@ def test_table_that_cannot_be_captured_fails_alone_and_again_after_a_restart(tmp
     server = SimulatedServer()
     lines, orders, own = server.create("lines"), server.create("orders"), server.create("or ders")
     server.idle_tick()
-    config = make_config(str(tmp_path), message_key_columns=(KEYED,), idle_timeout_s=20.0)
+    config = make_config(str(tmp_path), idle_timeout_s=20.0)
     make_capture(server, config).snapshot()
     came: list[TableId] = []
 
     def come() -> None:
-        came.extend([create(server, name), server.create("fine", rows=1)])
+        came.extend([server.create(name, rows=1), server.create("fine", rows=1)])
         server.commit((lines, "insert", 10, "a"), (came[0], "insert", 10, "a"))
 
     running = make_capture(server, config)
@@ -165,9 +154,6 @@ def test_captured_table_that_has_lost_a_column_of_its_key_stops_no_other(tmp_pat
     server.commit((lines, "insert", 10, "a"), (orders, "delete", 1, ""))
     assert make_capture(server, config).stream().troubled == ()
     assert events_of(config, lines)[-1].key == 10
-    wrong = make_config(str(tmp_path), message_key_columns=("dbo.orders:nope",))
-    with pytest.raises(ConfigurationError, match="nope"):
-        make_capture(server, wrong).stream()
 
 
 def test_table_that_is_not_there_fails_alone(tmp_path: Path) -> None:
