@@ -18,6 +18,7 @@ stops that table alone (`isolation`).
 """
 
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -34,10 +35,16 @@ from cdc_assets.mirror.delta import MirrorTables, current_directory, history_dir
 from cdc_assets.mirror.isolation import attempted, folded
 from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
+from cdc_assets.mirror.rewrite import are_parted
 from cdc_assets.mirror.shape import TO_LSN
 from cdc_assets.mirror.steps import files_of, next_step, require_events
 from cdc_assets.mirror.tasks import FoldResult
 from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
+
+log = logging.getLogger(__name__)
+
+_Moved = tuple[str, MirrorState]
+"""A topic, and how far its mirror is without any step."""
 
 
 class Mirrors:
@@ -61,6 +68,8 @@ class Mirrors:
         self._topics, self._tables, self._ledger = topics, tables, ledger
         self._clock, self._on_step = clock, on_step
         self._jobs, self._account = Jobs(topics, tables, runner, unavailable), runner.account
+        self._parted = set[str]()
+        """Topics whose mirror's leaves were looked at."""
 
     def catch_up(
         self, tables: Sequence[MirroredTable], *, anew: bool = False, should_end: Callable[[], bool] = lambda: False
@@ -83,14 +92,15 @@ class Mirrors:
         troubles: dict[str, CdcError] = {}
         left = list(tables)
         while left and not should_end():
-            works = [work for table in left if (work := self._attempted(table, rebuilt, troubles)) is not None]
+            found = [self._attempted(table, rebuilt, troubles) for table in left]
+            works = [work for work in found if isinstance(work, Work)]
+            idle = dict(one for one in found if isinstance(one, tuple) and one[1] != self._state(one[0]))
             new = [work for work in works if self._state(work.table.topic).pending != work.planned]
             if new:
                 works = self._recorded(works, new, troubles)
             before = self._account.of("mirror")
             done = self._carry_out(works, troubles) if works else {}
             ran_on = self._account.of("mirror").since(before)
-            idle = {table.topic: state for table in left if (state := self._moved(table, works)) is not None}
             if done or idle:
                 self._ledger.complete(
                     self._clock.now(), {**idle, **{topic: state for topic, (state, _) in done.items()}}
@@ -126,31 +136,54 @@ class Mirrors:
     def _state(self, topic: str) -> MirrorState:
         return self._ledger.state.get(topic, MirrorState())
 
-    def _attempted(self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]) -> Work | None:
+    def _attempted(
+        self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]
+    ) -> "Work | _Moved | None":
         return attempted(table.topic, troubles, lambda: self._planned(table, rebuilt))
 
-    def _planned(self, table: MirroredTable, rebuilt: set[str]) -> Work | None:
-        """The step in flight of a table, or its next one."""
+    def _planned(self, table: MirroredTable, rebuilt: set[str]) -> "Work | _Moved | None":
+        """The step in flight of a table, or its next one; or its state, if it is proved that the topic has nothing to take.
+
+        None if it can do neither now. A mirror that fails or waits keeps its LSN: behind it may be events that it has not taken.
+        """
         state, key = self._state(table.topic), table.description.shape.key_text
         planned, anew = state.pending, table.topic in rebuilt
         if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
             anew = anew or self._is_lost(table, state)
             planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
         if planned is None:
-            return None
+            is_level = not anew and state.step > 0 and state.key == key and state.lsn == table.target.position
+            return (table.topic, self._moved(table, state.lsn, table.target.window)) if is_level else None
         is_idle = not files_of(planned, table.files) and not planned.takes(state.absences)
-        if is_idle and not planned.whole and not planned.void:
-            return None
+        if is_idle and planned != state.pending and not planned.whole and not planned.void:
+            return table.topic, self._moved(table, planned.until, planned.window)
         require_events(planned, table.target)
         return self._work(table, planned)
+
+    def _moved(self, table: MirroredTable, lsn: str, window: int) -> MirrorState:
+        """The state of a table that has nothing to take up to an LSN; the same if that tells nothing new."""
+        state = self._state(table.topic)
+        moved = replace(state, lsn=lsn, window=max(state.window, window), gaps=table.target.gaps_since(state.since))
+        return moved if (lsn, moved.gaps) != (state.lsn, state.gaps) else state
 
     def _is_lost(self, table: MirroredTable, state: MirrorState) -> bool:
         """Whether the tables of a mirror were removed or rewritten by another program since, or cannot have the columns of today."""
         if not state.step:
             return False
-        directory = current_directory(table.topic)
-        known = self._tables.schema(directory)
-        return known is None or self._tables.leaves(directory) is None or table.description.shape.is_misspelt(known)
+        directory, shape = current_directory(table.topic), table.description.shape
+        known, leaves = self._tables.schema(directory), self._tables.leaves(directory)
+        if known is None or leaves is None or shape.is_misspelt(known):
+            return True
+        seen = state.parted or table.topic in self._parted or state.key != shape.key_text
+        if seen or are_parted(self._tables.location, directory, shape, leaves):
+            self._parted.add(table.topic)
+            return False
+        log.warning(
+            "The mirror of %s is made anew: rows lie in other leaves than events about them are taken to, as earlier releases left rows "
+            "whose keys begin alike, so some may be there twice, or still there.",
+            table.topic,
+        )
+        return True
 
     def _work(self, table: MirroredTable, planned: PlannedStep) -> Work:
         topic = table.topic
@@ -173,15 +206,6 @@ class Mirrors:
         strict = frozenset(field.name for field in declared if not field.nullable)
         absences = planned.takes(self._state(topic).absences)
         return Work(table, planned, leaves, absences, retyped, wanted, strict=strict)
-
-    def _moved(self, table: MirroredTable, works: Sequence[Work]) -> MirrorState | None:
-        """The state of a table without new events whose LSN, or whose gaps, are other ones now."""
-        state, target = self._state(table.topic), table.target
-        if state.step == 0 or any(work.table.topic == table.topic for work in works) or state.pending is not None:
-            return None
-        lsn = max(state.lsn, target.position)
-        moved = replace(state, lsn=lsn, window=max(state.window, target.window), gaps=target.open_gaps)
-        return moved if (moved.lsn, moved.gaps) != (state.lsn, state.gaps) else None
 
     # ---- one turn ----------------------------------------------------------------------------------------------
 
@@ -251,7 +275,8 @@ class Mirrors:
 
     def _finished(self, work: Work, results: Sequence[FoldResult]) -> tuple[MirrorState, StepReport]:
         planned = work.planned
-        state = replace(self._state(planned.topic).behind(planned), gaps=work.table.target.open_gaps)
+        state = self._state(planned.topic).behind(planned)
+        state = replace(state, gaps=work.table.target.gaps_since(state.since), parted=state.parted or bool(results))
         files = [file for result in results for file in (*result.leaves, *result.versions)]
         rows = sum(count for _, _, count in self._tables.files(current_directory(planned.topic)))
         report = StepReport(

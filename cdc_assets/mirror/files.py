@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,16 +34,27 @@ def portions_of(
         LakeError: a file cannot be read.
     """
     for path in paths:
-        try:
-            with location.existing(directory).open_input_file(path) as stream:
-                for batch in _batches(stream, location, plain):
-                    yield fitted(pa.Table.from_batches([batch]), schema)
-        except (*STORE_ERRORS, ValueError) as error:
-            raise trouble(
-                f"{location.uri(directory)}/{path} cannot be read",
-                error,
-                "rebuild the mirror: cdc-assets mirror --rebuild",
-            ) from error
+        with _opened(location, directory, path) as stream:
+            for batch in _batches(stream, location, plain):
+                yield fitted(pa.Table.from_batches([batch]), schema)
+
+
+@contextmanager
+def _opened(location: Location, directory: str, path: str) -> Iterator[pa.NativeFile]:
+    """A file while it is read.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    try:
+        with location.existing(directory).open_input_file(path) as stream:
+            yield stream
+    except (*STORE_ERRORS, ValueError) as error:
+        raise trouble(
+            f"{location.uri(directory)}/{path} cannot be read",
+            error,
+            "rebuild the mirror: cdc-assets mirror --rebuild",
+        ) from error
 
 
 def _batches(stream: pa.NativeFile, location: Location, plain: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -53,6 +65,17 @@ def _batches(stream: pa.NativeFile, location: Location, plain: Sequence[str] | N
         stream, metadata=metadata, read_dictionary=encoded, pre_buffer=not location.is_local
     ) as parquet:
         yield from parquet.iter_batches(GROUP_ROWS, use_threads=False)
+
+
+def last_rows(location: Location, directory: str, path: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a file's last row group, in some columns.
+
+    Raises:
+        LakeError: the file cannot be read.
+    """
+    with _opened(location, directory, path) as stream, pq.ParquetFile(stream) as parquet:
+        groups = [parquet.num_row_groups - 1] if parquet.num_row_groups else []
+        return fitted(parquet.read_row_groups(groups, columns=schema.names, use_threads=False), schema).combine_chunks()
 
 
 def read_rows(location: Location, directory: str, paths: Sequence[str], schema: pa.Schema) -> pa.Table:

@@ -82,6 +82,7 @@ class MirrorState:
         gaps: intervals of lost changes that no snapshot has repaired, as LSNs.
         pending: step in flight.
         absences: rows that are gone though no event says so, in the order in which that was found.
+        parted: whether its leaves are known to hold the keys of their ranges alone (`rewrite.are_parted`).
     """
 
     step: int = 0
@@ -92,6 +93,7 @@ class MirrorState:
     gaps: tuple[tuple[str, str], ...] = ()
     pending: PlannedStep | None = None
     absences: tuple[Absence, ...] = ()
+    parted: bool = False
 
     @property
     def next_step(self) -> int:

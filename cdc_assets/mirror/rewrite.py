@@ -10,16 +10,17 @@ Files are written before it is known whether the task ends: until a commit names
 point leaves nothing but files that vacuum removes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.lake.location import Location
 from cdc_assets.mirror import leaves
-from cdc_assets.mirror.files import GROUP_ROWS, FileWriter
+from cdc_assets.mirror.files import GROUP_ROWS, FileWriter, last_rows
 from cdc_assets.mirror.fold import Folded, Void, fold_keyed, lsns_of
-from cdc_assets.mirror.keys import bound_bytes
+from cdc_assets.mirror.keys import BOUND_BYTES, bound_bytes
 from cdc_assets.mirror.leaves import Leaf, NewFile, new_name
 from cdc_assets.mirror.shape import POSITION, Shape
 from cdc_assets.mirror.texts import whole
@@ -84,10 +85,33 @@ def _place_after(keys: pa.Array, start: int, key: pa.Scalar) -> int:
     return low
 
 
+def are_parted(location: Location, directory: str, shape: Shape, found: Sequence[Leaf]) -> bool:
+    """Whether each leaf of a table holds the keys of its range alone.
+
+    Earlier releases ended files between rows of one bound, if that is as long as a bound can be.
+
+    Raises:
+        LakeError: the lake cannot be read.
+    """
+    if not shape.keyed:
+        return True
+    parts = {part.name for part in shape.key}
+    columns = pa.schema([field for field in shape.rows if field.name in parts])
+    for leaf, following in pairwise(found):
+        if leaf.bound == following.bound:
+            return False
+        if len(following.bound) == BOUND_BYTES:
+            last = last_rows(location, directory, leaf.paths[-1], columns)
+            if last.num_rows and bound_bytes(shape.keys(last)[-1].as_py()) >= following.bound:
+                return False
+    return True
+
+
 class LeafWriter:
     """Writes rows, in the order of their keys, to the files that replace a leaf.
 
-    A file ends where it has grown to the size of a leaf, if enough rows for another one are left.
+    A file ends where it has grown to the size of a leaf, if enough rows for another one are left, and only between two keys
+    with different bounds: a leaf holds all rows of its bound.
 
     Args:
         leaf: which is replaced.
@@ -99,6 +123,8 @@ class LeafWriter:
         self._shape, self._leaf, self._left = shape, leaf, rows
         self._cut = 0
         self._writer: FileWriter | None = None
+        self._last = b""
+        """Bound of the newest row."""
         self._must = [column.name for column in shape.columns if not column.nullable]
         self.files: list[NewFile] = []
         self.nulls: set[str] = set()
@@ -110,15 +136,34 @@ class LeafWriter:
         if not self._cut and rows.num_rows:
             self._cut = self._rows_of_a_file(rows)
         while rows.num_rows:
-            if self._writer is not None and self._is_full():
+            count = self._count(rows)
+            if not count:
                 self._end()
+                continue
             if self._writer is None:
-                first = self._shape.keys(rows.slice(0, 1))[0].as_py()
-                self._writer = self._opened(bound_bytes(first) if self.files else self._leaf.bound)
-            room = self._cut - self._writer.rows
-            count = min(rows.num_rows, room) if room > 0 else rows.num_rows
+                self._writer = self._opened(self._bound_of(rows, 0) if self.files else self._leaf.bound)
             self._writer.write(rows.slice(0, count))
+            self._last = self._bound_of(rows, count - 1)
             rows, self._left = rows.slice(count), self._left - count
+
+    def _count(self, rows: pa.Table) -> int:
+        """How many rows come into the present file: if it is full, those that have the bound of its last one."""
+        written = 0 if self._writer is None else self._writer.rows
+        if written < self._cut:
+            return int(min(rows.num_rows, self._cut - written))
+        if 2 * self._left < self._cut:
+            return int(rows.num_rows)
+        low, high = 0, rows.num_rows
+        while low < high:
+            middle = (low + high) // 2
+            if self._bound_of(rows, middle) <= self._last:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _bound_of(self, rows: pa.Table, at: int) -> bytes:
+        return bound_bytes(self._shape.keys(rows.slice(at, 1))[0].as_py())
 
     def _opened(self, bound: bytes) -> FileWriter:
         return FileWriter(self._location, self._directory, new_name(bound), self._shape.rows, self._shape.bounded)
@@ -126,9 +171,6 @@ class LeafWriter:
     def _rows_of_a_file(self, rows: pa.Table) -> int:
         density = self._leaf.size / self._leaf.rows if self._leaf.rows else rows.nbytes / _MEMORY_RATIO / rows.num_rows
         return max(1, int(leaves.LEAF_BYTES / max(density, 1e-9)))
-
-    def _is_full(self) -> bool:
-        return self._writer is not None and self._writer.rows >= self._cut and 2 * self._left >= self._cut
 
     def _end(self) -> None:
         if self._writer is not None:

@@ -64,10 +64,9 @@ class Target:
         """The newest start that a snapshot of the whole table has repaired; empty if nothing was lost."""
         return max((start for start in self.starts if start <= self.read), default="")
 
-    @property
-    def open_gaps(self) -> tuple[tuple[str, str], ...]:
-        """Gaps that no snapshot has repaired."""
-        return tuple(gap for gap in self.gaps if gap[1] > self.read)
+    def gaps_since(self, since: str) -> tuple[tuple[str, str], ...]:
+        """Gaps that a mirror has which knows of the losses up to an LSN that a snapshot has repaired."""
+        return tuple(gap for gap in self.gaps if gap[1] > since)
 
 
 def target_of(state: TableState, window: int, drops: Sequence[Lsn]) -> Target | None:

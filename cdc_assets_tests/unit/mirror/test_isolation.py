@@ -9,10 +9,13 @@ import pytest
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, LakeError, MirrorError
+from cdc_assets.lake.retained import Retained
 from cdc_assets.mirror import capture, jobs
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.tasks import FoldTask
 from cdc_assets.standin.control import StandIn
@@ -111,6 +114,44 @@ def test_what_is_no_mirrors_own_ends_the_step(world: World, monkeypatch: pytest.
         with pytest.raises(type(error)):
             mirrored(world)
     assert not mirrored(world)
+
+
+def unreadable(patch: pytest.MonkeyPatch) -> None:
+    schema = MirrorTables.schema
+
+    def broken(self: MirrorTables, directory: str) -> Any:
+        if directory == f"{TOPIC}.__current":
+            raise LakeError("The store answered 500.")
+        return schema(self, directory)
+
+    patch.setattr(MirrorTables, "schema", broken)
+
+
+@pytest.mark.parametrize("cause", ["a store that fails", "a refused rebuild"])
+def test_a_mirror_that_cannot_follow_keeps_its_lsn(world: World, monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
+    """What waits is taken once the cause is gone; mirrors that have nothing to take go on meanwhile."""
+    assert not mirrored(world)
+    before = mirrors_of(str(world.lake)).states()
+    world.execute("UPDATE dbo.t SET Name = N'new' WHERE id = 1")
+    world.execute("DELETE FROM dbo.t WHERE id = 2")
+    world.capture()
+    mirrors = CaptureMirrors(world.config, LocalRunner(2), SystemClock())
+    with monkeypatch.context() as patch:
+        if cause == "a store that fails":
+            unreadable(patch)
+            troubles = mirrors.catch_up()
+        else:
+            patch.setattr(capture, "retained", lambda *_: Retained(before[TOPIC].lsn))
+            troubles = mirrors.catch_up([TableId(DATABASE, "dbo", "t")], anew=True)
+            assert not mirrors.catch_up([TableId(DATABASE, "dbo", name) for name in "uvw"])
+    assert set(troubles) == {TOPIC}
+    after = mirrors.states()
+    assert after[TOPIC] == before[TOPIC]
+    assert mirrors.behind() == [TOPIC]
+    assert all(after[topic].lsn > before[topic].lsn for topic in OTHERS)
+    assert not mirrored(world)
+    assert ordered(world.rows()) == ordered(world.on_server("id, Name"))
+    assert not mirrors.behind()
 
 
 def test_mirrors_that_cannot_be_tidied_follow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
