@@ -31,6 +31,7 @@ from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.describe import describe
 from cdc_assets.mirror.events import EventFile
+from cdc_assets.mirror.exact_keys import exactly_told
 from cdc_assets.mirror.isolation import attempted
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.steps import target_of
@@ -249,7 +250,7 @@ class CaptureMirrors:
         files = self._files(list(generations))
         holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
         target = replace(target, complete_after=holds.after, rows_from=holds.rows)
-        return MirroredTable(topic, about, target, files)
+        return MirroredTable(topic, about, *exactly_told(target, files, about.coarse, len(generations) - 1))
 
     def _chosen(self, state: CaptureState, wanted: Sequence[TableId] | None) -> list[TableId]:
         if wanted is not None:

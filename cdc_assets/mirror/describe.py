@@ -7,7 +7,7 @@ column was added have no event that tells its value.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -17,12 +17,11 @@ from cdc_assets.envelope.naming import adjusted
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.lake.evolution import meaning
 from cdc_assets.mirror.events import EventColumn, TopicGeneration
+from cdc_assets.mirror.exact_keys import coarse_tables
 from cdc_assets.mirror.keys import key_part
-from cdc_assets.mirror.natural import target_of
+from cdc_assets.mirror.natural import EXACT, Natural, is_cut, target_of
 from cdc_assets.mirror.shape import OWN, OWN_OF_HISTORY, Shape, ShapeColumn
-from cdc_assets.typemap.exact import coarse_by, exact_setting
 from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
 
 _KEY = "_key_"
@@ -31,10 +30,15 @@ _KEY = "_key_"
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a mirror before it is made."""
+    """What is known of a mirror before it is made.
+
+    Args:
+        coarse: numbers of the generations whose events shorten the key, with the refusal that follows.
+    """
 
     shape: Shape
     generations: tuple[TopicGeneration, ...]
+    coarse: Mapping[int, ConfigurationError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ def describe(
         former: structures before that.
 
     Raises:
-        ConfigurationError: events of the table do not tell which row they are about, or not by every digit of its key.
+        ConfigurationError: events of the table do not tell which row they are about.
         LakeError: the topic holds no envelopes.
     """
     after = {name: _fields(_value(topic, schema), "after") for name, schema in generations.items()}
@@ -75,16 +79,18 @@ def describe(
     ]
     names_now = {column.name for column in found}
     key = _key_names(topic, entries, settings, generations)
-    _check_exact(key, names, entries, generations)
-    extra = _key_only(key, found, names, generations)
+    source = {name: entries[-1].schema.column(name) if entries else None for name in key}
+    of_keys = [_fields(pa.struct([schema.field("key")]), "key") for schema in generations.values()]
+    coarse = coarse_tables({names.get(name, name): column for name, column in source.items()}, of_keys, entries)
+    extra = _key_only(source, found, names, of_keys[-1])
     columns = [_shape_column(column) for column in found] + [_extra_column(column) for column in extra]
     taken = {name.lower() for name in names}
-    for name, field in _names(former, settings).items():
-        if name.lower() not in taken and any(field in fields for fields in after.values()):
-            earlier = _found(name, field, after, former)
+    for name, shown in _names(former, settings).items():
+        if name.lower() not in taken and any(shown in fields for fields in after.values()):
+            earlier = _found(name, shown, after, former)
             columns.append(replace(_shape_column(earlier), nullable=True, former=True))
             found.append(earlier)
-            names[name] = field
+            names[name] = shown
     _check(topic, [column.name for column in columns])
     known = {column.name: column.column for column in [*found, *extra]}
     own = {column.name.removeprefix(_KEY): column.name for column in extra}
@@ -97,7 +103,7 @@ def describe(
         _generation(directory, schema, shape, {**names, **{column.name: column.field.name for column in extra}}, known)
         for directory, schema in generations.items()
     )
-    return Description(shape, made)
+    return Description(shape, made, coarse)
 
 
 def _value(topic: str, schema: pa.Schema) -> pa.DataType:
@@ -177,41 +183,24 @@ def _key_names(
     return list(last.schema.key or key)
 
 
-def _check_exact(
-    key: Sequence[str],
-    names: Mapping[str, str],
-    entries: Sequence[HistoryEntry],
-    generations: Mapping[str, pa.Schema],
-) -> None:
-    """Check that events hold every digit of the key, by the topic's newest table."""
-    fields = _fields(pa.struct([list(generations.values())[-1].field("key")]), "key")
-    for name in key:
-        column, field = entries[-1].schema.column(name) if entries else None, fields.get(names.get(name, name))
-        if column is not None and field is not None and (setting := coarse_by(column, field)):
-            raise ConfigurationError(
-                setting, meaning(field) or str(field.type),
-                f"a form that holds every digit of key column {name} of {entries[-1].table} ({declared_type(column)}), so that "
-                "no two rows share a key",
-                f"set {exact_setting(column)} and read the table again (cdc-assets capture --table {entries[-1].table.within_database}), "
-                f"or leave it out by mirror.table.include.list",
-            )  # fmt: skip
-
-
 def _key_only(
-    key: Sequence[str], found: Sequence[_Found], names: Mapping[str, str], generations: Mapping[str, pa.Schema]
+    key: Mapping[str, Column | None], found: Sequence[_Found], names: Mapping[str, str], fields: Mapping[str, pa.Field]
 ) -> list[_Found]:
-    """Columns of the key whose values rows do not have, or have masked."""
+    """Columns of the key whose values rows do not have, or have masked or cut."""
     shown = {column.name: column for column in found}
-    newest = list(generations.values())[-1]
-    fields = _fields(pa.struct([newest.field("key")]), "key")
     extra = []
-    for name in key:
-        column = shown.get(name)
-        field = fields.get(names.get(name, name))
-        if field is None or (column is not None and not _is_shaped(column.field)):
+    for name, source in key.items():
+        column, of_key = shown.get(name), fields.get(names.get(name, name))
+        cut = source is not None and is_cut(source)
+        if of_key is None or (column is not None and not (_is_shaped(column.field) or cut)):
             continue
-        extra.append(_Found(_KEY + name, field, column.column if column else None, False, True))
+        known = source if cut else column.column if column else None
+        extra.append(_Found(_KEY + name, of_key, known, False, True))
     return extra
+
+
+def _natural_of_key(field: pa.Field, column: Column | None) -> Natural:
+    return EXACT if column is not None and is_cut(column) else target_of(field, column)
 
 
 def _is_shaped(field: pa.Field) -> bool:
@@ -235,8 +224,9 @@ def _shape_column(found: _Found) -> ShapeColumn:
 
 
 def _extra_column(found: _Found) -> ShapeColumn:
-    natural = target_of(found.field, found.column)
-    return ShapeColumn(found.name, natural.type, True, False, "value of the key", found.name.removeprefix(_KEY))
+    natural = _natural_of_key(found.field, found.column)
+    note = natural.note if natural == EXACT else "value of the key"
+    return ShapeColumn(found.name, natural.type, True, False, note, found.name.removeprefix(_KEY))
 
 
 def _check(topic: str, names: Sequence[str]) -> None:
@@ -258,7 +248,7 @@ def _generation(
         in_key = column.name.startswith(_KEY) and column.name.removeprefix(_KEY) == column.source
         field = (key if in_key else after).get(names[column.name])
         if field is not None:
-            wanted = target_of(field, known[column.name])
+            wanted = (_natural_of_key if in_key else target_of)(field, known[column.name])
             columns.append(
                 EventColumn(column.name, field, type(wanted)(column.type, wanted.note, wanted.digits), in_key)
             )

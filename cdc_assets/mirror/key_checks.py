@@ -7,7 +7,6 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.schema import Column, TableSchema, declared_type
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.mirror.keys import is_coarse
 from cdc_assets.typemap.exact import coarse_by, exact_setting
 
 
@@ -22,7 +21,6 @@ def check_keys(schema: TableSchema, captured: Sequence[str], config: CaptureConf
     except ConfigurationError:
         return  # the capture reports it for its table
     fields = {column.name: (column.mapped.column, column.key_field) for column in plan.columns}
-    compacted = config.lake.topic_hours and config.lake.topic_policy == "compact"
     for column, field in (fields[name] for name in plan.key):
         if setting := coarse_by(column, field):
             remedy = (
@@ -30,10 +28,6 @@ def check_keys(schema: TableSchema, captured: Sequence[str], config: CaptureConf
             )
             expected = "in keys with every digit; otherwise there is no mirror of the table and no compaction by key"
             yield _result(schema, column, f"shortened by {setting}", expected, remedy)
-        elif compacted and is_coarse(column):
-            remedy = "set lake.topic.cleanup.policy=delete if its topic may not grow"
-            expected = "of at most 6 digits, to be compacted by key"
-            yield _result(schema, column, "compared by microseconds", expected, remedy)
 
 
 def _result(schema: TableSchema, column: Column, actual: str, expected: str, remedy: str) -> CheckResult:

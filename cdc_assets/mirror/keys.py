@@ -7,7 +7,9 @@ have fixed width, texts end with a pair of bytes that does not occur inside.
 
 *Equality is the server's as far as it can be known.* Texts are compared without blanks at the end, as SQL Server does
 in every collation. If the collation ignores case, ASCII, Latin-1, Greek and Cyrillic letters are compared in lower case;
-not so in Turkish and Azeri, where I is not i. Other letters, accents, kana and width are compared exactly, even if the
+not so in Turkish and Azeri, where I is not i, nor where two signs are one letter, as in Danish. Moments are compared by every digit
+(`natural.EXACT`), those with an offset by their instant. Bytes that differ by zeros at the end are two keys here and one on the server,
+which so never has both. Other letters, accents, kana and width are compared exactly, even if the
 collation does not: two keys that are wrongly taken for one would lose a row, and the reverse is harmless. For the log
 names a row by the very text that the server stores: to change `straße` to `STRASSE` is a deletion of the one and a
 creation of the other. Only READs may find a row under a text that an event of an older position still has to change;
@@ -23,13 +25,14 @@ import pyarrow.compute as pc
 
 from cdc_assets.core.schema import Column
 from cdc_assets.typemap.kernels import Numbers, binaries, null_mask, numbers_of_offsets
-from cdc_assets.typemap.mapping import fraction_digits
 
 _FOLDED = "^[\\x00-\\x7e\u00a0-\u00ff\u0391-\u03c9\u0400-\u045f]*$"
 """Texts whose letters have one lower-case form in every collation that ignores case."""
-_MICROS = 6
-"""Digits of fractional seconds in a mirror."""
-_DOTLESS = ("turkish", "azeri")
+_OF_THEIR_OWN = (
+    *("turkish", "azeri", "danish", "norwegian", "hungarian", "czech", "slovak", "croatian", "bosnian", "serbian"),
+    *("vietnamese", "welsh", "maltese", "albanian", "uzbek", "turkmen", "traditional_spanish", "lithuanian"),
+)
+"""Languages with an i without dot, or with letters of two signs: `aA` is not `aa` in Danish."""
 _CHARACTERS = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext", "sysname"})
 
 
@@ -41,13 +44,11 @@ class KeyPart:
         name: column of the mirror that holds its value.
         padded: whether blanks at the end do not count.
         folded: whether case does not count.
-        coarse: whether values that the server tells apart may be one here.
     """
 
     name: str
     padded: bool = False
     folded: bool = False
-    coarse: bool = False
 
 
 def key_part(name: str, column: Column | None) -> KeyPart:
@@ -58,15 +59,10 @@ def key_part(name: str, column: Column | None) -> KeyPart:
         column: the source's column; None if it is not known, then exactly.
     """
     if column is None or column.type_name not in _CHARACTERS:
-        return KeyPart(name, coarse=column is not None and is_coarse(column))
+        return KeyPart(name)
     collation = (column.collation or "").lower()
-    ignores_case = "_ci" in collation and not any(language in collation for language in _DOTLESS)
+    ignores_case = "_ci" in collation and not any(language in collation for language in _OF_THEIR_OWN)
     return KeyPart(name, padded=True, folded=ignores_case)
-
-
-def is_coarse(column: Column) -> bool:
-    """Whether a moment of a mirror, in microseconds, holds less of a column than the server compares."""
-    return column.type_name in ("datetime2", "datetimeoffset") and fraction_digits(column) > _MICROS
 
 
 def encode(table: pa.Table, parts: Sequence[KeyPart], kind: pa.DataType) -> pa.Array:

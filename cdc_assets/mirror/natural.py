@@ -52,6 +52,8 @@ _SIMPLE = {
     "datetimeoffset": _UTC,
 }
 _DAY_NS = 86_400_000_000_000
+_MICRO_DIGITS = 6
+_SEVENTH = r"\.\d{6}(?P<digit>\d)"
 _FINER_THAN_MICROS = r"(\.\d{6})\d+"
 
 
@@ -70,16 +72,25 @@ class Natural:
     digits: int = 7
 
 
+EXACT = Natural(pa.int64(), "moment of the key, in units of 100 ns since 1970")
+"""Type of a moment whose last digit a timestamp lacks, where rows are told apart by it; of those with an offset the instant counts."""
+
+
+def is_cut(column: Column) -> bool:
+    """Whether a timestamp, in microseconds, holds less of a column than the server compares."""
+    return column.type_name in ("datetime2", "datetimeoffset") and fraction_digits(column) > _MICRO_DIGITS
+
+
 def natural_type(column: Column) -> Natural:
     """The natural type of a table's column."""
     name = column.type_name
     if name in _SIMPLE:
-        cut = "the offset is not kept" + (", nor the digit of 100 ns" if fraction_digits(column) > 6 else "")
+        cut = "the offset is not kept" + (", nor the digit of 100 ns" if is_cut(column) else "")
         return Natural(_SIMPLE[name], cut if name == "datetimeoffset" else "")
     if name in DECIMALS:
         return Natural(pa.decimal128(*precision_and_scale(column)))
     if name in DATETIMES:
-        return Natural(_MICROS, "the digit of 100 ns is cut" if fraction_digits(column) > 6 else "")
+        return Natural(_MICROS, "the digit of 100 ns is cut" if is_cut(column) else "")
     if name == "float":
         return Natural(pa.float32() if column.precision is not None and column.precision <= 24 else pa.float64())
     if name == "time":
@@ -128,6 +139,8 @@ def converter(field: pa.Field, wanted: Natural) -> Convert:
         field: of a topic table, with the metadata that says how its values are written.
     """
     name = meaning(field).rpartition(".")[2]
+    if wanted == EXACT:
+        return partial(_exact, form=name)
     if name in _TO_NANOS and pa.types.is_string(wanted.type):
         return partial(_time_text, to_nanos=_TO_NANOS[name], shown=wanted.digits)
     form = (field.metadata or {}).get(b"lake.form", b"").decode()
@@ -178,6 +191,25 @@ def _parsed(array: pa.Array, target: pa.DataType) -> pa.Array:
         plain = short if target.tz else pc.utf8_rtrim(short, "Z")
         return cast(plain, target)
     return cast(array, target)
+
+
+def _exact(array: pa.Array, form: str) -> pa.Array:
+    """Moments in units of 100 ns since 1970, of a form that holds them."""
+    nulls = null_mask(array)
+    if form == "NanoTimestamp":
+        ticks = numbers(array, np.int64) // 100
+    elif form.startswith("Structured"):
+        ticks = _structured_days(array) * (_DAY_NS // 100) + _structured_nanos(array) // 100
+        ticks = ticks - (_part(array, "offsetSeconds") * 10**7 if form == "StructuredZonedTimestamp" else 0)
+    elif pa.types.is_string(array.type):
+        digit = pc.struct_field(pc.extract_regex(array, _SEVENTH), "digit")
+        micros = pc.cast(_parsed(array, _UTC if form == "ZonedTimestamp" else _MICROS), pa.int64())
+        return pc.add(pc.multiply(micros, 10), pc.fill_null(pc.cast(digit, pa.int64()), 0))
+    elif form in _SPECIAL:
+        return pc.multiply(pc.cast(pc.cast(_SPECIAL[form](array), _MICROS), pa.int64()), 10)
+    else:
+        return pa.nulls(len(array), pa.int64())
+    return with_nulls(ticks, nulls, pa.int64())
 
 
 def _time_text(array: pa.Array, to_nanos: Callable[[pa.Array], Numbers], shown: int) -> pa.Array:

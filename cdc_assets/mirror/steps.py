@@ -176,10 +176,13 @@ def _takes(file: EventFile, step: PlannedStep) -> bool:
 
 def _is_known(file: EventFile, step: PlannedStep) -> bool:
     """Whether a file that ends at the LSN that is reached was applied: its name tells its window."""
-    if file.greatest[:22] != step.after:
-        return False
+    return file.greatest[:22] == step.after and window_of(file, _NEVER) <= step.known
+
+
+def window_of(file: EventFile, unknown: int) -> int:
+    """Number of the window that a file's name tells; that of a joined one tells none."""
     match = _WINDOW.match(file.path)
-    return match is not None and int(match[1]) <= step.known
+    return unknown if match is None else int(match[1])
 
 
 def files_of(step: PlannedStep, files: Sequence[EventFile]) -> list[EventFile]:

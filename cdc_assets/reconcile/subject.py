@@ -26,6 +26,7 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.events import TopicGeneration, TopicReader
 from cdc_assets.mirror.leaves import Leaf
+from cdc_assets.mirror.natural import EXACT
 from cdc_assets.reconcile.tasks import Compared, CompareTask, ReadTask
 
 _ALIKE = frozenset({"tinyint", "smallint", "int", "bigint", "date"})
@@ -96,15 +97,16 @@ class Subject:
     def compare_tasks(
         self, tables: MirrorTables, leaves: Sequence[Leaf], pieces: Sequence[Piece], ranges: Sequence[KeyRange]
     ) -> list[CompareTask]:
-        """A task for each leaf that the ranges touch; one for all if a row's place depends on values that events omit."""
+        """A task for each leaf that the ranges touch; one for all if a row's place depends on values that events omit.
+
+        A file that a step has replaced since the leaves were listed may hold anything.
+        """
         spans = tuple((self._bound(entry.low), self._bound(entry.high)) for entry in ranges) if self.column else ()
-        touched = self._touched(tables, spans)
+        outside = self._outside(tables, spans)
         return [
             CompareTask(self.compared, leaf.paths, own, self.column, spans)
             for number, leaf in enumerate(leaves)
-            if (own := tuple(piece for piece in pieces if piece.number == number))
-            or touched is None
-            or touched & set(leaf.paths)
+            if (own := tuple(piece for piece in pieces if piece.number == number)) or not outside.issuperset(leaf.paths)
         ]
 
     def _bound(self, text: str | None) -> object:
@@ -113,19 +115,17 @@ class Subject:
         kind = self.compared.shape.current.field(str(self.column)).type
         return date.fromisoformat(text) if pa.types.is_date(kind) else int(text)
 
-    def _touched(self, tables: MirrorTables, spans: Sequence[tuple[object, object]]) -> set[str] | None:
-        """Files that may hold rows of the spans; None for all."""
+    def _outside(self, tables: MirrorTables, spans: Sequence[tuple[object, object]]) -> set[str]:
+        """Files that hold no rows of the spans."""
         handle = tables.tables.open(self.compared.current)
         if self.column is None or handle is None:
-            return None
+            return set()
         chosen = set[str]()
         for row in pa.table(handle.get_add_actions(flatten=True)).to_pylist():
             least, greatest = row.get(f"min.{self.column}"), row.get(f"max.{self.column}")
-            if (
-                least is None
-                or greatest is None
-                or any((low is None or low <= greatest) and (high is None or least < high) for low, high in spans)
-            ):
+            if least is None or greatest is None:
+                continue
+            if not any((low is None or low <= greatest) and (high is None or least < high) for low, high in spans):
                 chosen.add(row["path"])
         return chosen
 
@@ -170,7 +170,9 @@ def subject_of(
     )
     reader = TopicReader(location, shape, about.generations, events.unavailable_value)
     hidden = frozenset(
-        column.name for column in shape.columns if column.source != column.name or hides(table, column.source, events)
+        column.name
+        for column in shape.columns
+        if (column.source != column.name and column.note != EXACT.note) or hides(table, column.source, events)
     )
     tells = not any(hides(table, column.name, events) for column in texts)
     return Subject(

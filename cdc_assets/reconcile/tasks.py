@@ -20,7 +20,6 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
-from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import Piece, portions, staged_batches, staged_file
 from cdc_assets.mirror.events import TopicGeneration, TopicReader
@@ -158,7 +157,6 @@ def compare(task: CompareTask) -> Found:
     """Compare a leaf with the server.
 
     Raises:
-        PreflightError: the mirror's key does not tell rows apart that the server does.
         LakeError: the lake cannot be read.
     """
     about = task.compared
@@ -172,24 +170,8 @@ def compare(task: CompareTask) -> Found:
         raise trouble(f"Staged rows in {place} cannot be read", error, "run it again") from error
     staged = pa.Table.from_batches(batches, about.staged).combine_chunks()
     codes = about.codes(staged)
-    _check_told_apart(about, staged, codes)
     made = compare_keyed if about.shape.keyed else compare_multiset
     return made(staged, codes, rows, about.codes(rows), about.names)
-
-
-def _check_told_apart(about: Compared, staged: pa.Table, codes: pa.Array) -> None:
-    """Check that rows which the server tells apart have keys of their own in the mirror, where its types are coarser."""
-    coarse = [part.name for part in about.shape.key if part.coarse]
-    if not (about.shape.keyed and coarse):
-        return
-    texts = {TEXT.format(number): staged[TEXT.format(number)] for number in range(about.texts)}
-    rows = pa.table({CODE: codes, **texts}).group_by([CODE, *texts]).aggregate([]).num_rows
-    if rows > pc.count_distinct(codes).as_py():
-        raise PreflightError(
-            f"The server has rows in {about.current} whose keys differ by less than a microsecond ({', '.join(coarse)}); the "
-            "mirror takes them for one, so it is not right. Next: use the topic's events for this table, and leave it out by "
-            "mirror.table.include.list"
-        )
 
 
 def _within(column: pa.ChunkedArray, spans: Sequence[tuple[object, object]]) -> pa.Array:

@@ -128,10 +128,8 @@ class CompactionPlanner:
         if not shape.keyed:
             log.debug("%s is not compacted: its table has no key.", topic)
             return None
-        if coarse := [part.name for part in shape.key if part.coarse]:
-            log.debug(
-                "%s is not compacted: moments of its key (%s) are compared by microseconds.", topic, ", ".join(coarse)
-            )
+        if about.coarse:
+            log.debug("%s is not compacted: %s", topic, next(iter(about.coarse.values())))
             return None
         names = {part.name for part in shape.key} | set(shape.large)
         shape = replace(shape, columns=tuple(column for column in shape.columns if column.name in names))

@@ -77,8 +77,7 @@ LAKE = (
         kinds.choice("delete", "compact"),
         "delete",
         "Which changes of that age are dropped: all, or (compact) those that later ones of the same key replace, so that a topic "
-        "always makes its table's rows. A table without a key, or with moments of 100 ns in it (`datetime2(7)`, `datetimeoffset(7)`, "
-        "which are compared by microseconds here), keeps all.",
+        "always makes its table's rows. A table without a key, or with events that shorten it, keeps all.",
         "lake.topic_policy",
         note="Ours; the words of Kafka.",
     ),

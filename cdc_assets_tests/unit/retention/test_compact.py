@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,9 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import ConfigurationError, EventsDroppedError
 from cdc_assets.lake import audit
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.mirror import describe, steps
+from cdc_assets.mirror import capture, steps
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.mirror.keys import key_part
+from cdc_assets.mirror.describe import Description
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.crashes import cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
@@ -167,11 +168,17 @@ def test_a_table_without_a_key_keeps_its_events(world: World, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("coarse", [True, False])
-def test_a_key_that_is_compared_less_exactly_than_on_the_server_keeps_its_events(
+def test_a_topic_with_keys_that_events_shorten_keeps_its_events(
     world: World, monkeypatch: pytest.MonkeyPatch, coarse: bool
 ) -> None:
     """What compaction drops is gone for good: not by a key that takes two rows for one."""
-    monkeypatch.setattr(describe, "key_part", lambda name, column: replace(key_part(name, column), coarse=coarse))
+    describe = capture.describe
+
+    def shortened(*given: Any) -> Description:
+        refusal = ConfigurationError("time.precision.mode", "connect", "all digits", "set another")
+        return replace(describe(*given), coarse={99: refusal} if coarse else {})
+
+    monkeypatch.setattr(capture, "describe", shortened)
     world.stream()
     assert all(bool(world.holds(table).after) is not coarse for table in world.tables)
 

@@ -1,0 +1,73 @@
+"""Events whose key holds less than the server compares: two rows could be one in them.
+
+A form may keep less of a value than the column has (`typemap.exact`), and every table of a topic has a form of its own. What such
+events tell counts for nothing: a mirror begins when the whole table was read again in a form that holds every digit, and there is
+none before. A mirror that is older has missed what they told, so for it changes were lost until then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from cdc_assets.core.schema import Column, declared_type
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.lake.evolution import meaning
+from cdc_assets.mirror.events import EventFile
+from cdc_assets.mirror.steps import Target, window_of
+from cdc_assets.typemap.exact import coarse_by, exact_setting
+
+_NEVER = 2**62
+
+
+def coarse_tables(
+    key: Mapping[str, Column | None], fields: Sequence[Mapping[str, pa.Field]], entries: Sequence[HistoryEntry]
+) -> dict[int, ConfigurationError]:
+    """Numbers of a topic's tables whose events shorten the key, and why there is no mirror of them.
+
+    Args:
+        key: columns by the names of their fields.
+        fields: of the keys of each table of the topic, oldest first.
+        entries: structures of the source table.
+    """
+    found = {}
+    for number, known in enumerate(fields):
+        for name, column in key.items():
+            if column is not None and name in known and (setting := coarse_by(column, known[name])):
+                found[number] = _refusal(setting, known[name], column, entries[-1])
+    return found
+
+
+def _refusal(setting: str, field: pa.Field, column: Column, entry: HistoryEntry) -> ConfigurationError:
+    return ConfigurationError(
+        setting, meaning(field) or str(field.type),
+        f"a form that holds every digit of key column {column.name} of {entry.table} ({declared_type(column)}), so that no two rows "
+        "share a key",
+        f"set {exact_setting(column)} and read the table again (cdc-assets capture --table {entry.table.within_database}), "
+        f"or leave it out by mirror.table.include.list",
+    )  # fmt: skip
+
+
+def exactly_told(
+    target: Target, files: Sequence[EventFile], coarse: Mapping[int, ConfigurationError], newest: int
+) -> tuple[Target, tuple[EventFile, ...]]:
+    """What a mirror may know, and the files that tell it, without those of shortened keys.
+
+    Args:
+        newest: number of the topic's newest table.
+
+    Raises:
+        ConfigurationError: the whole table was not read again after them, or there will be nothing else.
+    """
+    if not files and newest in coarse:
+        raise coarse[newest]
+    exact = tuple(file for file in files if file.generation not in coarse)
+    if len(exact) == len(files):
+        return target, exact
+    read = target.read
+    reading = max((window_of(file, -1) for file in exact if file.least[:22] <= read <= file.greatest[:22]), default=-1)
+    for file in files:
+        if file.generation in coarse and (file.greatest[:22], window_of(file, _NEVER)) > (read, reading):
+            raise coarse[file.generation]
+    return replace(target, starts=tuple(sorted({*target.starts, read}))), exact
