@@ -19,7 +19,7 @@ from cdc_assets.typemap.kernels import Numbers
 MOST = 1000
 """Rows of a leaf that are told; all others are only counted."""
 COUNT = "__count"
-"""Column of rows of a table without a key: how many there are."""
+"""Column of rows: how many there are, of the mirror's with a key how many have it, of the server's without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def unpack(data: bytes) -> pa.Table:
 
 
 def compare_keyed(server: pa.Table, read: pa.Array, mirror: pa.Table, known: pa.Array, names: Sequence[str]) -> Found:
-    """Compare rows by their keys.
+    """Compare rows by their keys; rows of the mirror that share one are never right.
 
     Args:
         read: keys of the server's rows; a row that moved while it was read may be there twice.
@@ -67,7 +67,12 @@ def compare_keyed(server: pa.Table, read: pa.Array, mirror: pa.Table, known: pa.
     matched = np.flatnonzero(np.asarray(pc.is_valid(at)))
     places = at.take(pa.array(matched))
     same = equal_rows(server.take(pa.array(matched)), mirror.take(places), names)
+    counted = pc.value_counts(known)
+    twice = counted.filter(pc.greater(counted.field("counts"), 1))
     agreeing = read.take(pa.array(matched[same]))
+    agreeing = agreeing.filter(pc.invert(pc.is_in(agreeing, value_set=twice.field("values"))))
+    counts = pc.fill_null(twice.field("counts").take(pc.index_in(known, value_set=twice.field("values"))), 1)
+    mirror = mirror.append_column(COUNT, counts)
     differs = np.asarray(pc.invert(pc.is_in(read, value_set=agreeing)))
     otherwise = np.asarray(pc.invert(pc.is_in(known, value_set=agreeing)))
     return _found(server, mirror, np.flatnonzero(differs), np.flatnonzero(otherwise))

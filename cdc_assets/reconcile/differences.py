@@ -56,14 +56,36 @@ class Candidates:
         return list(dict.fromkeys([*self.server, *self.mirror]))
 
     @property
+    def is_open(self) -> bool:
+        """Whether rows that are only counted may differ, but none of the others."""
+        return bool(self.more) and not self.any
+
+    @property
+    def doubled(self) -> set[object]:
+        """Keys that more than one row of the mirror has."""
+        if not self.subject.compared.shape.keyed:
+            return set()
+        return {code for code, row in self.mirror.items() if _count(row) > 1}
+
+    @property
+    def _read_again(self) -> list[Row]:
+        doubled = self.doubled
+        return [row for code, row in self.server.items() if code not in doubled]
+
+    @property
+    def _gone(self) -> list[Row]:
+        others = self.server.keys() | self.doubled
+        return [row for code, row in self.mirror.items() if code not in others]
+
+    @property
     def present(self) -> int:
         """Number of rows that a READ mends: those of the server. Without a key READs tell how many copies there are."""
-        return len(self.server) + self.more
+        return len(self._read_again) + self.more
 
     @property
     def absent(self) -> int:
         """Number of those that only the mirror has."""
-        return len(self.mirror.keys() - self.server.keys())
+        return len(self._gone)
 
     @property
     def absent_keys(self) -> pa.Table:
@@ -74,26 +96,25 @@ class Candidates:
         shape = self.subject.compared.shape
         types = {column.name: column.type for column in shape.columns}
         schema = pa.schema([(part.name, types[part.name]) for part in shape.key])
-        rows = [row for code, row in self.mirror.items() if code not in self.server]
-        rows = rows if shape.keyed or not shape.large else []
+        rows = self._gone if shape.keyed or not shape.large else []
         return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema)
 
     @property
     def count(self) -> int:
         """Number of rows that differ."""
-        return len(self.codes) + (self.more if self.any else 0)
+        return len(self.codes) + self.more
 
     @property
     def texts(self) -> list[Texts]:
         """Keys of rows that a READ mends, in the server's own texts."""
         names = [TEXT.format(number) for number in range(self.subject.compared.texts)]
-        return [tuple(None if row[name] is None else str(row[name]) for name in names) for row in self.server.values()]
+        return [tuple(None if row[name] is None else str(row[name]) for name in names) for row in self._read_again]
 
     def only(self, codes: set[object]) -> "Candidates":
         """Those among them with these codes."""
         server = {code: row for code, row in self.server.items() if code in codes}
         mirror = {code: row for code, row in self.mirror.items() if code in codes}
-        return replace(self, server=server, mirror=mirror, more=self.more if server or mirror else 0)
+        return replace(self, server=server, mirror=mirror)
 
     def also_in(self, other: "Candidates") -> "Candidates":
         """Those that were found before too."""
@@ -101,7 +122,7 @@ class Candidates:
 
     def shown(self) -> Iterator[Difference]:
         """The first of them."""
-        about = self.subject.compared
+        about, doubled = self.subject.compared, self.doubled
         keys = [part.name for part in about.shape.key] if about.shape.keyed else list(about.names)
         for code in self.codes[:SHOWN]:
             here, there = self.server.get(code), self.mirror.get(code)
@@ -116,6 +137,7 @@ class Candidates:
                 yield Difference(kind, key, *counts)
                 continue
             kind = "not in the mirror" if there is None else "not on the server" if here is None else "differs"
+            kind = "more than once in the mirror" if code in doubled else kind
             yield Difference(kind, key, self._shown(here, names), self._shown(there, names))
 
     def _shown(self, row: Row | None, names: Sequence[str]) -> dict[str, str]:
@@ -168,10 +190,12 @@ def settled(found: Candidates, since: str, tables: MirrorTables, runner: TaskRun
     ):
         for row in unpack(data).to_pylist():
             known[row[CODE]].append(row)
-    about = found.subject.compared
+    about, doubled = found.subject.compared, found.doubled
 
     def is_in_flight(code: object) -> bool:
         row = found.server.get(code)
+        if code in doubled:
+            return False
         if about.shape.keyed:
             return was_so(row, known[code], since, about.names)
         return was_so_often(_count(row), known[code], since)

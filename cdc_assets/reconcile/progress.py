@@ -24,7 +24,7 @@ class Difference:
     """A row that the server and the mirror do not have alike.
 
     Args:
-        kind: `differs`, `not in the mirror` or `not on the server`.
+        kind: `differs`, `not in the mirror`, `not on the server` or `more than once in the mirror`.
         key: its key, or without one the row.
         server: columns that differ, as the server has them; empty if it lacks the row.
         mirror: likewise as the mirror has them.
@@ -56,6 +56,7 @@ class Pass:
         first: the first of them.
         lsn: LSN at which the newest range was compared.
         began, at: when it began, and when the newest range was compared.
+        doubled: keys that more than one row of the mirror has.
     """
 
     object_id: int
@@ -74,6 +75,7 @@ class Pass:
     began: str = ""
     at: str = ""
     removed: int = 0
+    doubled: int = 0
 
     @property
     def ended(self) -> bool:
@@ -95,6 +97,8 @@ class Pass:
             text += f" {self.absent:,} are not on the server: no READ can tell that."
         if self.removed:
             text += f" {self.removed:,} of them are removed from the mirror; the topic has them still."
+        if self.doubled:
+            text += f" {self.doubled:,} are in the mirror more than once: no event mends that, make it anew (cdc-assets mirror --rebuild)."
         if self.removed < self.absent:
             text += (
                 " --repair removes them from the mirror, up to a thousand in all, and none of a table without a key that has large "
@@ -115,6 +119,7 @@ class Pass:
             differing=self.differing + made.differing,
             absent=self.absent + made.absent,
             removed=self.removed + made.removed,
+            doubled=self.doubled + made.doubled,
             asked=self.asked,
             waiting=self.waiting + made.waiting,
             keys=(*self.keys, *made.keys),

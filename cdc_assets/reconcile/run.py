@@ -44,6 +44,7 @@ from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.reconcile.compare import MOST
 from cdc_assets.reconcile.differences import Candidates, candidates_of, settled
 from cdc_assets.reconcile.progress import Comparisons, Pass, Record
 from cdc_assets.reconcile.repair import MOST_KEYS, Repair, request
@@ -55,6 +56,7 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
 _ATTEMPTS = 10
+_READS = 6
 
 OnGroup = Callable[[TableId, Pass], None]
 
@@ -177,12 +179,7 @@ class Reconciler:
         Args:
             named: number of keys that are to be read again already.
         """
-        since, found = self._compared(table, ranges)
-        if found.any:
-            found = self._settled(table, since, found, wishes)
-        if found.any:
-            since, again = self._compared(table, ranges)
-            found = self._settled(table, since, again, wishes).also_in(found)
+        since, found = self._differing(table, ranges, wishes)
         subject = found.subject
         made = Pass(
             subject.schema.object_id,
@@ -195,6 +192,7 @@ class Reconciler:
             first=tuple(found.shown()),
             lsn=since,
             at=self._clock.now().isoformat(),
+            doubled=len(found.doubled),
         )
         if wishes.repair and found.absent:
             made = replace(made, removed=self._removed(table, since, found))
@@ -203,6 +201,29 @@ class Reconciler:
         if found.more or not subject.tells or len(found.texts) + named > MOST_KEYS:
             return replace(made, waiting=found.present, spans=tuple(ranges))
         return replace(made, waiting=found.present, keys=tuple(found.texts))
+
+    def _differing(self, table: TableId, ranges: Sequence[KeyRange], wishes: Wishes) -> tuple[str, Candidates]:
+        """What two reads in a row have found that is not in flight, and the LSN that the mirror had before the last one.
+
+        Of a leaf with very many differing rows only the first are looked at. If all of these are in flight, nothing is known of the
+        others, so the read counts for nothing.
+
+        Raises:
+            CaptureNotReadyError: so many rows change all the time.
+        """
+        earlier: Candidates | None = None
+        for _ in range(_READS):
+            since, found = self._compared(table, ranges)
+            found = self._settled(table, since, found, wishes)
+            if earlier is not None:
+                found = found.also_in(earlier)
+            if not found.is_open and (earlier is not None or not found.any):
+                return since, found
+            earlier = None if found.is_open else found
+        raise CaptureNotReadyError(
+            f"More than {MOST:,} rows of a leaf of {table} were changed during each of {_READS} comparisons, so it is not known which "
+            "others differ. Next: compare again when less is written, or with fewer key ranges (--ranges)."
+        )
 
     def _removed(self, table: TableId, since: str, found: Candidates) -> int:
         """Remove rows from the mirror that the server lacks; how many."""

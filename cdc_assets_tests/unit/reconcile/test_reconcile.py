@@ -1,17 +1,23 @@
 """Mirrors that are compared with the server: differences, in-flight changes, repairs, keys of all kinds."""
 
+import itertools
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from cdc_assets.config.settings import ColumnRule
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CaptureNotReadyError, InvalidValueError, PreflightError
+from cdc_assets.mirror.delta import MirrorTables
+from cdc_assets.reconcile import compare, tasks
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Reconciler, Wishes
+from cdc_assets.reconcile.subject import Subject
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import MIRROR
@@ -136,6 +142,74 @@ def test_a_change_in_flight_is_no_difference(world: World) -> None:
     assert found.differing == 0, found.first
 
 
+def test_rows_that_share_a_key_in_the_mirror_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has doubled them: one that agrees with the server does not make up for the other."""
+    world.behind_the_log("DELETE FROM dbo.t WHERE id = 9")
+    read_rows = tasks.read_rows
+
+    def doubled(*given: Any) -> pa.Table:
+        rows = read_rows(*given)
+        if given[1] != f"{world.topic}.__current":
+            return rows
+        again = rows.filter(pc.is_in(rows["id"], value_set=pa.array([5, 9], pa.int32())))
+        other = pa.repeat(pa.scalar("another"), again.num_rows)
+        return pa.concat_tables([rows, again.set_column(again.schema.get_field_index("note"), "note", other)])
+
+    monkeypatch.setattr(tasks, "read_rows", doubled)
+    found = world.reconcile(repair=True)
+    assert kinds(found) == [("more than once in the mirror", "5"), ("more than once in the mirror", "9")]
+    assert (found.differing, found.doubled, found.absent, found.asked) == (2, 2, 0, 0)
+    assert "2 are in the mirror more than once: no event mends that, make it anew" in found.summary
+
+
+def test_differences_behind_many_changes_in_flight_are_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "MOST", 10)
+    world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id > 95")
+    world.sql("UPDATE dbo.t SET note = N'new' WHERE id < 80")
+    late = threading.Timer(1.0, world.follow)
+    late.start()
+    found = world.reconcile()
+    late.join()
+    assert found.differing == 5, found.first
+    assert kinds(found) == [("differs", str(at)) for at in (100, 96, 97, 98, 99)]
+
+
+def test_a_table_of_which_very_many_rows_change_all_the_time_is_not_told_to_be_equal(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "MOST", 10)
+    compared, turns = Reconciler._compared, itertools.count()
+
+    def beside_changes(self: Reconciler, *given: Any) -> Any:
+        world.sql(f"UPDATE dbo.t SET note = N'turn {next(turns)}'")
+        try:
+            return compared(self, *given)
+        finally:
+            world.follow()
+
+    monkeypatch.setattr(Reconciler, "_compared", beside_changes)
+    with pytest.raises(CaptureNotReadyError, match="when less is written"):
+        world.reconcile()
+
+
+def test_a_leaf_that_a_step_replaces_meanwhile_is_compared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the server has no rows of it."""
+    assert not world.mirrors().catch_up()
+    world.behind_the_log("DELETE FROM dbo.t")
+    compare_tasks, turns = Subject.compare_tasks, itertools.count()
+
+    def beside_a_step(self: Subject, tables: MirrorTables, *given: Any) -> Any:
+        if not (turn := next(turns)):
+            world.change(f"INSERT INTO dbo.t VALUES ({1000 + turn}, N'later', NULL)")
+            assert not world.mirrors().catch_up()
+            tables.tables.forget(self.compared.current)
+        return compare_tasks(self, tables, *given)
+
+    monkeypatch.setattr(Subject, "compare_tasks", beside_a_step)
+    found = world.reconcile()
+    assert (found.differing, found.absent) == (100, 100)
+
+
 def test_equal_while_a_writer_works(world: World) -> None:
     stop = threading.Event()
 
@@ -216,13 +290,22 @@ def test_composite_keys_and_collations(server: StandIn, tmp_path: Path) -> None:
     assert world.reconcile().differing == 0
 
 
-def test_rows_that_the_mirror_takes_for_one_are_not_told_to_be_equal(server: StandIn, tmp_path: Path) -> None:
-    rows = "('2026-01-01 00:00:00.0000010', N'a'), ('2026-01-01 00:00:00.0000020', N'b')"
-    world = World(server, str(tmp_path), "at datetime2(7) NOT NULL PRIMARY KEY, note nvarchar(9)", rows)
+@pytest.mark.parametrize("kind", ["datetime2(7)", "datetimeoffset(7)"])
+def test_rows_whose_keys_differ_by_100_ns_are_compared_and_mended(server: StandIn, tmp_path: Path, kind: str) -> None:
+    rows = ", ".join(f"('2026-01-01 00:00:00.000001{at}', N'{at}')" for at in range(10))
+    world = World(server, str(tmp_path), f"at {kind} NOT NULL PRIMARY KEY, note nvarchar(9)", rows)
     assert world.reconcile().differing == 0
-    world.change("INSERT INTO dbo.t VALUES ('2026-01-01 00:00:00.0000011', N'c')")
-    with pytest.raises(PreflightError, match=r"less than a microsecond \(at\)"):
-        world.reconcile()
+    world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE at = '2026-01-01 00:00:00.0000013'")
+    world.behind_the_log("DELETE FROM dbo.t WHERE at = '2026-01-01 00:00:00.0000015'")
+    found = world.reconcile(repair=True)
+    assert (found.rows, found.mirrored, found.differing, found.removed) == (9, 10, 2, 1)
+    assert {one.kind: one.key["_key_at"] for one in found.first} == {
+        "differs": "17672256000000013", "not on the server": "17672256000000015"}  # fmt: skip
+    world.follow()
+    world.follow()
+    again = world.reconcile()
+    assert (again.rows, again.mirrored, again.differing) == (9, 9, 0)
+    assert sorted(world.notes()) == ["0", "1", "2", "4", "6", "7", "8", "9", "silent"]
 
 
 def test_a_key_that_fits_no_event_is_not_compared(server: StandIn, tmp_path: Path) -> None:

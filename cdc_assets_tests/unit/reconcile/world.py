@@ -57,6 +57,10 @@ class World(Signalled):
         found = MirrorReader(self.mirrors().tables, self.topic).current().to_pylist()
         return sorted(repr({name: row[name] for name in row if not name.startswith("_")}) for row in found)
 
+    def notes(self) -> list[str]:
+        found: list[str] = MirrorReader(self.mirrors().tables, self.topic).current()["note"].to_pylist()
+        return found
+
     def versions(self) -> list[dict[str, Any]]:
         """Versions that ended."""
         found: list[dict[str, Any]] = (
