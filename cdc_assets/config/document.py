@@ -21,7 +21,9 @@ is allowed. This page is generated from the table that the program itself uses (
 `CDC_DATABASE_HOSTNAME` stands for `database.hostname`. Properties with a `<part>` in their name cannot be given so.
 
 **Lists of regular expressions** are comma separated (`\\,` is a comma inside an expression, of a quantifier too). Each must match the whole
-name, and letter case is ignored. Include and exclude lists of one kind exclude each other. Counts such as `{32}` may repeat up to 10,000 characters. An expression that tries for more
+name, and letter case is ignored. They are Java's, as in the connector: `\\w`, `\\d`, `\\s` and letter case mean those of ASCII alone, so `\\w+` does not
+match `größe` or `订单`, and `.+` or `[^.]+` does. Names that a list would match by the letters of every script alone are warned of. What Java
+reads otherwise is refused, with the reason. Include and exclude lists of one kind exclude each other. Counts such as `{32}` may repeat up to 10,000 characters. An expression that tries for more
 than a second to match a name is an error that names its property: at the start it ends the run; a table, column or capture
 instance that appears while the capture runs is left out or fails alone, and the others continue.
 

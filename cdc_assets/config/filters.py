@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 
-from cdc_assets.config.patterns import Patience, PatternError, compiled, literal, match_any
+from cdc_assets.config.patterns import Patience, PatternError, compiled, literal, match_any, would_match
 from cdc_assets.config.settings import EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
@@ -65,9 +65,8 @@ class Names:
         Raises:
             ConfigurationError: an expression takes too long.
         """
-        if not all(map(str.isascii, names)):  # more letters are one if case is ignored
-            return next((index for index, text in enumerate(self.texts) if self._matches(text, names)), None)
-        found = [self._literals[name] for given in names if (name := given.lower()) in self._literals]
+        ascii_names = (name.lower() for name in names if name.isascii())  # `lower` makes ASCII letters of two others
+        found = [self._literals[name] for name in ascii_names if name in self._literals]
         first = min(found, default=None)
         for index, text in self._others:
             if first is not None and index > first:
@@ -84,16 +83,30 @@ class Names:
             patience: limit after which no further expression is compared; None compares all.
         """
         lowered = {name.lower() for name in names if name.isascii()} if self._literals else set[str]()
-        others = [name for name in names if not name.isascii()] if self._literals else []
         for text in self.texts:
             if patience is not None and not patience.left:
                 return
             name = literal(text)
-            if name is not None and name in lowered:
-                continue
             with suppress(PatternError):
-                if not match_any(text, names if name is None else others):
+                if not (match_any(text, names) if name is None else name in lowered):
                     yield text
+
+    def narrower(self, names: Iterable[str], patience: Patience | None = None) -> Iterator[tuple[str, str]]:
+        r"""Expressions with a name that they match only if classes such as `\w`, and letter case, are taken for those of every script.
+
+        They are those of ASCII, as in the connector; who expects more would be surprised by what a list leaves out.
+
+        Args:
+            names: iterated more than once.
+            patience: see `unmatched`.
+        """
+        for _, text in self._others:
+            if patience is not None and not patience.left:
+                return
+            with suppress(PatternError):
+                name = next((name for name in names if would_match(text, name)), None)
+                if name is not None:
+                    yield text, name
 
     def _matches(self, text: str, names: Iterable[str]) -> bool:
         try:

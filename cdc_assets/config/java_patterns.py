@@ -6,24 +6,22 @@ from typing import Any
 from cdc_assets.config.patterns import PatternError, compiled, matches
 from cdc_assets.errors import ConfigurationError
 
-_NAMED_GROUP = re.compile(r"(?<!\\)((?:\\\\)*)\(\?<(?=[A-Za-z])")
 _REFERENCE = re.compile(
     r"\\(?P<plain>.)|\$(?:\{(?P<name>[A-Za-z][A-Za-z0-9]*)\}|(?P<digits>[0-9]+))|(?P<bad>[\\$])", re.DOTALL
 )
 
 
 def java_pattern(property_name: str, text: str) -> str:
-    """The expression in Python's syntax.
+    """The expression, which was checked.
 
     Raises:
         ConfigurationError: it does not compile.
     """
-    own = _NAMED_GROUP.sub(r"\1(?P<", text)
     try:
-        compiled(own)
+        compiled(text)
     except PatternError as error:
         raise ConfigurationError(property_name, text, f"a regular expression ({error})", "correct it") from None
-    return own
+    return text
 
 
 def matches_name(property_name: str, pattern: str, name: str) -> bool:

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from cdc_assets.config.patterns import PatternError, compiled
 
-_LIST_COMMA = re.compile(r"(?<!\\),")
+_LIST_ENTRY = re.compile(r"(?:\A|,)((?:[^\\,]|\\.?)*)", re.DOTALL)
 """A comma separates list entries; `\\,` stands for a comma inside one, in a name or in a quantifier such as
-`{1\\,3}`."""
+`{1\\,3}`. A backslash and what is behind it are read as one, as in the connector: `a\\\\,b` are two entries."""
 LONGEST_TOPIC = 249
 """Maximum characters of a topic name (spec debezium-sqlserver §4.1)."""
 LONGEST_MS = 2**31 - 1
@@ -53,7 +53,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def _entries(text: str) -> list[str]:
-    return [part.strip().replace(r"\,", ",") for part in _LIST_COMMA.split(text)]
+    return [entry.strip().replace(r"\,", ",") for entry in _LIST_ENTRY.findall(text)]
 
 
 def _plain(text: str) -> str:

@@ -1,7 +1,9 @@
 """Compiles and matches all regular expressions that users give, in settings and in signals.
 
+They are Java's, as in the connector, where `\\w`, `\\d`, `\\s`, `\\b` and letter case mean those of ASCII alone (`java_syntax`).
+
 Some expressions backtrack exponentially on a long name, which would block the stream. So each match has a limit of
-processor time (package `regex`, whose syntax is that of Python's `re`), and so has all the matching of one request (`Patience`). A
+processor time (package `regex`), and so has all the matching of one request (`Patience`). A
 match that exceeds it is an error of the expression; the caller decides what fails. The result is cached, so that
 matching the same name again costs the time only once. Compiling has no time limit, so an expression whose counts would
 take all memory is refused before (`repetitions`).
@@ -17,6 +19,7 @@ from typing import Any, Literal, TypeVar
 
 import regex
 
+from cdc_assets.config.java_syntax import translated
 from cdc_assets.config.repetitions import written_out
 from cdc_assets.errors import shortened
 
@@ -70,23 +73,27 @@ class Patience:
 
 
 @lru_cache(maxsize=4096)
-def compiled(text: str, *, ignore_case: bool = False) -> Any:
+def compiled(text: str, *, ignore_case: bool = False, all_scripts: bool = False) -> Any:
     """The compiled expression.
+
+    Args:
+        ignore_case: whether letter case is ignored.
+        all_scripts: whether classes such as `\\w`, and letter case, mean those of every script, and not of ASCII.
 
     Raises:
         PatternError: it does not compile, has another meaning in Java, or counts that would take much memory.
     """
-    if written_out(text) > len(text) + MOST_REPEATED:
-        counted = f"its counts repeat more than {MOST_REPEATED} characters, and no name is that long"
-        raise PatternError(f"{shortened(text)!r} does not compile: {counted}")
     try:
+        own = translated(text)
+        if written_out(own) > len(own) + MOST_REPEATED:
+            raise ValueError(f"its counts repeat more than {MOST_REPEATED} characters, and no name is that long")
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
-            re.compile(text)  # warns of syntax with another meaning in Java: `[a&&b]`, flags in the middle, `\p{Alpha}`
-            return regex.compile(text, regex.IGNORECASE if ignore_case else 0)
+            re.compile(own)  # warns of syntax with another meaning in Java: `[a&&b]`, flags in the middle, `\p{Alpha}`
+            return regex.compile(own, (regex.IGNORECASE if ignore_case else 0) | (0 if all_scripts else regex.ASCII))
     except RecursionError:
         raise PatternError(f"{shortened(text)!r} does not compile: it is nested too deeply") from None
-    except (regex.error, re.error, FutureWarning, OverflowError) as error:
+    except (regex.error, re.error, FutureWarning, OverflowError, ValueError) as error:
         raise PatternError(f"{shortened(text)!r} does not compile: {str(error) or type(error).__name__}") from None
 
 
@@ -105,8 +112,7 @@ def matches(text: str, name: str, *, ignore_case: bool = False, patience: Patien
 
 
 def literal(text: str) -> str | None:
-    """The one name in small letters that an expression matches if letter case is ignored, as long as names are ASCII; None if it may
-    match others."""
+    """The one name in small letters that an expression matches if letter case is ignored; None if it may match others."""
     return text.replace("\\.", ".").lower() if _LITERAL.fullmatch(text) else None
 
 
@@ -125,6 +131,20 @@ def match_any(text: str, names: Iterable[str]) -> bool:
             if matches(text, name, ignore_case=True):
                 return True
     return False
+
+
+def would_match(text: str, name: str) -> bool:
+    """Whether an expression matches a whole name only if its classes and letter case are taken for those of every script.
+
+    Raises:
+        PatternError: it does not compile, or takes too long.
+    """
+    if name.isascii() or match_any(text, [name]):
+        return False
+    try:
+        return compiled(text, ignore_case=True, all_scripts=True).fullmatch(name, timeout=MATCH_S) is not None
+    except TimeoutError:
+        raise _too_slow(text, name) from None
 
 
 def finds(text: str, name: str, *, ignore_case: bool = False) -> bool:
@@ -152,12 +172,12 @@ def _bounded(
 
 
 def replaced(text: str, replacement: str, name: str) -> str:
-    """A name with all matches of an expression replaced.
+    """A name with all matches of an expression replaced; its classes mean characters of every script.
 
     Raises:
         PatternError: it does not compile, or takes too long.
     """
-    expression = compiled(text)
+    expression = compiled(text, all_scripts=True)
     try:
         return Patience(MATCH_S).of(lambda left: str(expression.sub(lambda _: replacement, name, timeout=left)))
     except TimeoutError:

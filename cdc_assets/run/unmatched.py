@@ -47,6 +47,8 @@ class Unmatched:
         return f"correct it, or remove it from {self.property_name}"
 
 
+_CLASSES = r"\w, \d, \s and letter case are those of ASCII in Java's expressions"
+
 Missing = Callable[[str, Iterable[str], Iterable[str], str], Iterable[Unmatched]]
 """Tells the expressions of a list (its property, they themselves) that match none of some names, and what these names are of."""
 
@@ -211,5 +213,8 @@ def _without_topic(property_name: str, pattern: str, topics: Sequence[str]) -> I
 def _missing(
     patience: Patience | None, property_name: str, patterns: Iterable[str], names: Iterable[str], what: str
 ) -> Iterator[Unmatched]:
-    for pattern in Names(property_name, tuple(patterns)).unmatched(names, patience):
+    given = Names(property_name, tuple(patterns))
+    for pattern in given.unmatched(names, patience):
         yield Unmatched(property_name, pattern, what)
+    for pattern, name in given.narrower(names, patience):
+        yield Unmatched(property_name, pattern, f"{name}, because {_CLASSES}")

@@ -106,3 +106,20 @@ def test_misspelt_table_is_told_until_it_comes(tmp_path: Path, caplog: pytest.Lo
     assert [str(trouble).partition(" matches")[0] for trouble in look().troubles] == [r"table.include.list: dbo\.lat"]
     server.create("lat", captured=False)
     assert look().headline == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "other"),
+    [
+        ("table.exclude.list", r"dbo\.\w+_log", "dbo.größe_log"),
+        ("column.mask.with.3.chars", r"dbo\.größe_log\.\w+", "dbo.größe_log.姓名"),
+    ],
+)
+def test_names_that_only_classes_of_every_script_would_match_are_told(name: str, pattern: str, other: str) -> None:
+    table = TableId("SalesDb", "dbo", "größe_log")
+    columns = (Column("id", "int", 1, nullable=False), Column("姓名", "nvarchar", 2))
+    existing = Existing([table, TableId("SalesDb", "dbo", "a_log")], [], [TableSchema(table, 7, columns, ("id",))])
+    own = {"table.include.list": ".*"} if "table" not in name else {}
+    [found] = find_unmatched(settings(**own, **{name: pattern}), existing)
+    assert str(found).startswith(f"{name.replace('.3.', '.<length>.')}: {pattern} matches no {other}, because")
+    assert "ASCII" in str(found)

@@ -46,7 +46,7 @@ def test_a_configuration_of_a_connector_is_taken() -> None:
     unwrap, route = build_config(MINIMUM | given).kafka.transforms
     fields = (AddedField("", "op", "__op"), AddedField("source", "ts_ms", "__at"))
     assert unwrap == Step("unwrap", UnwrapSettings(fields=fields), Predicate("shop", True))
-    assert route == Step("route", RouteSettings("(?P<all>.*)", "${all}.new"))
+    assert route == Step("route", RouteSettings("(?<all>.*)", "${all}.new"))
 
 
 @pytest.mark.parametrize(
