@@ -1,54 +1,76 @@
-"""Bytes of a file of lines, unpacked, behind those that were read before."""
+"""Bytes of a file of lines, unpacked: its checksums, and the lines behind those that were read before."""
 
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pyarrow import fs
 
 _BLOCK: Final = 4 << 20
 _LONGEST_LINE: Final = 256 << 20
-_HEAD: Final = 4096
+HEAD: Final = 4096
+"""First bytes of which there is a checksum."""
 
 
 class Content:
-    """A file from a place on.
+    """A file of lines.
 
     Args:
         files: the file system.
         path: of the file.
-        offset: bytes that were read before.
     """
 
-    def __init__(self, files: fs.FileSystem, path: str, offset: int) -> None:
-        self._files, self._path, self._offset = files, path, offset
+    def __init__(self, files: fs.FileSystem, path: str) -> None:
+        self._files, self._path = files, path
         self._packed = path.endswith(".gz")
         self._complete = True
         self._first = b""
         for part in self._parts(0):
-            self._first = (self._first + part)[:_HEAD]
-            if len(self._first) == _HEAD:
+            self._first = (self._first + part)[:HEAD]
+            if len(self._first) == HEAD:
                 break
 
     def head(self, offset: int) -> str:
         """Checksum of the first bytes, of no more than stand before a place."""
-        return hashlib.sha256(self._first[: min(offset, _HEAD)]).hexdigest()[:16]
+        return hashlib.sha256(self._first[: min(offset, HEAD)]).hexdigest()[:16]
 
-    def begins_with(self, head: str) -> bool:
-        """Whether the file begins as the one that was read before."""
-        return not self._offset or (len(self._first) >= min(_HEAD, self._offset) and self.head(self._offset) == head)
+    def reaches(self, length: int) -> bool:
+        """Whether it has so many bytes, of those at its beginning."""
+        return len(self._first) >= length
 
-    def blocks(self) -> Iterator[tuple[list[bytes], bool]]:
-        """Lines with their ends, and whether they are the last.
+    def checksums(self, places: Iterable[int], start: int = 0) -> dict[int, int]:
+        """Checksums of the bytes from a place to others; without those behind its end.
+
+        Raises:
+            ValueError: it is shorter than the first place, or packed wrongly.
+        """
+        found: dict[int, int] = {}
+        at = checksum = 0
+        wanted = deque(sorted({place - start for place in places}))
+        for part in self._parts(start):
+            begin = 0
+            while wanted and wanted[0] <= at + len(part):
+                end = wanted.popleft() - at
+                checksum = zlib.crc32(part[begin:end], checksum)
+                found[start + at + end], begin = checksum, end
+            if not wanted:
+                break
+            checksum = zlib.crc32(part[begin:], checksum)
+            at += len(part)
+        return found
+
+    def blocks(self, offset: int) -> Iterator[tuple[list[bytes], bool]]:
+        """Lines behind a place with their ends, and whether they are the last.
 
         Raises:
             ValueError: it is shorter than what was read before, packed wrongly, or a line has no end.
         """
         rest = b""
         held: list[bytes] | None = None
-        for part in self._parts(self._offset):
+        for part in self._parts(offset):
             rest += part
             end = rest.rfind(b"\n") + 1
             if not end and len(rest) > _LONGEST_LINE:

@@ -52,7 +52,7 @@ class EventLines:
 
     def __init__(self, key: JsonParts, value: JsonParts, topic: str, prefix: str) -> None:
         self._parts = {"key": key, "value": value}
-        self._topic, self._prefix = topic, prefix
+        self.topic, self._prefix = topic, prefix
 
     def message(self, stream: str, behind: int, place: str, text: str) -> Message:
         """The message of one line.
@@ -110,7 +110,7 @@ class EventLines:
         return part, end
 
     def _topic_of(self, file: str, given: Any, value: Part | None) -> str:
-        topic = given or self._topic or _topic_of_file(file) or _topic_of_schema(value)
+        topic = given or self.topic or topic_of_file(file) or _topic_of_schema(value)
         if not isinstance(topic, str) or not topic:
             raise BadRecordError("it names no topic; set files.topic, or write the topic into the line")
         return checked_topic(topic, self._prefix)
@@ -136,7 +136,7 @@ def _after(text: str, start: int, token: str) -> int:
     return found.end()
 
 
-def _topic_of_file(file: str) -> str | None:
+def topic_of_file(file: str) -> str | None:
     """The topic in the name that Connect's sinks give to files: `<topic>+<partition>+<offset>.json`."""
     found = _SINK_FILE.fullmatch(file)
     return found.group(1) if found else None

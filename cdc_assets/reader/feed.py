@@ -5,7 +5,8 @@ them (`engine.run`). An offset is a partition's, or a file's, so nothing is know
 needed. Nothing is dropped for its position in the database: what a connector wrote twice is there twice.
 
 *A record that cannot be read* stops its partition or file right before it, for this run: all before it goes into the lake,
-and other partitions and files go on. With `errors.tolerance=all` it becomes an event of `<prefix>.rejected` instead.
+and other partitions go on, and files that cannot hold events of the same topic. With `errors.tolerance=all` it becomes an
+event of `<prefix>.rejected` instead.
 """
 
 import logging
@@ -44,6 +45,9 @@ class Source(Protocol):
 
     def stop(self, stream: str) -> None:
         """Read no more of a stream."""
+
+    def waits(self, stream: str, behind: str) -> bool:
+        """Whether nothing more may come of a stream if another one, or itself, is stopped."""
 
     def committed(self, behind: Mapping[str, int]) -> None:
         """All before these places is in the lake."""
@@ -172,7 +176,7 @@ class ReaderFeed:
         found: list[Item] = []
         ended: set[str] = set()
         for place, item in enumerate(items):
-            if item.stream in ended:
+            if any(self._source.waits(item.stream, stream) for stream in ended):
                 continue
             kept: Item | None = item
             if place in reasons:

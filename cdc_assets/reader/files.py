@@ -1,19 +1,29 @@
 """Events from files of a folder that grows: lines of JSON, packed with gzip or not, local or in an object store.
 
-*What is recorded of a file*: its size and time, the bytes and lines read (after unpacking), and a checksum of its
-beginning. A file of the same size and time that was read to the end is not opened again. Any other is read on behind
-what was read, if its beginning is the same; if not, or if it is shorter than what was read, it is another file of the same
-name, and nothing of it is read.
+*What is recorded of a file*: its size and time, the bytes and lines read (after unpacking), and checksums of its
+beginning and of all that was read (`known_files`). A file of the same size and time that was read to the end is not opened
+again. Any other is read on behind what was read, if it begins with that; if not, it is another file of the same name.
+
+*A file that was renamed* begins with all that was read of one that is gone from its path, or replaced there: it is read on
+where that one ended. Its place and that the old path is free are recorded no later than what is read next, so a crash
+before leaves all as it was. In an object store, renaming is copying and deleting: while both are there the copy waits for a
+minute. Another file at a path whose file is nowhere is not read. One that is gone before it was read to its end is told.
 
 *A file that is being written.* A line counts when its end is there. The last line may lack it: it counts if it is a whole
-JSON object, which a part of one never is. A packed file that ends too early is read as far as it goes.
+JSON object, which a part of one never is. A packed file that ends too early is read as far as it goes. Paths with a part
+that begins with `_` or `.` are left out, under which writers keep what is not ready.
 
-Files are read in the order of their names, those that come later after those that were there.
+Files are read in the order of their names, those that come later after those that were there. So behind a file that stops,
+later ones wait that may hold events of the same topic: those of the topic that their names tell, or else of the folder.
 """
 
+import codecs
+import logging
+import re
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from pyarrow import fs
@@ -24,34 +34,21 @@ from cdc_assets.engine.feed import Offsets
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.reader.content import Content
-from cdc_assets.reader.event_lines import EventLines
+from cdc_assets.reader.event_lines import EventLines, topic_of_file
 from cdc_assets.reader.feed import Item
+from cdc_assets.reader.known_files import KnownFiles, Progress
 from cdc_assets.reader.messages import BadRecordError, Unreadable
+
+log = logging.getLogger(__name__)
 
 _DEFAULT: Final = r".*\.(json|jsonl|ndjson)(\.gz)?"
 _MOST_LINES: Final = 10_000
 _LIST_EVERY_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a file was read.
-
-    Args:
-        size: of the file when it was last looked at.
-        mtime: its time then, in nanoseconds.
-        offset: bytes of it that were read, after unpacking.
-        line: lines of it that were read.
-        head: checksum of its first bytes, of no more than were read.
-        done: whether it was read to its end.
-    """
-
-    size: int = 0
-    mtime: int = 0
-    offset: int = 0
-    line: int = 0
-    head: str = ""
-    done: bool = False
+_COPYING_S: Final = 60.0
+"""For how long a copy waits for the file that it is of to be deleted."""
+_NOT_READY: Final = re.compile(r"(?:.*/)?[_.][^/]*(?:/.*)?")
+_DATE: Final = re.compile(r"[^/]*=[^/]*|[0-9][0-9_-]*")
+"""Folders that are no table's, but a day's."""
 
 
 class FileSource:
@@ -78,8 +75,14 @@ class FileSource:
     ) -> None:
         self._location, self._pattern = location, pattern or _DEFAULT
         self._lines, self._report = lines, report
-        self._files = {partition["file"]: Progress(**offset) for partition, offset in offsets if "file" in partition}
+        self._files = KnownFiles({partition["file"]: offset for partition, offset in offsets if "file" in partition})
         self._stopped: set[str] = set()
+        self._waiting: set[str] = set()
+        """Topics and folders of which no more files are read."""
+        self._missed: set[str] = set()
+        """Files that are gone before they were read to the end."""
+        self._begun: dict[str, Progress] = {}
+        """What is to be recorded beside what is read."""
         self._places: dict[tuple[str, int], Progress] = {}
         """By file and place: what to record, for all that the last call has given."""
         self._reading: Iterator[list[Item]] = iter(())
@@ -106,8 +109,10 @@ class FileSource:
         return found
 
     def begun(self) -> Mapping[str, int]:
-        """See `Source`: a file is read from its beginning."""
-        return {}
+        """See `Source`: files that were renamed, and those that are gone."""
+        begun, self._begun = self._begun, {}
+        self._places |= {(path, progress.offset): progress for path, progress in begun.items()}
+        return {path: progress.offset for path, progress in begun.items()}
 
     def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
@@ -116,6 +121,23 @@ class FileSource:
     def stop(self, stream: str) -> None:
         """See `Source`."""
         self._stopped.add(stream)
+        if stream not in self._missed:
+            self._waiting.add(self._group(stream))
+
+    def waits(self, stream: str, behind: str) -> bool:
+        """See `Source`."""
+        return stream == behind or (behind not in self._missed and self._group(stream) == self._group(behind))
+
+    def _is_stopped(self, path: str) -> bool:
+        return path in self._stopped or self._group(path) in self._waiting
+
+    def _group(self, path: str) -> str:
+        """What the files share whose events may be of the same topic."""
+        if self._lines.topic or (topic := topic_of_file(path)) is None:
+            folder, separator, _ = path.partition("/")
+            is_own = separator and not self._lines.topic and not _DATE.fullmatch(folder)
+            return f"{folder}/" if is_own else ""
+        return topic
 
     def committed(self, behind: Mapping[str, int]) -> None:
         """See `Source`."""
@@ -132,46 +154,124 @@ class FileSource:
         except (*STORE_ERRORS, ValueError) as error:
             raise _trouble(self._location.root, error) from error
         found = [info for info in infos if info.type == fs.FileType.File]
-        files = [info for info in found if matches_name("files.pattern", self._pattern, info.path)]
+        ready = [info for info in found if info.path in self._files or not _NOT_READY.fullmatch(info.path)]
+        files = [info for info in ready if matches_name("files.pattern", self._pattern, info.path)]
         return sorted(files, key=lambda info: str(info.path))
 
     def _all(self, infos: Sequence[fs.FileInfo]) -> Iterator[list[Item]]:
+        self._follow_renamed({info.path: info for info in infos})
+        yield self._gone({info.path for info in infos})
         for info in infos:
-            before = self._files.get(info.path, Progress())
-            same = (info.size, info.mtime_ns or 0) == (before.size, before.mtime)
-            if info.path in self._stopped or (same and before.done):
+            if self._is_stopped(info.path) or self._is_done(info):
                 continue
             try:
-                yield from self._file(info, before)
+                yield from self._file(info)
             except (*STORE_ERRORS, ValueError) as error:
-                self.stop(info.path)
-                self._report(info.path, str(_trouble(f"{self._location.root}/{info.path}", error)))
+                self._give_up(info.path, error)
 
-    def _file(self, info: fs.FileInfo, before: Progress) -> Iterator[list[Item]]:
+    def _give_up(self, path: str, error: Exception) -> None:
+        self.stop(path)
+        self._report(path, str(_trouble(f"{self._location.root}/{path}", error)))
+
+    def _is_done(self, info: fs.FileInfo) -> bool:
+        before = self._files[info.path]
+        return before.done and (info.size, info.mtime_ns or 0) == (before.size, before.mtime)
+
+    def _content(self, path: str) -> Content:
+        return Content(self._location.existing(""), path)
+
+    def _follow_renamed(self, infos: Mapping[str, fs.FileInfo]) -> None:
+        """Find under which names files go on that are not at their paths any more."""
+        if not any(progress.offset for _, progress in self._files.items()):
+            return
+        moves: dict[str, str] = {}
+        new = [path for path, info in infos.items() if not self._files[path].offset and not self._is_done(info)]
+        while new:
+            path = new.pop()
+            try:
+                alike = [old for old in self._files.same_as(self._content(path)) if old not in (path, *moves.values())]
+                old = next((old for old in alike if self._is_elsewhere(old, infos)), None)
+            except (*STORE_ERRORS, ValueError) as error:
+                self._give_up(path, error)
+                continue
+            if old is not None:
+                log.info("%s was renamed to %s, and is read on there.", old, path)
+                moves[path] = old
+                if old in infos:  # what is there now may have had another name, as when numbers shift
+                    new.append(old)
+        self._begun |= self._files.rename(moves)
+
+    def _is_elsewhere(self, path: str, infos: Mapping[str, fs.FileInfo]) -> bool:
+        """Whether what was read of a file is not at its path."""
+        info = infos.get(path)
+        return info is None or (not self._is_done(info) and self._files.verified(path, self._content(path)) is None)
+
+    def _gone(self, shown: set[str]) -> list[Item]:
+        """Files that are gone: what stands for each one of which lines are missing."""
+        found: list[Item] = []
+        for path, progress in self._files.items():
+            if path in shown or progress.gone or not progress.offset or path in self._stopped:
+                continue
+            gone = replace(progress, done=True, gone=True)
+            self._files.put(path, gone)
+            if progress.done:
+                self._begun[path] = gone
+                continue
+            self._missed.add(path)
+            self._places[path, progress.offset] = gone
+            reason = (
+                f"the file is gone, or outside of files.pattern, before it was read to its end: what stood behind byte "
+                f"{progress.offset:,} is not in the lake; put it back, or let errors.tolerance=all note it and go on"
+            )
+            found.append(Unreadable(path, progress.offset, f"{path} line {progress.line + 1}", "", reason))
+        return found
+
+    def _waits_for_original(self, info: fs.FileInfo, content: Content) -> bool:
+        """Whether a new file is a copy of one that may be deleted in a moment."""
+        times = [self._files[path].mtime for path in self._files.same_as(content)]
+        return any(time.time() - max(made, info.mtime_ns or 0) / 1e9 < _COPYING_S for made in times)
+
+    def _file(self, info: fs.FileInfo) -> Iterator[list[Item]]:
         """What is new in one file."""
-        content = Content(self._location.existing(""), info.path, before.offset)
-        if not content.begins_with(before.head):
-            raise ValueError(f"it is another file than the one of which {before.line:,} lines were read")
+        before, content = self._files[info.path], self._content(info.path)
+        if not before.offset and self._waits_for_original(info, content):
+            return
+        checksum = self._files.verified(info.path, content)
+        if checksum is None:
+            raise ValueError(
+                f"it is another file than the one of which {before.line:,} lines were read, and that one is not found under "
+                "another name; give it another name, or put that one beside it"
+            )
         line, offset = before.line, before.offset
-        for block, last in content.blocks():
+        for block, last in content.blocks(offset):
             items: list[Item] = []
+            start = offset
             for raw in block:
-                line, offset = line + 1, offset + len(raw)
+                number, line = line + 1, line + raw.endswith(b"\n")
+                offset, checksum = offset + len(raw), zlib.crc32(raw, checksum)
                 if raw.strip():
-                    self._places[info.path, offset] = Progress(0, 0, offset, line, content.head(offset))
-                    items.append(self._item(info.path, offset, line, raw))
-            at = Progress(info.size, info.mtime_ns or 0, offset, line, content.head(offset), last)
-            self._files[info.path] = at
+                    at = Progress(0, 0, offset, line, content.head(offset), checksum=checksum)
+                    self._places[info.path, offset] = at
+                    items.append(self._item(info.path, offset, number, raw))
+            at = Progress(info.size, info.mtime_ns or 0, offset, line, content.head(offset), last, checksum)
+            self._files.put(info.path, at)
+            if block:
+                self._files.note_block(info.path, start, block)
             if items:
-                self._places[info.path, items[-1].behind] = replace(at, offset=items[-1].behind)
+                self._places[info.path, items[-1].behind] = self._place_of(items[-1], at)
             yield items
-            if info.path in self._stopped:
+            if self._is_stopped(info.path):
                 return
+
+    def _place_of(self, last: Item, at: Progress) -> Progress:
+        """What is recorded behind the last line of a block, which blank lines may follow."""
+        return replace(self._places[last.stream, last.behind], size=at.size, mtime=at.mtime, done=at.done)
 
     def _item(self, path: str, behind: int, line: int, raw: bytes) -> Item:
         place = f"{path} line {line}"
         try:
-            return self._lines.message(path, behind, place, raw.decode())
+            text = raw.removeprefix(codecs.BOM_UTF8) if behind == len(raw) else raw
+            return self._lines.message(path, behind, place, text.decode())
         except (BadRecordError, UnicodeDecodeError) as error:
             return Unreadable(path, behind, place, "", str(error), raw.decode("utf-8", "replace"))
 

@@ -113,6 +113,10 @@ class KafkaSource:
         if own in self._assigned:
             self._consumer.incremental_unassign([self._assigned.pop(own)])
 
+    def waits(self, stream: str, behind: str) -> bool:
+        """See `Source`: partitions have no order among them."""
+        return stream == behind
+
     def committed(self, behind: Mapping[str, int]) -> None:
         """Write the group's offsets, for monitoring; nothing depends on them."""
         own = [self._kafka.TopicPartition(*_named(stream), place) for stream, place in behind.items()]

@@ -15,10 +15,9 @@ from cdc_assets.cli.engine import capture_by_engine
 from cdc_assets.cli.engine_status import engine_checks
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
-from cdc_assets_tests.unit.reader.trial import Trial
+from cdc_assets_tests.unit.reader.trial import STEPS, Trial
 
 SEEDS = int(os.environ.get("CDC_LAW_EXAMPLES", "2"))
-STEPS = ["files-written", "batch-planned", "table-committed", "batch-complete"]
 
 
 def event(number: int, **more: Any) -> dict[str, Any]:
@@ -118,7 +117,7 @@ def test_another_file_of_the_same_name_is_refused_and_others_are_read(tmp_path: 
     trial.write("a.json", event(0), event(2))
     trial.run()
     (trial.events / "a.json").write_text(json.dumps(event(8)) + "\n" + json.dumps(event(10)) + "\n" * 3)
-    trial.write("b.json", event(4))
+    trial.write("b/b.json", event(4))
     with pytest.raises(LakeError, match=r"a\.json.*another file than the one of which 2 lines were read"):
         trial.run()
     (trial.events / "a.json").write_text("")
@@ -146,19 +145,19 @@ BROKEN = {
 def test_records_that_cannot_be_read_stop_their_files_alone(tmp_path: Path) -> None:
     trial = Trial(tmp_path)
     for number, line in enumerate(BROKEN):
-        trial.write(f"{number:02}.json", event(4 * number), line, event(4 * number + 2))
+        trial.write(f"{number:02}x/a.json", event(4 * number), line, event(4 * number + 2))
     good = event(100)
-    trial.write("b.json", good)
+    trial.write("b/b.json", good)
     before = [4 * number for number in range(len(BROKEN))]
     for _ in range(2):
         with pytest.raises(LakeError) as told:
             trial.run()
         for number, reason in enumerate(BROKEN.values()):
-            assert re.search(rf"{number:02}\.json line 2: [^;]*{reason}", str(told.value)), reason
+            assert re.search(rf"{number:02}x/a\.json line 2: [^;]*{reason}", str(told.value)), reason
         assert numbers(trial, "shop.t0") == [*before, 100]
-    for file in sorted(trial.events.glob("0*.json")) + sorted(trial.events.glob("1*.json")):
+    for file in sorted(trial.events.glob("*/a.json")):
         first, broken, last = file.read_bytes().split(b"\n")[:3]
-        mended = b" " * len(broken) if file.name > "00.json" else json.dumps(event(200)).encode()
+        mended = b" " * len(broken) if file.parent.name > "00x" else json.dumps(event(200)).encode()
         file.write_bytes(b"\n".join([first, mended, last, b""]))
     trial.run()
     assert numbers(trial, "shop.t0") == [*before, 100, 200, *(number + 2 for number in before)]

@@ -13,6 +13,9 @@ from cdc_assets.engine.run import EngineSummary
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 
+STEPS = ["files-written", "batch-planned", "table-committed", "batch-complete"]
+"""At which a run may die."""
+
 
 class Trial:
     """A folder of events, and the lake that they go into.
@@ -33,12 +36,17 @@ class Trial:
             "stream.idle.timeout.ms": "1",
         }
         self.properties = usual | {name.replace("__", "."): text for name, text in properties.items()}
+        self.configure()
+
+    def configure(self) -> None:
+        """Take the properties as they are now."""
         self.config = engine_config(self.properties)
 
     def write(self, name: str, *events: Any, end: str = "\n") -> None:
         """Append events to a file, as JSON or as they are."""
         texts = [event if isinstance(event, str) else json.dumps(event, ensure_ascii=False) for event in events]
         data = ("\n".join(texts) + end).encode("utf-8", "surrogateescape")
+        (self.events / name).parent.mkdir(parents=True, exist_ok=True)
         with (self.events / name).open("ab") as file:
             file.write(gzip.compress(data) if name.endswith(".gz") else data)
 
