@@ -162,5 +162,5 @@ def _converted(values: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_binary(kind):
         return pa.array([None if text is None else b64decode(text) for text in values.to_pylist()], pa.binary())
     if pa.types.is_timestamp(kind):
-        return pc.multiply(values, 1000).cast(kind)
+        return pc.multiply_checked(values, 1000).cast(kind)
     return values if values.type == kind else values.cast(kind)

@@ -20,8 +20,8 @@ from cdc_assets.typemap.connect import element_of
 
 _LEAST_BLOCK: Final = 1 << 20
 _EXACT: Final = Context(prec=1000)
-_MANY_DIGITS: Final = re.compile(rb"[:\[,]\s*-?\d{16}|\d{18}")
-"""Numbers that a double may not hold, and more."""
+_MANY_DIGITS: Final = re.compile(rb"\d[\d.]{15}|[eE][+-]?\d{3}")
+"""Numbers that a double may not hold exactly, and more: each has more than 15 digits, or is very large or small."""
 
 
 class NotDirectError(Exception):
@@ -93,6 +93,7 @@ def _converted(values: pa.Array, field: pa.Field) -> pa.Array:
         return pa.MapArray.from_arrays(values.offsets, entries.field(0), entries.field(1), type=kind, mask=missing)
     if pa.types.is_list(kind):
         items = _converted(values.values, element_of(field))
+        _require(items, element_of(field))
         return pa.ListArray.from_arrays(values.offsets, items, type=kind, mask=missing)
     if pa.types.is_binary(kind) or pa.types.is_decimal(kind):
         unpacked = [None if text is None else b64decode(text, validate=True) for text in values.to_pylist()]
@@ -108,7 +109,17 @@ def _struct(values: pa.Array, field: pa.Field) -> pa.Array:
         if kind.get_field_index(child.name) < 0 and not pa.types.is_null(child.type):
             raise NotDirectError  # a field that the schema does not have
     children = [_converted(values.field(child.name), child) for child in kind]
+    for child, column in zip(kind, children, strict=True):
+        _require(column, child, values)
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=values.is_null())
+
+
+def _require(values: pa.Array, field: pa.Field, parents: pa.Array | None = None) -> None:
+    """Leave a record without a value that must be there to the slow way."""
+    if values.null_count and (field.metadata or {}).get(b"connect.optional") == b"false":
+        missing = values.is_null() if parents is None else pc.and_(values.is_null(), parents.is_valid())
+        if pc.any(missing).as_py():
+            raise NotDirectError
 
 
 def _decimals(unpacked: list[bytes | None], kind: pa.DataType) -> pa.Array:

@@ -1,11 +1,13 @@
 """Lines of files: JSON objects with a key, a value, headers and a topic.
 
 Forms: what this project's `tail` prints and Debezium Server's file sinks write (`key`, `value`, `headers`), what kcat
-writes (`payload` for the value; parts as texts that hold JSON), and a bare value, which has no key.
+writes (`payload` for the value; parts as texts that hold JSON), and a bare value, which has no key. Rows may have columns
+called `key` or `value`. So a line is an event only if it has a value, and each of its names is one that these forms have;
+anything else is a bare value, of which nothing is left out.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from cdc_assets.reader.messages import BadRecordError, JsonParts, Message, Part, header_text, one_line, scanned
@@ -38,6 +40,12 @@ RECORDS: Final = frozenset(
 _SINK_FILE = re.compile(r"(?:.*/)?([A-Za-z0-9._-]+)\+\d+\+\d+\.[^/]*")
 _SIDES: Final = {"key": "key", "value": "value", "payload": "value"}
 _ENVELOPE = ".Envelope"
+_NAMES: Final = frozenset({"topic", "key", "value", "payload", "headers", "position"})
+_OF_KAFKA: Final = frozenset({"partition", "offset", "broker", "ts", "tstype", "timestamp", "timestampType"})
+"""Names that are an event's only beside its topic."""
+
+
+_POSITION = re.compile(r"[0-9A-Fa-f:/.~-]{16,}")
 
 
 class EventLines:
@@ -66,15 +74,28 @@ class EventLines:
         Raises:
             BadRecordError: it is none.
         """
-        found = self._members(text)
-        if "value" not in found and "key" not in found:
-            found = {"value": self._parts["value"].whole(text)}
+        found = self._event(text) or {"value": self._parts["value"].whole(text)}
         key, value = found.get("key"), found.get("value")
         headers = tuple((name, header_text(inner)) for name, inner in _pairs(found.get("headers")))
         return Message(stream, behind, place, self._topic_of(stream, found.get("topic"), value), key, value, headers)
 
+    def _event(self, text: str) -> dict[str, Any]:
+        """What an event's line holds; nothing if it is a bare value."""
+        try:
+            found = self._members(text)
+        except BadRecordError:  # a column of a row may be called as a part, and hold what no part does
+            row, end = scanned(text, 0)
+            if not isinstance(row, dict) or not row or _is_event(row) or text[end:].strip():
+                raise
+            return {}
+        if not _is_event(found):
+            return {}
+        if "payload" in found:
+            found["value"] = found.pop("payload")
+        return found
+
     def _members(self, text: str) -> dict[str, Any]:
-        """What a line's object holds; an empty one if it is a bare value."""
+        """What a line's object holds."""
         found: dict[str, Any] = {}
         end = _after(text, 0, "{")
         if _TOKEN.match(text, end).group(1) == "}":  # type: ignore[union-attr]  # it matches nothing too
@@ -85,12 +106,10 @@ class EventLines:
                 raise BadRecordError(f"it is no JSON: a name is expected before character {end}")
             start = _after(text, end, ":")
             side = _SIDES.get(name)
-            if side == "value" and (
-                "schema" in found or (name == "payload" and "key" not in found and "topic" not in found)
-            ):
-                return {}
+            if side == "value" and "schema" in found:
+                return found
             if side is not None:
-                found[side], end = self._side(side, text, start)
+                found[name], end = self._side(side, text, start)
             else:
                 found[name], end = scanned(text, start)
             follows = _TOKEN.match(text, end)
@@ -114,6 +133,16 @@ class EventLines:
         if not isinstance(topic, str) or not topic:
             raise BadRecordError("it names no topic; set files.topic, or write the topic into the line")
         return checked_topic(topic, self._prefix)
+
+
+def _is_event(found: Mapping[str, Any]) -> bool:
+    """Whether an object with these members is an event, and no row."""
+    has_value = "value" in found or ("payload" in found and ("key" in found or "topic" in found))
+    known = _NAMES | _OF_KAFKA if "topic" in found else _NAMES
+    position = found.get("position", "")
+    is_known = known.issuperset(found) and not ("value" in found and "payload" in found)
+    is_place = not position or (isinstance(position, str) and _POSITION.fullmatch(position) is not None)
+    return has_value and is_known and is_place
 
 
 def checked_topic(topic: str, prefix: str) -> str:

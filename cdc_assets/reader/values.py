@@ -16,6 +16,7 @@ from cdc_assets.engine.schemas import DECIMAL, decimal_parameter, is_narrow
 from cdc_assets.reader.messages import BadRecordError, Schema
 
 _BITS: Final = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+_TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 _NO_NUMBERS: Final = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 _EXACT: Final = Context(prec=1000, traps=[InvalidOperation])
 
@@ -26,11 +27,15 @@ def engine_value(schema: Schema, value: Any, path: str) -> Any:
     Args:
         schema: its Connect schema.
         value: parsed with Decimals instead of floats.
-        path: where it stands in its record.
+        path: where it stands in its record; empty for a whole key or value, which may always be null.
 
     Raises:
-        BadRecordError: it does not fit.
+        BadRecordError: it does not fit, or is null where its schema allows no null and has no default.
     """
+    if value is None and path and not schema["optional"]:
+        value = schema.get("default")
+        if value is None:
+            raise BadRecordError(f"{path} is null or missing, and is required by its schema")
     if value is None:
         return None
     if schema.get("name") == DECIMAL:
@@ -46,8 +51,11 @@ def _wrong(schema: Schema, value: Any, path: str) -> BadRecordError:
 def _integer(schema: Schema, value: Any, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _wrong(schema, value, path)
-    bound = 1 << _BITS[schema["type"]]
-    if not -bound <= value < bound:
+    bound, unit = (
+        1 << _BITS[schema["type"]],
+        1000 if schema.get("name") == _TIMESTAMP else 1,
+    )  # the lake has microseconds
+    if not -bound <= value * unit < bound:
         raise _wrong(schema, value, path)
     return value
 
@@ -142,6 +150,10 @@ def _array(schema: Schema, value: Any, path: str) -> list[Any]:
 def _map(schema: Schema, value: Any, path: str) -> list[dict[str, Any]]:
     if not isinstance(value, Mapping) or not all(inner is None or isinstance(inner, str) for inner in value.values()):
         raise _wrong(schema, value, path)
+    if None in value.values() and not schema["values"]["optional"]:
+        raise BadRecordError(
+            f"{path} has a null for {next(name for name in value if value[name] is None)}, and may have none"
+        )
     return [{"key": name, "value": inner} for name, inner in value.items()]
 
 

@@ -268,7 +268,8 @@ def _place(topic: str, partition: int) -> str:
 
 
 def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode()
+    """A header's text; bytes that are none, as tracers write them, as escapes."""
+    return None if value is None else value.decode("utf-8", "backslashreplace")
 
 
 def _parts_of(converter: Converter) -> Callable[[bytes], Part | None]:
