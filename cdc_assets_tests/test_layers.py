@@ -109,6 +109,7 @@ ALLOWED: dict[str, set[str]] = {
         "reader",
         "reconcile",
         "run",
+        "signals",
     },
     "defs": {
         "metrics",

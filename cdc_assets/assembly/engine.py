@@ -8,14 +8,17 @@ from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.adapters.kafka.source import KafkaSource
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import is_reader
-from cdc_assets.engine.feed import EngineFeed, Offsets
+from cdc_assets.engine.feed import EngineFeed, EngineStart, Offsets
+from cdc_assets.engine.forwarded import ForwardedSignals
 from cdc_assets.engine.ledger import Batch
-from cdc_assets.engine.requested import takes_signals
+from cdc_assets.engine.requested import channels_of, signal_file, takes_signals
 from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.engine.topics import with_notifications
 from cdc_assets.engine.watch import SourceWatch, WatchedFeed
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.reader.opening import reader_for
+from cdc_assets.signals.inbox import Inbox
 
 
 def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Batch], None]) -> EngineSummary:
@@ -29,7 +32,8 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
     """
     if not is_reader(config.properties.get("connector.class", "")):
         config = with_notifications(config) if takes_signals(config) else config  # they tell what a signal has not read
-        return EngineRun(config, tables, partial(start_connector, config), on_batch).run()
+        start = with_waiting_signals(config, partial(start_connector, config))
+        return EngineRun(config, tables, start, on_batch).run()
     reader = reader_for(config.properties, tables, KafkaSource)
     summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False).run()
     reader.check()
@@ -44,3 +48,19 @@ def start_connector(config: EngineConfig, offsets: Offsets, history: Sequence[st
     """
     feed = DebeziumEngine(config, offsets, history)
     return WatchedFeed(feed, SourceWatch(partial(open_probe, config)))
+
+
+def inbox_of(config: EngineConfig) -> Inbox:
+    """Where signals wait in the lake for a run."""
+    return Inbox(Location.of(config.lake), config.topic_prefix)
+
+
+def with_waiting_signals(config: EngineConfig, start: EngineStart) -> EngineStart:
+    """The start of a connector that also gets the signals that wait in the lake, if it reads a signal file."""
+    if "file" not in channels_of(config):
+        return start
+
+    def started(offsets: Offsets, history: Sequence[str]) -> EngineFeed:
+        return ForwardedSignals(start(offsets, history), inbox_of(config), signal_file(config))
+
+    return started

@@ -60,6 +60,7 @@ class Batch:
         place: the last event's position, if the connector has one that can be compared.
         boundary: the last BEGIN or END of a transaction in it.
         gap: the places of the log between which changes are lost, because the connector began anew with this batch.
+        anew: whether it holds the rows of a connector's own first snapshot: all of its tables.
     """
 
     batch_id: int
@@ -69,6 +70,7 @@ class Batch:
     place: Sequence[int | str] | None = None
     boundary: Sequence[str] | None = None
     gap: Sequence[str] | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +226,14 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "place": None if batch.place is None else list(batch.place),
         "boundary": batch.boundary and list(batch.boundary),
         "gap": batch.gap and list(batch.gap),
+        "anew": batch.anew,
     }
 
 
 def _batch(data: Mapping[str, Any]) -> Batch:
     files = {directory: [DataFile(**file) for file in written] for directory, written in data["files"]}
     known = data["batch_id"], files, data["offsets"], data["rows"], data["place"]
-    return Batch(*known, data.get("boundary"), data.get("gap"))
+    return Batch(*known, data.get("boundary"), data.get("gap"), data.get("anew", False))
 
 
 def _state_detail(state: BatchState) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import Chunk, EngineFeed
 from cdc_assets.engine.notices import ENDS, STARTED, SnapshotNotices, notifications
-from cdc_assets.errors import ConfigurationError, EngineError
+from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError, shortened
 
 _TAKEN_UP_S = 120.0
 _WAKE_EVERY_S = 5.0
@@ -31,17 +31,37 @@ INCREMENTAL_NEEDS = (
 
 
 def append_signal(path: Path, signal: Signal) -> None:
-    """Put a signal into a file that the connector's file channel reads.
+    """Put a signal into a file that the connector's file channel reads, unless the file has that very line.
 
     Raises:
-        EngineError: it cannot be written.
+        InvalidValueError: its data are no JSON.
+        EngineError: the file cannot be written.
     """
-    line = json.dumps({"id": signal.id, "type": signal.type, "data": json.loads(signal.data or "{}")})
     try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-    except OSError as error:
+        data = json.loads(signal.data or "{}")
+    except (ValueError, RecursionError):
+        raise InvalidValueError("data", shortened(str(signal.data)), "JSON", "send the signal again") from None
+    line = json.dumps({"id": signal.id, "type": signal.type, "data": data})
+    try:
+        with path.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            if line not in file.read().splitlines():
+                file.write(line + "\n")
+    except (OSError, UnicodeDecodeError) as error:
         raise EngineError(f"The signal file {path} cannot be written: {error}. Next: check signal.file.") from error
+
+
+def signal_file(config: EngineConfig) -> Path:
+    """The file that the connector's file channel reads."""
+    return Path(config.properties.get("signal.file") or "file-signals.txt")
+
+
+def holds_signals(path: Path) -> bool:
+    """Whether a signal file holds lines that the connector has not read; it empties the file when it reads them."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def channels_of(config: EngineConfig) -> list[str]:

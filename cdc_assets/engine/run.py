@@ -238,7 +238,7 @@ class EngineRun:
         staging, self._staging = self._staging, None
         assert staging is not None  # noqa: S101 - the caller has looked
         try:
-            batch = self._with_gap(staging.close(), anew=staging.anew)
+            batch = self._with_gap(staging.close())
         except BaseException:
             staging.abandon()
             raise
@@ -250,9 +250,9 @@ class EngineRun:
         if self._upkeep.due:
             self._upkeep.tidy()
 
-    def _with_gap(self, batch: Batch, *, anew: bool) -> Batch:
+    def _with_gap(self, batch: Batch) -> Batch:
         """The batch with what is lost before it, if the connector was to continue and began anew: the source had forgotten it."""
-        if not anew or self._behind is None:
+        if not batch.anew or self._behind is None:
             return batch
         begin, self._behind = self._behind, None
         points = [point_of_offset(pair[1]) for pair in batch.offsets]

@@ -138,7 +138,8 @@ class Staging:
         files = {directory: written for directory, written in files.items() if written}
         self._tables.require_files(files)
         step("files-written")
-        return Batch(self._batch_id, files, list(self._offsets.values()), self.rows, self._place, self._boundary)
+        offsets = list(self._offsets.values())
+        return Batch(self._batch_id, files, offsets, self.rows, self._place, self._boundary, anew=self.anew)
 
     def _write_history(self) -> list[DataFile]:
         directory = history_directory(self._prefix)

@@ -1,4 +1,10 @@
-"""Reports batches of a run as few, complete materializations: see `defs.reporting`."""
+"""Reports batches of a run as few, complete materializations: see `defs.reporting`.
+
+*Materialized means read.* READ events materialize a table's `snapshot` if they are all of the table: those of the connector's own first
+snapshot, which is one batch, and at its end those of a run that has asked for them. What a signal of somebody else asks for is an
+observation: whether a condition chose the rows, or more follow, only the connector knows. (Topics and files that others have written
+do not tell either; there each batch with READ events is a materialization.)
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping
@@ -10,6 +16,7 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_assets.config.reader import is_reader
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.io_managers import Writers
@@ -25,6 +32,8 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.metrics.exports import OnCommit
 
 _ROLES: tuple[Role, ...] = ("snapshot", "changes")
+_Place = tuple[dg.AssetKey, str, bool]
+"""An asset, its table's directory, and whether what came for it is only observed."""
 _RAN_ON = "the connector's own process, and this one, which commits what it has read"
 
 
@@ -75,7 +84,8 @@ class BatchReport:
     ) -> None:
         self._page = page
         self._catalog, self._context, self._writers, self._every_s = catalog, context, writers, every_s
-        self._sums: dict[tuple[dg.AssetKey, str], BatchSum] = {}
+        self._sums: dict[_Place, BatchSum] = {}
+        self._is_reader = is_reader(catalog.config.properties.get("connector.class", ""))
         self._brought: dict[dg.AssetKey, Counter[str]] = defaultdict(Counter)
         """Rows by operation since the run began; not of the record of batches, which no IO manager writes."""
         self._since = monotonic()
@@ -94,20 +104,20 @@ class BatchReport:
             self._reached = str(point_of_offset(offset) or self._reached)
         for directory, files in batch.files.items():
             for file in files:
-                self._add(directory.partition("@")[0], file, batch.batch_id)
+                self._add(directory.partition("@")[0], file, batch)
         ledger = self._catalog.system["batches"]
         self._sum(self._catalog.batches_key, ledger).add({"event": batch.rows}, 0, batch.batch_id)
         self._context.log.info(f"batch {batch.batch_id}: {batch.rows} events of {len(batch.files)} tables")
         if monotonic() - self._since >= self._every_s:
             self._log_all()
 
-    def _sum(self, key: dg.AssetKey, directory: str) -> BatchSum:
-        return self._sums.setdefault((key, directory), BatchSum())
+    def _sum(self, key: dg.AssetKey, directory: str, *, observed: bool = False) -> BatchSum:
+        return self._sums.setdefault((key, directory, observed), BatchSum())
 
-    def _add(self, topic: str, file: DataFile, batch_id: int) -> None:
+    def _add(self, topic: str, file: DataFile, batch: Batch) -> None:
         if topic in self._short:
             rows = dict(file.operations) or {"event": file.rows}
-            self._bring(self._catalog.system_key(self._short[topic]), topic, rows, file.size, batch_id)
+            self._bring(self._catalog.system_key(self._short[topic]), topic, rows, file.size, batch)
             return
         if topic.startswith("__") or ".__" in topic:
             return
@@ -117,27 +127,37 @@ class BatchReport:
         parts: dict[Role, dict[str, int]] = {"snapshot": reads, "changes": others}
         for role, rows in parts.items():
             if rows and self._catalog.has(table, role):
-                self._bring(self._catalog.key(table, role), topic, rows, file.size, batch_id)
+                is_partial = role == "snapshot" and not (batch.anew or self._is_reader)
+                self._bring(self._catalog.key(table, role), topic, rows, file.size, batch, is_partial=is_partial)
 
-    def _bring(self, key: dg.AssetKey, topic: str, rows: Mapping[str, int], size: int, batch_id: int) -> None:
-        self._sum(key, topic).add(rows, size, batch_id)
+    def _bring(
+        self,
+        key: dg.AssetKey,
+        topic: str,
+        rows: Mapping[str, int],
+        size: int,
+        batch: Batch,
+        *,
+        is_partial: bool = False,
+    ) -> None:
+        observed = is_partial and key not in self._context.selected_asset_keys
+        self._sum(key, topic, observed=observed).add(rows, size, batch.batch_id)
         self._brought[key].update(rows)
 
-    def _drain(self) -> Iterator[tuple[dg.AssetKey, Committed]]:
+    def _drain(self) -> Iterator[tuple[dg.AssetKey, Committed, bool]]:
+        """What was summed up, by asset, and whether it is only observed."""
         sums, self._sums, self._since = self._sums, {}, monotonic()
-        for (key, directory), total in sums.items():
+        for (key, directory, observed), total in sums.items():
             page = self._page.facts() if key == self._catalog.batches_key else {}
-            yield key, Committed(directory, page | total.metadata(self._reached), self._brought.get(key, {}))
+            yield key, Committed(directory, page | total.metadata(self._reached), self._brought.get(key, {})), observed
 
     def _log_all(self, partly: Container[dg.AssetKey] = ()) -> None:
-        for key, committed in self._drain():
-            if key in partly:
-                self._context.log_event(dg.AssetObservation(key, metadata=self._writers.account(committed)))
-            else:
-                self._log_one(key, committed)
+        for key, committed, observed in self._drain():
+            self._log_one(key, committed, observed=observed or key in partly)
 
-    def _log_one(self, key: dg.AssetKey, committed: Committed) -> None:
-        self._context.log_event(dg.AssetMaterialization(key, metadata=self._writers.account(committed)))
+    def _log_one(self, key: dg.AssetKey, committed: Committed, *, observed: bool) -> None:
+        event = dg.AssetObservation if observed else dg.AssetMaterialization
+        self._context.log_event(event(key, metadata=self._writers.account(committed)))
 
     @contextmanager
     def counting(self, exported: AbstractContextManager[OnCommit]) -> Iterator[None]:
@@ -162,15 +182,15 @@ class BatchReport:
             all_selected: whether selected assets are reported too of which nothing was read.
         """
         if all_selected:
-            known = {key for key, _ in self._sums}
+            known = {key for key, _, _ in self._sums}
             for key, directory in self._directories():
                 if key in self._context.selected_asset_keys - known:
                     self._sum(key, directory)
-        for key, committed in self._drain():
+        for key, committed, observed in self._drain():
             if key in self._context.selected_asset_keys:
                 yield dg.MaterializeResult(asset_key=key, value=committed)
             else:  # not selected, but written by the same run; or newer than the loaded code location
-                self._log_one(key, committed)
+                self._log_one(key, committed, observed=observed)
 
     def _directories(self) -> Iterator[tuple[dg.AssetKey, str]]:
         """All assets that runs write, with their tables."""

@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_assets.adapters.databases.probe import open_probe
-from cdc_assets.assembly.engine import run_engine, start_connector
+from cdc_assets.assembly.engine import run_engine, start_connector, with_waiting_signals
 from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config, with_defaults
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import EngineFeed, Offsets
@@ -99,7 +99,8 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         if signal is None and _reads_events_of_others(settings):
             return run_engine(settings, tables, tell)
         if signal is None:
-            return EngineRun(settings, tables, partial(start_connector, settings), tell, goal=goal).run()
+            start = with_waiting_signals(settings, partial(start_connector, settings))
+            return EngineRun(settings, tables, start, tell, goal=goal).run()
         return _run_with(settings, tables, tell, signal, self._wake)
 
     def _wake(self) -> None:

@@ -1,6 +1,7 @@
 """One sensor per capture by an embedded connector: asks where the database's log ends, and starts a run behind it.
 
-A tick is one connection with one small query, and one read of the ledger; no JVM. The cursor is not used for positions; it shows why
+A tick is one connection with one small query, one read of the ledger, and, if the connector reads a signal file, a look into the
+lake's folder of signals; no JVM. The cursor is not used for positions; it shows why
 a tick has started nothing, for the list of ticks.
 
 A tick that finds nothing waits for a change (`defs.waiting`), by asking for the end of the log, and, if that has moved, whether anything
@@ -19,24 +20,24 @@ ended `_BLIND` ago.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import dagster as dg
 from dagster import DagsterRunStatus
 
+from cdc_assets.assembly.engine import inbox_of
+from cdc_assets.config.engine import EngineConfig
 from cdc_assets.defs.engines.assets import READ_TO
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.pauses import after_end, pause_of, run_key
+from cdc_assets.defs.pauses import after_end, pause_of, retry_time, run_key
 from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.defs.ticks import Watch
 from cdc_assets.defs.waiting import Asks, change_comes
-from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.requested import channels_of
+from cdc_assets.engine.requested import channels_of, holds_signals, signal_file
 from cdc_assets.engine.source import LogPoint, is_complete
 from cdc_assets.errors import EngineError
 
@@ -44,6 +45,8 @@ POSITION_TAG = "cdc/position"
 """On a run that the sensor has started: where the log ended."""
 NOTHING_NEW = "Nothing new"
 """How an answer begins if there is nothing to do."""
+_FILE = "file"
+"""Value of the tag of a run that takes signals up."""
 _BLIND = timedelta(minutes=1)
 _UNPROVED = timedelta(minutes=10)
 """How long a run's quietness counts, if nothing proves that it has read everything."""
@@ -99,8 +102,8 @@ def _request(
     """
     overview = resource.overview()
     overview.state  # noqa: B018 - raises if the lake is gone
-    if _signals_wait(overview):
-        return _run(catalog, records, "signals", {SIGNAL_TAG: "file"})
+    if _signals_wait(overview.config) and not retry_time(records, SIGNAL_TAG, _FILE):
+        return _run(catalog, records, "signals", {SIGNAL_TAG: _FILE})
     try:
         with resource.probe() as probe:
             seen.append(end := probe.log_end())
@@ -155,11 +158,6 @@ def _blind(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], why: str)
     return _run(catalog, records, "again", {})
 
 
-def _signals_wait(overview: EngineOverview) -> bool:
-    """Whether the connector's signal file holds signals."""
-    config = overview.config
-    path = config.properties.get("signal.file") or "file-signals.txt"
-    try:
-        return "file" in channels_of(config) and Path(path).stat().st_size > 0
-    except OSError:
-        return False
+def _signals_wait(config: EngineConfig) -> bool:
+    """Whether signals wait in the lake, or in the connector's file if this machine has it."""
+    return "file" in channels_of(config) and (inbox_of(config).waiting({}) or holds_signals(signal_file(config)))

@@ -1,15 +1,18 @@
-"""A job that sends signals to a connector through a channel of its own: its signal table, or its file."""
+"""A job that sends signals to a connector through a channel of its own: its signal table, or its file.
 
-from pathlib import Path
+The file is the one of the machine, or the container, in which the connector runs. So the job leaves a signal for it in the lake, and the
+run with the connector writes it there (`engine.forwarded`).
+"""
 
 import dagster as dg
 
+from cdc_assets.assembly.engine import inbox_of
 from cdc_assets.core.signal import Signal
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.signals import job_that_sends
 from cdc_assets.engine.named import NamedTables, named_tables
-from cdc_assets.engine.requested import append_signal, channels_of, require_incremental
+from cdc_assets.engine.requested import channels_of, require_incremental, signal_file
 from cdc_assets.engine.topics import routes
 from cdc_assets.errors import CdcError, ConfigurationError, describe_error
 from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, StopSnapshot
@@ -26,7 +29,7 @@ def _send(context: dg.OpExecutionContext, resource: ConnectorResource, composed:
         require_incremental(resource.settings())
     signal = composed.signal
     named = _named(context, resource, composed)
-    channel = send(resource, signal.id, signal.type, signal.data or "{}")
+    channel = send(resource, signal)
     context.log.info(
         f"Sent as signal {signal.id} by {channel}: {signal.type} {signal.data}. The sensor "
         "starts a run of the connector that takes it up, if none is running."
@@ -59,8 +62,8 @@ def _named(context: dg.OpExecutionContext, resource: ConnectorResource, composed
     return found
 
 
-def send(resource: ConnectorResource, id_: str, type_: str, data: str) -> str:
-    """Send a signal through the table if there is one, or else through the file; the channel as text.
+def send(resource: ConnectorResource, signal: Signal) -> str:
+    """Send a signal through the table if there is one, or else through the lake and the file; the way as text.
 
     Raises:
         CdcError: there is neither, or it cannot be written.
@@ -69,12 +72,11 @@ def send(resource: ConnectorResource, id_: str, type_: str, data: str) -> str:
     channels = channels_of(config)
     if "source" in channels and (table := config.properties.get("signal.data.collection")):
         with resource.probe() as probe:
-            probe.signal(id_, type_, data)
+            probe.signal(signal.id, signal.type, signal.data or "{}")
         return f"the table {table}"
     if "file" in channels:
-        path = Path(config.properties.get("signal.file") or "file-signals.txt")
-        append_signal(path, Signal(id_, type_, data))
-        return f"the file {path}"
+        inbox_of(config).put(signal)
+        return f"the lake and the connector's file {signal_file(config)}"
     raise ConfigurationError(
         "signal.enabled.channels",
         ",".join(channels),

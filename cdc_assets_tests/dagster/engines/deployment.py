@@ -95,12 +95,14 @@ class Connector(ListFeed):
         object.__setattr__(
             chunk, "offsets", [({"server": "shop"}, {"file": "bin.000001", "pos": end, "ts_sec": 1767225600})]
         )
+        object.__setattr__(chunk, "anew", all(entry["value"]["op"] == "r" for entry in self._events[:end]))
         return chunk
 
     def next(self, timeout_s: float) -> Chunk | None:
         path = Path(self.properties.get("signal.file", "missing"))
-        if path.exists() and not self.signals:
+        if path.exists() and path.stat().st_size and not self.signals:
             self.signals = [json.loads(line) for line in path.read_text().splitlines()]
+            path.write_text("")  # as a connector does
             end = len(self._events)
             self._events = [*self._events, event(end + 1, topic=TOPIC, op="r")]
             if self.obeys:
@@ -182,6 +184,15 @@ class Deployment:
         found = record.event.dagster_event.event_specific_data
         assert isinstance(found, dg.AssetCheckEvaluation)
         return found
+
+
+def observed(result: dg.ExecuteInProcessResult) -> dict[dg.AssetKey, dict[str, Any]]:
+    found = {}
+    for recorded in result.all_events:
+        if recorded.event_type is dg.DagsterEventType.ASSET_OBSERVATION:
+            seen = recorded.asset_observation_data.asset_observation
+            found[seen.asset_key] = {name: entry.value for name, entry in seen.metadata.items()}
+    return found
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> dict[dg.AssetKey, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Assets, runs, the sensor and the checks of a capture by an embedded connector."""
 
+import time
 from datetime import timedelta
 from unittest.mock import patch
 
@@ -11,11 +12,13 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.engines import sensor
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.translator import CdcTranslator
+from cdc_assets.engine.feed import Chunk
 from cdc_assets.engine.source import Retention
 from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError
 from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.engines.deployment import (
     BATCHES,
+    EVENTS,
     TOPIC,
     Connector,
     Database,
@@ -24,6 +27,7 @@ from cdc_assets_tests.dagster.engines.deployment import (
     materialized,
 )
 from cdc_assets_tests.dagster.own_io_managers import HISTORY, OWN, TOPICS
+from cdc_assets_tests.unit.engine.feeds import event
 
 
 def test_assets_of_a_table_and_of_the_capture(shop: Deployment) -> None:
@@ -166,6 +170,44 @@ def test_only_news_start_a_run(shop: Deployment) -> None:
         assert isinstance(shop.tick(), dg.RunRequest)
     with patch.object(Database, "nothing_between", return_value=True):
         assert shop.tick().skip_message == "Nothing new."
+
+
+class Busy(Connector):
+    """A connector that is never quiet."""
+
+    sent = len(EVENTS)
+
+    def next(self, timeout_s: float) -> Chunk | None:
+        if (chunk := super().next(timeout_s)) is not None:
+            return chunk
+        time.sleep(0.02)
+        self._events = [*self._events, event(self.sent + 1, topic=TOPIC, op="c")]
+        self.sent += 1
+        return self._chunk(self.sent, self.sent - 1, self.sent)
+
+
+def test_a_run_that_somebody_asks_for_ends_where_the_log_ended_when_it_began(shop: Deployment) -> None:
+    """What is downstream in it starts then; the sensor's run follows."""
+    shop.more |= {"engine.batch.ms": "50", "stream.idle.timeout.ms": "60000", "stream.max.duration.ms": "20000"}
+    shop.connector = Busy(EVENTS)
+    shop.database.end = 30
+    asked = shop.run("shop_changes")
+    assert asked.success
+    assert any(entry.user_message.endswith("ended: goal") for entry in shop.instance.all_logs(asked.run_id))
+    reached = int(str(materialized(asked)[key("changes")]["to_position"]).partition(":")[2])
+    assert 30 <= reached < 1000
+    shop.more["stream.max.duration.ms"] = "2000"
+    follows = shop.changes()
+    assert any(entry.user_message.endswith("ended: deadline") for entry in shop.instance.all_logs(follows.run_id))
+
+
+def test_a_run_that_somebody_asks_for_without_a_driver_ends_when_nothing_is_new(shop: Deployment) -> None:
+    shop.database.driver = False
+    asked = shop.run("shop_changes")
+    assert asked.success
+    logged = [entry.user_message for entry in shop.instance.all_logs(asked.run_id)]
+    assert any(text.startswith("The log's end is not known") for text in logged)
+    assert any(text.endswith("ended: idle") for text in logged)
 
 
 def test_a_database_that_is_away_breaks_nothing(shop: Deployment) -> None:

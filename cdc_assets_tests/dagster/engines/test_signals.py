@@ -9,7 +9,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.engine.overview import EngineOverview
-from cdc_assets_tests.dagster.engines.deployment import Deployment, key, materialized
+from cdc_assets_tests.dagster.engines.deployment import Deployment, key, materialized, observed
 
 
 def test_a_snapshot_asset_asks_the_connector_to_read_again(shop: Deployment) -> None:
@@ -90,9 +90,54 @@ def test_signals_go_through_the_table_or_the_file(shop: Deployment) -> None:
     shop.more |= {"signal.enabled.channels": "file", "signal.file": str(path)}
     assert shop.changes().success
     assert shop.tick().skip_message == "Nothing new."
-    assert shop.run("shop_signal", run_config=asked).success
-    assert json.loads(path.read_text())["data"]["data-collections"] == [r"db\.items1"]
+    sent = shop.run("shop_signal", run_config=asked)
+    assert sent.success
+    assert not path.exists(), "it may be that of another container"
     assert shop.tick().tags["cdc/signals"] == "file"
+    assert shop.changes().success
+    [taken] = shop.connector.signals
+    assert (taken["id"], taken["data"]["data-collections"]) == (sent.run_id, [r"db\.items1"])
+    assert path.read_text() == ""
+    shop.database.end = 11
+    assert shop.tick().skip_message == "Nothing new."
+
+
+def test_rows_that_a_signal_asks_for_are_observed_and_those_of_the_first_snapshot_materialized(
+    shop: Deployment,
+) -> None:
+    path = shop.folder / "signals.jsonl"
+    shop.more |= {"signal.enabled.channels": "file", "signal.file": str(path)}
+    first = shop.changes()
+    assert materialized(first)[key("snapshot")]["rows_reads"] == 3
+    assert key("snapshot") not in observed(first)
+    path.write_text(json.dumps({"id": "mine", "type": "execute-snapshot", "data": {}}) + "\n")
+    asked = shop.changes()
+    assert asked.success
+    assert observed(asked)[key("snapshot")]["rows_reads"] == 1
+    assert key("snapshot") not in materialized(asked)
+
+
+def test_a_line_in_the_connectors_own_file_starts_a_run(shop: Deployment) -> None:
+    path = shop.folder / "signals.jsonl"
+    shop.more |= {"signal.enabled.channels": "file", "signal.file": str(path)}
+    assert shop.changes().success
+    path.write_text(json.dumps({"id": "mine", "type": "log", "data": {}}) + "\n")
+    assert shop.tick().tags["cdc/signals"] == "file"
+    assert shop.changes().success
+    assert [taken["id"] for taken in shop.connector.signals] == ["mine"]
+
+
+def test_signals_that_no_connector_takes_up_do_not_start_run_after_run(shop: Deployment) -> None:
+    path = shop.folder / "signals.jsonl"
+    shop.more |= {"signal.enabled.channels": "file", "signal.file": str(path)}
+    shop.connector.signals = [{"id": "one that it has read before"}]  # so it reads none
+    assert shop.changes().success
+    path.write_text(json.dumps({"id": "mine", "type": "log", "data": {}}) + "\n")
+    assert shop.changes().success
+    assert path.read_text()
+    assert shop.tick().skip_message == "Nothing new.", "for some seconds"
+    shop.database.end = 11
+    assert isinstance(shop.tick(), dg.RunRequest), "changes do not wait for that"
 
 
 def test_a_misspelt_table_is_told_by_the_signal_job(shop: Deployment) -> None:
@@ -128,4 +173,5 @@ def test_names_are_not_checked_while_the_database_is_away(shop: Deployment) -> N
     sent = shop.run("shop_signal", run_config=signal_config("db.itmes1"))
     assert sent.success
     assert any("was not checked" in entry.user_message for entry in shop.instance.all_logs(sent.run_id))
-    assert "db.itmes1" in path.read_text()
+    [waiting] = (shop.folder / "lake" / "shop.__signals").iterdir()
+    assert "db.itmes1" in waiting.read_text()
