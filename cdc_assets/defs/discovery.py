@@ -6,6 +6,9 @@ the answer in a file. If the server cannot be reached, the cached answer is used
 problem is shown. A table that appears later is captured by the running loop
 and is listed after the next reload of the code location.
 
+*The daemon* with a workspace of modules makes another code server every minute. One of these takes an answer that was given not longer than
+`_RECENT_S` ago, to whomever; so the server is not asked for all structures each minute, and what a reload in the pages has found counts at once.
+
 *Runs.* Each run builds the code location again, in its own process. It must have the assets that were selected in the
 run, and need not wait for the server: the load puts its answer, compressed, and the digest of it into Dagster's reconstruction
 metadata, which Dagster passes to each run of that code location. A run that finds the file with that digest uses it; a run on
@@ -17,6 +20,7 @@ import hashlib
 import json
 import logging
 import os
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,10 +29,12 @@ from pathlib import Path
 from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.service import is_of_daemon
 from cdc_assets.defs.translator import word
 from cdc_assets.errors import CdcError, describe_error
 
 _log = logging.getLogger(__name__)
+_RECENT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,9 @@ def discover(ask: Callable[[], Sequence[TableSchema]], remembered: Path) -> Disc
         return Discovery(recall(remembered))
     if passed:
         return Discovery(_tables_in(zlib.decompress(base64.b64decode(passed)).decode()))
+    if is_of_daemon() and _is_recent(remembered) and (known := recall(remembered)):
+        _leave(remembered, known)
+        return Discovery(known)
     try:
         tables = tuple(sorted(ask(), key=lambda schema: schema.table))
     except CdcError as error:
@@ -66,6 +75,14 @@ def discover(ask: Callable[[], Sequence[TableSchema]], remembered: Path) -> Disc
         found = Discovery(tables)
     _leave(remembered, found.tables)
     return found
+
+
+def _is_recent(path: Path) -> bool:
+    """Whether the server gave this answer not long ago; one from the future is of a clock that was set back."""
+    try:
+        return 0 <= time.time() - path.stat().st_mtime < _RECENT_S
+    except OSError:
+        return False
 
 
 def _left_by_load(remembered: Path) -> str:
@@ -112,6 +129,7 @@ def remember(path: Path, tables: Sequence[TableSchema]) -> None:
     text = _text_of(tables)
     try:
         if path.exists() and path.read_text(encoding="utf-8") == text:
+            path.touch()  # it was given anew
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}.draft")

@@ -18,6 +18,8 @@ from cdc_assets.core.processes import identified
 
 _PROC = Path("/proc")
 _LOAD = uuid4().hex
+_DAEMON = frozenset({"dagster-daemon", "dagster._daemon"})
+"""The command, and the module."""
 
 
 def start_id(config: CaptureConfig) -> str:
@@ -25,6 +27,14 @@ def start_id(config: CaptureConfig) -> str:
     read = config.snapshot
     said = f"{_service()} {read.mode} {read.data} {read.schema}"
     return hashlib.sha256(said.encode()).hexdigest()[:12]
+
+
+def is_of_daemon() -> bool:
+    """Whether the daemon has started this process, as it does every minute with a code server of its own."""
+    try:
+        return not _DAEMON.isdisjoint(_names(os.getppid()))
+    except OSError:
+        return False
 
 
 def _service() -> str:
@@ -47,5 +57,10 @@ def _parent(number: int) -> int:
 
 def _is_of_dagster(number: int) -> bool:
     """Whether a process is one of Dagster's commands: `dagster dev`, `python -m dagster api grpc`, `dg dev`."""
+    return any(name == "dg" or name.startswith("dagster") for name in _names(number))
+
+
+def _names(number: int) -> list[str]:
+    """What a process may be called by: the names in the first words of its command line."""
     words = (_PROC / str(number) / "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
-    return any(name == "dg" or name.startswith("dagster") for name in (Path(word).name for word in words[:3]))
+    return [Path(word).name for word in words[:3]]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from cdc_assets.config.load import configured_files
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
-from cdc_assets.defs import build, component
+from cdc_assets.defs import build, component, discovery
 from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
@@ -279,6 +280,33 @@ def test_run_takes_the_answer_of_its_code_location_wherever_it_runs(remembered: 
         assert discover(away, remembered) == Discovery((ORDERS,)), "in a container without that folder"
     with scoped_reconstruction_metadata({}):
         assert "no answer" in discover(away, remembered).problem
+
+
+def test_code_servers_of_the_daemon_ask_seldom_and_others_at_each_load(
+    remembered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def ask() -> list[TableSchema]:
+        asked.append(True)
+        return [ORDERS]
+
+    def load(*, of_daemon: bool) -> int:
+        monkeypatch.setattr(discovery, "is_of_daemon", lambda: of_daemon)
+        with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)) as context:
+            assert discover(ask, remembered) == Discovery((ORDERS,))
+            assert context.get_pending_reconstruction_metadata(), "for the runs"
+        return len(asked)
+
+    assert [load(of_daemon=True) for _ in range(3)] == [1, 1, 1]
+    assert [load(of_daemon=False) for _ in range(2)] == [2, 3], "who reloads wants to see new tables"
+    for ago_s in (601.0, -60.0):
+        at = time.time() - ago_s
+        os.utime(remembered, (at, at))
+        before = len(asked)
+        assert [load(of_daemon=True) for _ in range(2)] == [before + 1, before + 1], "the same answer, given anew"
+    remember(remembered, [])
+    assert load(of_daemon=True) == 6, "none known: the first table is not waited for"
 
 
 def test_code_location_of_a_run_is_built_without_the_server(shop: Shop) -> None:

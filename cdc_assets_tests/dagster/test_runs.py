@@ -220,11 +220,11 @@ def test_who_waits_in_a_queue_or_is_dead_publishes_nothing(instance: dg.DagsterI
 
 
 @contextmanager
-def command(folder: Path, name: str) -> Iterator[Path]:
-    """A command of Dagster that starts two code servers, each of which prints which start it is of."""
+def command(folder: Path, name: str, says: str = "start_id(make_config('lake'))") -> Iterator[Path]:
+    """A command of Dagster that starts two code servers, each of which prints something: which start it is of."""
     code = (
-        "from cdc_assets.defs.service import start_id; from cdc_assets_tests.unit.streaming.simulation import make_config; "
-        "print(start_id(make_config('lake')))"
+        "from cdc_assets.defs.service import is_of_daemon, start_id; "
+        f"from cdc_assets_tests.unit.streaming.simulation import make_config; print({says})"
     )
     script = folder / name
     script.write_text(
@@ -242,6 +242,13 @@ def test_another_code_server_is_another_start_only_of_another_service(tmp_path: 
     assert first[0] == first[1]
     assert again[0] != first[0]
     assert other[0] != other[1], "each of them is the service"
+
+
+@pytest.mark.parametrize(("name", "is_daemon"), [("dagster-daemon", "True"), ("dagster-webserver", "False")])
+def test_a_code_server_of_the_daemon_knows_that(tmp_path: Path, name: str, is_daemon: str) -> None:
+    with command(tmp_path, name, "is_of_daemon()") as script:
+        said = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout.split()
+    assert said == [is_daemon, is_daemon]
 
 
 def test_what_is_read_at_a_start_decides_whether_it_is_another(tmp_path: Path) -> None:
