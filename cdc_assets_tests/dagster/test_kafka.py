@@ -2,19 +2,24 @@
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import dagster as dg
 import pytest
 
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.load import load_config
+from cdc_assets.defs import pauses
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.derived_runs import KAFKA_TAG
 from cdc_assets.defs.kafka import PUBLISHED, KafkaFollower, published_result
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.publish.view import PublishedReport
-from cdc_assets_tests.shop import Shop, open_shop, tick
+from cdc_assets_tests.shop import Shop, open_shop, tick, tick_with_cursor
 
 KEY = dg.AssetKey(["shop", "kafka"])
 NOBODY = {"kafka.enabled": "true", "bootstrap.servers": "127.0.0.1:1", "errors.max.retries": "0"}
@@ -98,6 +103,44 @@ def test_what_cannot_be_published_is_refused_at_once(shop: Shop, properties: dic
     shop.write({"kafka.enabled": "true", **properties})
     with pytest.raises(ConfigurationError, match=name):
         load_config(shop.file, shop.environment)
+
+
+def test_a_topic_that_is_stopped_is_tried_again_on_a_quiet_capture(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is new, and the manifest does not grow: each start of publishing tries it, after pauses that grow."""
+    shop.write(NOBODY)
+    stopped = {"shop.SalesDb.dbo.customers": "a record is larger than the broker takes"}
+    found = PublishedReport(window=3, waiting=1, behind_s=0.0, stopped=stopped)
+    known = PublishedReport(window=3, waiting=1, behind_s=0.0)
+    monkeypatch.setattr("cdc_assets.assembly.publishing._TICK_S", 0.2)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        loaded = shop.definitions()
+
+        def answer() -> Any:
+            return tick_with_cursor(shop, instance, loaded=loaded)[0]
+
+        def publish() -> bool:
+            """A run as the sensor asks for it."""
+            request = answer()
+            assert isinstance(request, dg.RunRequest), request.skip_message
+            assert (request.job_name, request.tags[KAFKA_TAG]) == ("shop_publish", "1")
+            with patch.object(CaptureResource, "publish", return_value=stopped):
+                return shop.run("shop_publish", instance, tags=dict(request.tags)).success
+
+        with patch.object(CaptureResource, "published", side_effect=[known, known, found, found]):
+            assert not publish(), "the topic has just stopped"
+        with patch.object(CaptureResource, "published", return_value=found):
+            assert "Publishing to Kafka failed; the next attempt starts after" in answer().skip_message
+            monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+            assert publish(), "it still is"
+            monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(minutes=1))
+            assert "Publishing to Kafka failed; the next attempt starts after" in answer().skip_message
+            monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+            assert publish()
+            assert publish()
+        with patch.object(CaptureResource, "published", return_value=PublishedReport(window=4)) as asked:
+            assert [answer().skip_message for _ in range(3)] == ["Nothing new."] * 3
+            assert asked.call_count == 1, "the broker is not asked again before the manifest has grown"
 
 
 def test_late_publishing_is_the_same_result_at_each_look() -> None:

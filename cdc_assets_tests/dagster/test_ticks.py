@@ -14,7 +14,7 @@ from dagster import DagsterRunStatus
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from cdc_assets.core.processes import own_process
-from cdc_assets.defs import idle_page, queue, seen, ticks
+from cdc_assets.defs import idle_page, live, queue, seen, ticks
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import ACTIVE, CaptureRuns
@@ -178,6 +178,30 @@ def test_run_that_waits_for_long_is_a_trouble_that_says_for_what(
             assert f"{holder[:8]} of shop_changes holds the pool" in location.page()
     with location.run(DagsterRunStatus.NOT_STARTED):
         assert "Dagster has not started it" in location.page()
+    assert location.page() == "healthy"
+
+
+def test_run_that_waits_behind_a_stream_is_told_by_the_stream(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes no way for it where no more runs may be at work, and the sensor leaves the page to it."""
+    monkeypatch.setattr(queue, "_SOON_S", -1.0)
+    monkeypatch.setattr(queue, "most_runs", lambda _: 1)
+    monkeypatch.setattr(live, "_FIRST_S", 0.0)
+    monkeypatch.setattr(live, "_EVERY_S", 0.1)
+    shop.write({"stream.idle.timeout.ms": "3000"})
+    try:
+        with location.run(DagsterRunStatus.QUEUED) as waiting:
+            result = shop.follow(instance)
+            assert result.success
+    finally:
+        shop.write({})
+    records = instance.fetch_materializations(WINDOWS, limit=20).records
+    pages = [found.asset_materialization for found in records if found.run_id == result.run_id]
+    told = [str(page.metadata["health"].value) for page in pages if page is not None]
+    trouble = f"in trouble: Dagster's queue: run {waiting[:8]} of shop_changes has waited"
+    assert told
+    assert all(text.startswith(trouble) for text in told), told
     assert location.page() == "healthy"
 
 
