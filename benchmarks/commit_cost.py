@@ -28,6 +28,7 @@ from statistics import mean, median
 import psutil
 import pyarrow as pa
 
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.build import build_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
@@ -105,7 +106,7 @@ class Stream:
         self.tables.commit(self.topic, None, files, window.window_id, metadata)
         self.manifest.complete(datetime.now(UTC), [], [], {str(TABLE): {"c": events}})
         if number % self.config.lake.compact_after_files == 0:
-            tidy(self.tables, self.manifest, self.config, [TABLE])
+            tidy(self.tables, self.manifest, self.config, LocalRunner(1), [TABLE])
 
     def _file(self, number: int, window: int) -> DataFile:
         """A file with one event."""

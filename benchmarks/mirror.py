@@ -52,6 +52,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import current_directory
+from cdc_assets.mirror.work import StepReport
 
 TABLE = TableId("Bench", "dbo", "lines")
 SCHEMA = TableSchema(
@@ -191,7 +192,7 @@ class Lake:
 def measured(folder: Path, way: str) -> None:
     """Apply what waits, in this process; prints seconds, memory and files as JSON."""
     if way == "mirror":
-        reports = []
+        reports: list[StepReport] = []
         lake = Lake(folder)
         begun, busy = time.perf_counter(), time.process_time()
         mirrors = CaptureMirrors(lake.config, LocalRunner(), SystemClock(), on_step=reports.append)

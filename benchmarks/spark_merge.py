@@ -46,7 +46,7 @@ def main() -> None:
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    java = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # a session in this process has one
+    java = int(spark._jvm.java.lang.ProcessHandle.current().pid())
     statement = "MERGE INTO delta.`{}` t USING parquet.`{}` s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     folder, small = options.folder, f"{options.folder}/small"
     spark.read.parquet(f"{folder}/source.parquet").limit(100).write.format("delta").save(small)

@@ -71,17 +71,17 @@ def test_signal_in_a_window_behind_which_the_server_was_lost_is_carried_out(
     world.signal("1", "log", message="first")
 
     def lose(*_: object) -> None:
-        if "first" in caplog.messages and not lost:
+        if "first" in caplog.messages and not losses:
             world.signal("2", "log", message="second")
-            lost.append(world.state().next_window)
-        elif lost and len(lost) < 2 and world.state().next_window > lost[0]:
-            lost.append(0)
+            losses.append(world.state().next_window)
+        elif losses and len(losses) < 2 and world.state().next_window > losses[0]:
+            losses.append(0)
             raise ConnectionLostError("gone")
 
-    lost: list[int] = []
+    losses: list[int] = []
     monkeypatch.setattr("cdc_assets.run.new_tables.NewTables.join", lose)
     world.run()
-    assert len(lost) == 2
+    assert len(losses) == 2
     assert [text for text in caplog.messages if text in ("first", "second")] == ["first", "second"]
 
 
