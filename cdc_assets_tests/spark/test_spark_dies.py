@@ -21,6 +21,8 @@ from cdc_assets_tests.shop import Shop, open_shop
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 SECONDS = 120
 """Of a loaded machine."""
+MANY = "dbo.customers a CROSS JOIN dbo.customers b CROSS JOIN dbo.customers c"
+"""Rows enough to take more than `EARLY_ROWS` from: fewer may be read in the run's own process."""
 COMMAND = [sys.executable, "-m", "cdc_assets.cli.main"]
 
 _MISUSED = """
@@ -207,17 +209,34 @@ def test_stream_reads_the_window_again_with_another_jvm(shop: Shop) -> None:
     assert "py4j" not in said(shop)
 
 
+def mirror_jobs(shop: Shop) -> list[str]:
+    """What Spark says of its jobs for the mirror of the large table, in its event log, which it writes as each begins."""
+    lines = [line for file in (shop.folder / "events").iterdir() for line in file.read_text().splitlines()]
+    begun = [line for line in lines if line.startswith('{"Event":"SparkListenerJobStart"')]
+    return [line for line in begun if "mirror" in line and "customers" in line]
+
+
 def test_mirrors_are_made_though_the_jvm_is_killed(shop: Shop) -> None:
+    """While it folds rows that the command would not fold in its own process."""
     shop.write({"retriable.restart.connector.wait.ms": "300"})
-    capture_here(shop)
+    shop.execute(f"INSERT INTO dbo.customers (name) SELECT TOP ({3 * EARLY_ROWS}) a.name FROM {MANY}")
+    with running(shop, "capture", "--local") as process:  # a server and a client of many rows share no interpreter
+        assert process.wait(SECONDS) == 0, said(shop)
     shop.write({"retriable.restart.connector.wait.ms": "300", "mirror.enabled": "true"})
+    (shop.folder / "events").mkdir()
+    with (shop.folder / "spark.conf").open("a") as conf:
+        log = {
+            "enabled": "true",
+            "dir": f"file://{shop.folder}/events",
+            "rolling.enabled": "false",
+            "compress": "false",
+        }
+        conf.writelines(f"spark.eventLog.{name} {value}\n" for name, value in log.items())
     with running(shop, "mirror") as process:
-        wait_until(
-            lambda: (jvm := jvm_of(process)) is not None and workers_of(jvm), SECONDS, lambda: said(shop), every=0.02
-        )
+        wait_until(lambda: mirror_jobs(shop), SECONDS, lambda: said(shop), every=0.01)
         kill_jvm(shop, process)
         assert process.wait(SECONDS) == 0, said(shop)
-    assert "Spark's JVM" in said(shop)  # a job that breaks, or the start: workers are there before the session
+    assert "does not answer any more" in said(shop), "a job was broken"
     assert "4 mirrors." in said(shop)
 
 
@@ -253,8 +272,7 @@ def test_what_stands_still_is_told_and_a_run_can_be_ended(shop: Shop, which: str
 def test_run_of_dagster_goes_on_with_another_jvm(shop: Shop, job: str) -> None:
     if job == "shop_changes":
         capture_here(shop)
-        many = "dbo.customers a CROSS JOIN dbo.customers b CROSS JOIN dbo.customers c"  # fewer may be read in the run's own process
-        shop.execute(f"INSERT INTO dbo.customers (name) SELECT TOP ({EARLY_ROWS + 1}) a.name FROM {many}")
+        shop.execute(f"INSERT INTO dbo.customers (name) SELECT TOP ({EARLY_ROWS + 1}) a.name FROM {MANY}")
     statement = "changes" if job == "shop_changes" else "rows"
     shop.server.faults.hang(matching=f"cdc-assets: {statement}")
     with running(shop, str(shop.file), job, command=[sys.executable, "-c", _JOB]) as process:
