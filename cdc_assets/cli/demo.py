@@ -70,7 +70,6 @@ class DemoServer:
             "CDC_SHOP_PASSWORD": self.server.password,
             "DAGSTER_HOME": str(Path.cwd()),
             "PYTHONUNBUFFERED": "1",
-            "PYTHONWARNINGS": "ignore:Function `dev_command` is superseded",
         }
 
     def start_workload(self, rate: float) -> None:
@@ -210,8 +209,7 @@ def dev(
         step(
             f"{rate:g} transactions per second; Dagster's web pages open on http://127.0.0.1:{port} (Ctrl+C ends everything)"
         )
-        quiet = ["-W", "ignore:Function `dev_command` is superseded"]  # by `dg dev`, which `demo` does not bring
-        command = [sys.executable, *quiet, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
+        command = [sys.executable, "-m", "dagster_dg_cli.cli", "dev", "--host", "127.0.0.1", "--port", str(port)]
         with dagster_process(command, demo.environment()) as process:
             try:
                 process.wait()
@@ -222,7 +220,7 @@ def dev(
 
 @contextmanager
 def dagster_process(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """`dagster dev` in its own process group, so that all of its processes can be ended.
+    """`dg dev` in its own process group, so that all of its processes can be ended.
 
     SIGINT is restored first: a shell's background job starts with SIGINT ignored, and Dagster would copy that to
     SIGTERM.

@@ -1,5 +1,6 @@
 """The wheel alone, in an environment that does not know this repository, serves projects of other people."""
 
+import importlib.metadata as metadata
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hatchling.builders.wheel import WheelBuilder
+from packaging.requirements import Requirement
 
 from cdc_assets import build_definitions
 from cdc_assets.errors import ConfigurationError
@@ -54,7 +56,6 @@ print({{name: value.value for name, value in metadata.items()}})
 """
 
 
-TOOL = "dagster-dg-cli"
 INSTALLS = os.environ.get("CDC_TEST_INSTALL") == "1"
 """Whether the wheel is installed by pip from the package index, as its users do; minutes."""
 
@@ -63,7 +64,7 @@ def install(wheel: Path, folder: Path) -> Path:
     """The interpreter of a new environment in which pip has installed the wheel, first alone, then with what tests use."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    for wanted in ([str(wheel)], [f"{wheel}[demo]", TOOL]):
+    for wanted in ([str(wheel)], [f"{wheel}[demo]"]):
         subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True, timeout=900)
         subprocess.run([python, "-m", "pip", "check"], check=True, timeout=60)
         if wanted == [str(wheel)]:
@@ -86,7 +87,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sys.modules["dagster"].__file__ or ""
     ).parent.parent  # an editable install's own path is not followed
     (site / "packages.pth").write_text(f"{packages}\n")
-    hide_all_but(["cdc-assets[demo]", TOOL], site)
+    [own] = metadata.distributions(path=[str(site)])  # of the wheel, and not of what this environment was set up from
+    needed = [Requirement(text) for text in own.requires or ()]
+    with_demo = [str(one) for one in needed if not one.marker or one.marker.evaluate({"extra": "demo"})]
+    hide_all_but(["cdc-assets", *with_demo], site)
     return folder / "venv" / "bin" / "python"
 
 
@@ -213,6 +217,22 @@ def test_dg_scaffolds_checks_and_lists(python: Path, shop: Shop, tmp_path: Path)
     )
     run(python, example, shop, "-c", DG, "check", "defs")
     assert "shop/SalesDb/dbo/orders.changes" in run(python, example, shop, "-c", DG, "list", "defs", "--json")
+
+
+def test_dg_checks_and_lists_in_this_repository(shop: Shop) -> None:
+    """As whoever has cloned it calls it, by the environment of `make setup`."""
+
+    def dg_says(*arguments: str) -> str:
+        environment = os.environ | shop.environment
+        command = [sys.executable, "-c", DG, *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "superseded" not in done.stdout + done.stderr
+        return done.stdout
+
+    dg_says("check", "yaml")
+    dg_says("check", "defs")
+    assert "shop/SalesDb/dbo/orders.changes" in dg_says("list", "defs", "--json")
 
 
 def test_a_password_in_plain_sight_is_refused() -> None:
