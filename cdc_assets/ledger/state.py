@@ -333,13 +333,22 @@ class CaptureState:
 
     @property
     def complete_window(self) -> int:
-        """The greatest number under which nothing is committed any more, nor under any before it.
+        """The greatest number under which nothing is committed any more, nor under any before it."""
+        databases = {window.database for window in self.pending} | self.signals.keys() | self.snapshots.keys()
+        return min((self.complete_window_of(name) for name in databases), default=self.next_window - 1)
 
-        A snapshot takes its number when it is planned, and writes structures under it before its first round.
+    def complete_window_of(self, database: str) -> int:
+        """The greatest number under which nothing of a database is committed any more, nor under any before it.
+
+        A snapshot takes its number when it is planned, and writes structures under it before its first round. What other databases
+        have in flight may hold their own numbers back for hours, while the positions of this one's tables go on.
         """
-        numbers = [window.window_id for window in self.pending]
-        numbers += [signals.reads.window_id for signals in self.signals.values() if signals.reads is not None]
-        numbers += [run.snapshot_id for run in self.snapshots.values() if run.done == 0]
+        numbers = [window.window_id for window in self.pending if window.database == database]
+        signals, run = self.signals.get(database), self.snapshots.get(database)
+        if signals is not None and signals.reads is not None:
+            numbers.append(signals.reads.window_id)
+        if run is not None and run.done == 0:
+            numbers.append(run.snapshot_id)
         return min(numbers, default=self.next_window) - 1
 
     @property

@@ -306,10 +306,11 @@ def _newest_life(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
 
 
 def _readable(state: CaptureState, table: TableId) -> int:
-    """Number of the newest window of which a mirror may know: READs of a table are taken together, once all are committed.
+    """Number of the newest window of which a mirror may know: none of the table's database before it is in flight, for the LSN that a
+    step publishes is that of this database alone. READs of a table are taken together, once all are committed.
 
     Those of a table without a key say how many copies of a row there are.
     """
-    run = state.snapshots.get(table.database)
+    complete, run = state.complete_window_of(table.database), state.snapshots.get(table.database)
     is_read = run is not None and any(entry.table == table for entry in run.tables)
-    return min(state.complete_window, run.snapshot_id - 1) if run is not None and is_read else state.complete_window
+    return min(complete, run.snapshot_id - 1) if run is not None and is_read else complete
