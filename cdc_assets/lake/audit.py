@@ -33,6 +33,7 @@ from cdc_assets.lake.foreign import net_since
 from cdc_assets.lake.location import STORE_ERRORS, plain, trouble
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import damaged
+from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
 
 _THREADS = 8
@@ -71,7 +72,7 @@ class Examined:
 
 
 def audit(
-    tables: TopicTables,
+    tables: DeltaTables,
     marks: Mapping[str, Mark],
     directories: Iterable[str],
     *,
@@ -112,7 +113,7 @@ def audit(
         return examined | {name: result for name, result in found if result is not None}
 
 
-def matches_mark(tables: TopicTables, directory: str, mark: Mark) -> bool:
+def matches_mark(tables: DeltaTables, directory: str, mark: Mark) -> bool:
     """Whether a table's newest commit is the marked one, complete, with all its files."""
     location = tables.location
     try:
@@ -127,7 +128,7 @@ def matches_mark(tables: TopicTables, directory: str, mark: Mark) -> bool:
         return False
 
 
-def examine(tables: TopicTables, directory: str, mark: Mark | None) -> Examined:
+def examine(tables: DeltaTables, directory: str, mark: Mark | None) -> Examined:
     """Compare a table's transaction, rows and files with its mark; without a mark only check its files."""
     tables.forget(directory)  # a cached handle does not notice that its table was removed
     try:
@@ -142,7 +143,7 @@ def examine(tables: TopicTables, directory: str, mark: Mark | None) -> Examined:
         return Examined(None, Loss(directory, f"cannot be read ({plain(error.__cause__ or error)})", readable=False))
 
 
-def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: DeltaTable) -> Examined:
+def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: DeltaTable) -> Examined:
     actions = pa.table(handle.get_add_actions(flatten=True))
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
     broken = damaged(tables.location.existing(directory), sizes)
@@ -162,7 +163,7 @@ def _compared(tables: TopicTables, directory: str, mark: Mark | None, handle: De
     return Examined(now, _joined(losses))
 
 
-def _expected(tables: TopicTables, directory: str, mark: Mark, rows: int) -> int:
+def _expected(tables: DeltaTables, directory: str, mark: Mark, rows: int) -> int:
     """How many rows a table must have at least: those of its mark, and those that came and went since, as far as the log tells."""
     if mark.counted >= 0:
         return mark.rows + net_since(tables, directory, mark.counted + 1, mark.window)

@@ -30,6 +30,7 @@ from cdc_assets.errors import LAKE_ERRORS, CdcError, LakeConflictError, LakeErro
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.mirror.audit import damaged_mirrors, marks_of, unknown_step
 from cdc_assets.mirror.columns import history_schema, is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.isolation import attempted, folded
@@ -88,7 +89,7 @@ class Mirrors:
             LakeError: the ledger cannot be written.
         """
         self._ledger.claim()
-        rebuilt = {table.topic for table in tables} if anew else set()
+        rebuilt = {table.topic for table in tables} if anew else self._damaged([table.topic for table in tables])
         troubles: dict[str, CdcError] = {}
         left = list(tables)
         while left and not should_end():
@@ -110,6 +111,13 @@ class Mirrors:
             rebuilt -= done.keys()
             left = [table for table in left if table.topic in done]
         return troubles
+
+    def _damaged(self, topics: Sequence[str]) -> set[str]:
+        """Mirrors whose tables lack what the record says; each is looked at once, and again while it is not made anew."""
+        new = [topic for topic in topics if topic not in self._audited]
+        lost = damaged_mirrors(self._tables, self._ledger.state, new)
+        self._audited |= set(topics) - lost
+        return lost
 
     def _recorded(self, works: list[Work], new: Sequence[Work], troubles: dict[str, CdcError]) -> list[Work]:
         """Record new steps; those that are to be carried out.
@@ -147,7 +155,10 @@ class Mirrors:
         None if it can do neither now. A mirror that fails or waits keeps its LSN: behind it may be events that it has not taken.
         """
         state, key = self._state(table.topic), table.description.shape.key_text
-        planned, anew = state.pending, table.topic in rebuilt
+        anew = table.topic in rebuilt
+        if unknown := unknown_step(self._tables, table.topic, state):
+            state, anew = replace(state, step=unknown, pending=None), True
+        planned = state.pending
         if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
             anew = anew or self._is_lost(table, state)
             planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
@@ -276,9 +287,11 @@ class Mirrors:
     def _finished(self, work: Work, results: Sequence[FoldResult]) -> tuple[MirrorState, StepReport]:
         planned = work.planned
         state = self._state(planned.topic).behind(planned)
-        state = replace(state, gaps=work.table.target.gaps_since(state.since), parted=state.parted or bool(results))
+        marks = marks_of(self._tables, planned.topic)
+        state = replace(
+            state, gaps=work.table.target.gaps_since(state.since), parted=state.parted or bool(results), marks=marks
+        )
         files = [file for result in results for file in (*result.leaves, *result.versions)]
-        rows = sum(count for _, _, count in self._tables.files(current_directory(planned.topic)))
         report = StepReport(
             planned.topic,
             planned.step,
@@ -287,7 +300,7 @@ class Mirrors:
             sum(len(result.leaves) for result in results),
             sum(result.ended for result in results),
             sum(file.size for file in files),
-            rows,
+            marks[0][2],
             sum(bool(result.leaves or result.removed) for result in results),
             max((result.newest for result in results if result.newest), default=None),
         )

@@ -22,6 +22,9 @@ from cdc_assets.lake.tables import STATISTICS_PROPERTY, DeltaTables, allow_plain
 from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
 from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
 
+_RECENT = 20
+"""Commits among which that of a step in flight is: nothing else is committed before it is complete, but by other programs."""
+
 
 def current_directory(topic: str) -> str:
     """Directory of a table's current rows."""
@@ -67,6 +70,13 @@ class MirrorTables:
     def reached(self, directory: str) -> int:
         """The newest step that was committed to a table; -1 if there is none."""
         return self.tables.reached(directory)
+
+    def range_of(self, directory: str, step: int) -> tuple[str, str] | None:
+        """Commit LSNs after and up to which a step took events, as its commit says; None if the log no longer has it."""
+        handle = self.tables.open(directory)
+        commits = [] if handle is None else handle.history(_RECENT)
+        found = [(commit["from_lsn"], commit["to_lsn"]) for commit in commits if commit.get("step") == str(step)]
+        return found[0] if found else None
 
     def files(self, directory: str) -> list[tuple[str, int, int]]:
         """Path, bytes and rows of each file of a table."""

@@ -83,6 +83,8 @@ class MirrorState:
         pending: step in flight.
         absences: rows that are gone though no event says so, in the order in which that was found.
         parted: whether its leaves are known to hold the keys of their ranges alone (`rewrite.are_parted`).
+        marks: step, version and rows of `current` and `history` after the newest complete step (`audit`); empty in states of
+            earlier releases.
     """
 
     step: int = 0
@@ -94,6 +96,7 @@ class MirrorState:
     pending: PlannedStep | None = None
     absences: tuple[Absence, ...] = ()
     parted: bool = False
+    marks: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def next_step(self) -> int:
@@ -190,7 +193,10 @@ def _state(data: dict[str, Any]) -> MirrorState:
     pending = data.pop("pending")
     gaps = tuple((after, until) for after, until in data.pop("gaps"))
     absences = tuple(Absence(**absence) for absence in data.pop("absences", ()))
-    return MirrorState(**data, gaps=gaps, pending=PlannedStep(**pending) if pending else None, absences=absences)
+    marks = tuple((step, version, rows) for step, version, rows in data.pop("marks", ()))
+    return MirrorState(
+        **data, marks=marks, gaps=gaps, pending=PlannedStep(**pending) if pending else None, absences=absences
+    )
 
 
 _FOLDING: Folding[Mapping[str, MirrorState]] = Folding({}, _after, _detail)

@@ -1,0 +1,91 @@
+"""Compares the tables of mirrors with the record of their steps, and that record with the tables.
+
+*The tables.* The record says what both tables of a mirror held after its newest step: which step each had reached, at which version,
+and how many rows. They are compared as topics are (`lake.audit`): a folder that is gone or an older copy, a commit that was lost or
+emptied, a data file that is missing or cut off. What another program has deleted on purpose is not missed.
+
+*The record.* Numbers of steps come from the record alone. If it was removed, restored from an older copy, or has lost its newest
+commits, the tables have reached steps that it does not know, and a step that is planned now would be found as made, though other
+events were in it. So a step that is found counts only if it took the events that the plan names, and no number is given twice.
+
+Either way the mirror is made anew from its topic, and that is said. *Crash*: nothing is written here.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from cdc_assets.lake.audit import audit
+from cdc_assets.lake.marks import Mark
+from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
+from cdc_assets.mirror.ledger import MirrorState
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 2.0
+"""Time for tables that look right at first sight."""
+
+TableMark = tuple[int, int, int]
+"""Newest step of a table, its version and its rows."""
+
+
+def directories(topic: str) -> tuple[str, str]:
+    """The two tables of a mirror, in the order of `MirrorState.marks`."""
+    return current_directory(topic), history_directory(topic)
+
+
+def marks_of(tables: MirrorTables, topic: str) -> tuple[TableMark, ...]:
+    """What the tables of a mirror hold after a step."""
+    return tuple(_mark(tables, directory) for directory in directories(topic))
+
+
+def _mark(tables: MirrorTables, directory: str) -> TableMark:
+    handle = tables.tables.open(directory)
+    version = -1 if handle is None else handle.version()
+    return tables.reached(directory), version, sum(rows for _, _, rows in tables.files(directory))
+
+
+def damaged_mirrors(tables: MirrorTables, states: Mapping[str, MirrorState], topics: Sequence[str]) -> set[str]:
+    """Topics whose mirror lacks what the record says; it is logged. Those with a step in flight are left for the next look.
+
+    Raises:
+        LakeAwayError: the store does not answer.
+    """
+    marks = {
+        directory: (topic, Mark(step, version, rows, counted=version))
+        for topic in topics
+        for directory, (step, version, rows) in zip(directories(topic), _marks(states.get(topic)), strict=False)
+    }
+    found = audit(tables.tables, {name: mark for name, (_, mark) in marks.items()}, marks, seconds=_SECONDS)
+    lost = {name: examined.loss for name, examined in found.items() if examined.loss is not None}
+    for name, loss in lost.items():
+        log.warning("The mirror of %s is made anew: %s %s.", marks[name][0], name, loss.what)
+    return {marks[name][0] for name in lost}
+
+
+def _marks(state: MirrorState | None) -> tuple[TableMark, ...]:
+    return () if state is None or state.pending is not None else state.marks
+
+
+def unknown_step(tables: MirrorTables, topic: str, state: MirrorState) -> int:
+    """The step that the tables of a mirror have reached, if it is none that the record knows, which is logged; else 0.
+
+    Raises:
+        LakeError: a table cannot be read.
+    """
+    reached = {directory: tables.reached(directory) for directory in directories(topic)}
+    newest, pending = max(reached.values()), state.pending
+    is_known = newest < state.next_step and not (
+        pending is not None
+        and any(
+            step == pending.step and tables.range_of(directory, step) != (pending.after, pending.until)
+            for directory, step in reached.items()
+        )
+    )
+    if is_known:
+        return 0
+    log.warning(
+        "The mirror of %s is made anew: its tables have reached step %d, which the record of mirrors does not have so. It was removed, "
+        "or is an older copy, or has lost its newest commits.",
+        topic, newest,
+    )  # fmt: skip
+    return newest

@@ -1,0 +1,106 @@
+"""The record of mirrors, or their tables, lost or replaced by older copies: the mirror is made anew, and right."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.mirror.shape import STEP
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.mirror.child import mirrors_of
+from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+RECORD, CURRENT, HISTORY = "shop.__mirrors", f"{TOPIC}.__current", f"{TOPIC}.__history"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A mirror with several steps; of its tables and its record there are copies from before the last two."""
+    with StandIn(databases=(DATABASE,)) as server:
+        made = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, v int")
+        made.execute("INSERT INTO dbo.t VALUES (1, 1), (2, 2)")
+        made.capture("snapshot")
+        made.mirror()
+        for turn in range(3):
+            change(made, f"UPDATE dbo.t SET v = v + {turn + 10}")
+            if turn == 0:
+                for name in (RECORD, CURRENT, HISTORY):
+                    shutil.copytree(made.lake / name, tmp_path / "copy" / name)
+        yield made
+
+
+def change(world: World, *statements: str) -> None:
+    for statement in statements:
+        world.execute(statement)
+    world.capture()
+    world.mirror()
+
+
+def older(name: str) -> Callable[[World], None]:
+    def put(world: World) -> None:
+        shutil.rmtree(world.lake / name)
+        shutil.copytree(world.lake.parent / "copy" / name, world.lake / name)
+
+    return put
+
+
+def without_record(world: World) -> None:
+    shutil.rmtree(world.lake / RECORD)
+
+
+def without_commits(world: World) -> None:
+    """Those of a step's plan and of its end."""
+    for path in sorted((world.lake / RECORD / "_delta_log").glob("*.json"))[-2:]:
+        path.unlink()
+
+
+def without_a_file(name: str) -> Callable[[World], None]:
+    def remove(world: World) -> None:
+        Path(world.lake / name / DeltaTable(str(world.lake / name)).file_uris()[-1].rpartition("/")[2]).unlink()
+
+    return remove
+
+
+LOSSES = {
+    "record removed": without_record,
+    "record older": older(RECORD),
+    "record without its newest commits": without_commits,
+    "current older": older(CURRENT),
+    "history older": older(HISTORY),
+    "current without a file": without_a_file(CURRENT),
+    "history without a file": without_a_file(HISTORY),
+}
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES.keys())
+def test_a_mirror_whose_record_or_tables_lost_something_is_made_anew(
+    world: World, lose: Callable[[World], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    lose(world)
+    change(world, "INSERT INTO dbo.t VALUES (3, 3)", "DELETE FROM dbo.t WHERE id = 1")
+    assert f"The mirror of {TOPIC} is made anew" in caplog.text
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+    versions = DeltaTable(str(world.lake / HISTORY)).to_pyarrow_table().to_pylist()
+    assert len(versions) == 7, "three of each row, and the one that was deleted"
+    assert not mirrors_of(str(world.lake)).behind()
+    caplog.clear()
+    change(world, "INSERT INTO dbo.t VALUES (4, 4)")
+    assert "made anew" not in caplog.text
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+def test_what_nobody_has_lost_is_no_alarm(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Versions that a person has deleted, and a step that died behind its commits."""
+    DeltaTable(str(world.lake / HISTORY)).delete(f"{STEP} = 2")
+    change(world, "INSERT INTO dbo.t VALUES (3, 3)")
+    world.execute("DELETE FROM dbo.t WHERE id = 1")
+    world.capture()
+    with pytest.raises(PowerCutError), cut_at("mirror-committed"):
+        world.mirror()
+    change(world, "UPDATE dbo.t SET v = 0")
+    assert "made anew" not in caplog.text
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
