@@ -10,6 +10,7 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.placeholders import note_placeholder
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.state import Window
 from cdc_assets.transactions import transaction_topic
@@ -68,6 +69,8 @@ class Lake:
         if known is None:
             plan = self.plan(entry.schema, entry.captured)
             directory = self.tables.prepare(plan.topic, plan.topic_schema)
+            if any(column.placeholder is not None for column in plan.columns):
+                note_placeholder(self.tables, directory, self.events.unavailable_value)
             known = self._plans[key] = (plan, directory)
             if key in self._recorded:
                 _warn(plan)

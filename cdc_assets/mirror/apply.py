@@ -64,13 +64,13 @@ class Mirrors:
         runner: CaptureRunner,
         clock: Clock,
         on_step: OnStep,
-        unavailable: str,
     ) -> None:
         self._topics, self._tables, self._ledger = topics, tables, ledger
         self._clock, self._on_step = clock, on_step
-        self._jobs, self._account = Jobs(topics, tables, runner, unavailable), runner.account
+        self._jobs, self._account = Jobs(topics, tables, runner), runner.account
         self._parted = set[str]()
         """Topics whose mirror's leaves were looked at."""
+        self._audited = set[str]()  # against the record
 
     def catch_up(
         self, tables: Sequence[MirroredTable], *, anew: bool = False, should_end: Callable[[], bool] = lambda: False

@@ -19,6 +19,7 @@ from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError, ConfigurationError, FencedError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.placeholders import placeholders
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
@@ -112,9 +113,7 @@ class CaptureMirrors:
             jobs.write("mirror", self.account)
             on_step(report)
 
-        self._mirrors = Mirrors(
-            self._topics, self.tables, self._ledger, own, clock, note, config.events.unavailable_value
-        )
+        self._mirrors = Mirrors(self._topics, self.tables, self._ledger, own, clock, note)
 
     def catch_up(
         self,
@@ -247,6 +246,7 @@ class CaptureMirrors:
         own = _newest_life(known)
         former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
         about = describe(topic, generations, own, self._config.events, former)
+        about = about.with_placeholders([placeholders(self._topics, name) for name in generations])
         files = self._files(list(generations))
         holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
         target = replace(target, complete_after=holds.after, rows_from=holds.rows)

@@ -6,11 +6,12 @@ in the mirror if it was there, and NOT NULL, in each structure that the table ha
 column was added have no event that tells its value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from cdc_assets.config.column_rules import hides
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.schema import Column, declared_type
 from cdc_assets.envelope.naming import adjusted
@@ -39,6 +40,11 @@ class Description:
     shape: Shape
     generations: tuple[TopicGeneration, ...]
     coarse: Mapping[int, ConfigurationError] = field(default_factory=dict)
+
+    def with_placeholders(self, texts: Sequence[tuple[str, ...]]) -> "Description":
+        """The description with what stands for missing values in each generation."""
+        made = [replace(one, placeholders=own) for one, own in zip(self.generations, texts, strict=True)]
+        return replace(self, generations=tuple(made))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,8 @@ def describe(
     source = {name: entries[-1].schema.column(name) if entries else None for name in key}
     of_keys = [_fields(pa.struct([schema.field("key")]), "key") for schema in generations.values()]
     coarse = coarse_tables({names.get(name, name): column for name, column in source.items()}, of_keys, entries)
-    extra = _key_only(source, found, names, of_keys[-1])
+    hidden = {name for name in key if entries and hides(entries[-1].table, name, settings)}
+    extra = _key_only(source, found, names, of_keys[-1], hidden)
     columns = [_shape_column(column) for column in found] + [_extra_column(column) for column in extra]
     taken = {name.lower() for name in names}
     for name, shown in _names(former, settings).items():
@@ -184,15 +191,19 @@ def _key_names(
 
 
 def _key_only(
-    key: Mapping[str, Column | None], found: Sequence[_Found], names: Mapping[str, str], fields: Mapping[str, pa.Field]
+    key: Mapping[str, Column | None],
+    found: Sequence[_Found],
+    names: Mapping[str, str],
+    fields: Mapping[str, pa.Field],
+    hidden: Collection[str],
 ) -> list[_Found]:
-    """Columns of the key whose values rows do not have, or have masked or cut."""
+    """Columns of the key whose values rows do not have, or have masked or cut: since the topic was made, or by the settings now."""
     shown = {column.name: column for column in found}
     extra = []
     for name, source in key.items():
         column, of_key = shown.get(name), fields.get(names.get(name, name))
         cut = source is not None and is_cut(source)
-        if of_key is None or (column is not None and not (_is_shaped(column.field) or cut)):
+        if of_key is None or (column is not None and not (name in hidden or _is_shaped(column.field) or cut)):
             continue
         known = source if cut else column.column if column else None
         extra.append(_Found(_KEY + name, of_key, known, False, True))
@@ -243,14 +254,14 @@ def _generation(
 ) -> TopicGeneration:
     value = schema.field("value").type
     after, key = _fields(value, "after"), _fields(pa.struct([schema.field("key")]), "key")
+    parts = {part.name for part in shape.key} if shape.keyed else set()
     columns = []
     for column in shape.columns:
         in_key = column.name.startswith(_KEY) and column.name.removeprefix(_KEY) == column.source
         field = (key if in_key else after).get(names[column.name])
         if field is not None:
-            wanted = (_natural_of_key if in_key else target_of)(field, known[column.name])
-            columns.append(
-                EventColumn(column.name, field, type(wanted)(column.type, wanted.note, wanted.digits), in_key)
-            )
+            wanted = replace((_natural_of_key if in_key else target_of)(field, known[column.name]), type=column.type)
+            own = key.get(names[column.name]) if column.name in parts and not in_key else None
+            columns.append(EventColumn(column.name, field, wanted, in_key, own))
     stamp = "ts_us" if "ts_us" in _fields(value, "source") else "ts_ms"
     return TopicGeneration(directory, tuple(columns), stamp)

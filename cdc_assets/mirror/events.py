@@ -62,12 +62,14 @@ class EventColumn:
         name: in the mirror.
         field: of the event, with the metadata of its generation.
         in_key: whether only the key holds it.
+        key_field: of the event's key, if the key holds it as well: there no rule and no filter has ever touched it.
     """
 
     name: str
     field: pa.Field
     wanted: Natural
     in_key: bool = False
+    key_field: pa.Field | None = None
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,13 @@ class TopicGeneration:
         directory: in the lake.
         columns: of the mirror that its events have.
         stamp: name of the time in the source block: `ts_us` or `ts_ms`.
+        placeholders: texts that stand for a value that the log does not hold.
     """
 
     directory: str
     columns: tuple[EventColumn, ...]
     stamp: str = "ts_us"
+    placeholders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +110,11 @@ class EventFile:
 
 @dataclass(frozen=True)
 class TopicReader:
-    """Reads files of a topic; picklable.
-
-    Args:
-        unavailable: `unavailable.value.placeholder`.
-    """
+    """Reads files of a topic; picklable."""
 
     location: Location
     shape: Shape
     generations: tuple[TopicGeneration, ...]
-    unavailable: str
 
     def read(self, files: Iterable[EventFile], wanted: EventRange) -> Iterator[pa.Table]:
         """Events of a range, in the order of each file.
@@ -154,6 +153,8 @@ class TopicReader:
                 names.append(f"key.{column.field.name}")
                 continue
             names.append(f"value.after.{column.field.name}")
+            if column.key_field is not None:
+                names.append(f"key.{column.key_field.name}")
             if column.name in keys:
                 names.append(f"value.before.{column.field.name}")
         if pa.types.is_struct(found.field("value").type):
@@ -190,16 +191,11 @@ class TopicReader:
         made: list[pa.Array] = []
         for name, field in zip(self.shape.names, self.shape.events, strict=False):
             column = columns.get(name)
-            array = None if column is None else images.of(column)
-            made.append(pa.nulls(rows, field.type) if array is None or column is None else _natural(column, array))
+            made.append(pa.nulls(rows, field.type) if column is None else images.values(column, rows))
         made += [table["position"].combine_chunks(), operations, self._times(generation, table)]
         for name in self.shape.large:
-            made.append(self._missing(made[self.shape.names.index(name)]))
+            made.append(_missing(generation, made[self.shape.names.index(name)]))
         return pa.Table.from_arrays(made, schema=self.shape.events)
-
-    def _missing(self, values: pa.Array) -> pa.Array:
-        placeholder = pa.scalar(self.unavailable.encode(), pa.binary()).cast(values.type)
-        return pc.fill_null(pc.equal(values, placeholder), False)
 
     @staticmethod
     def _times(generation: TopicGeneration, table: pa.Table) -> pa.Array:
@@ -216,6 +212,14 @@ class _Images:
     before: pa.Array | None
     key: pa.Array | None
     removes: Numbers
+
+    def values(self, column: EventColumn, rows: int) -> pa.Array:
+        """A column's values in natural types: those of the key, where it has them, and else those of the row."""
+        shown = self.of(column)
+        found = pa.nulls(rows, column.wanted.type) if shown is None else _natural(column.field, column.wanted, shown)
+        if column.key_field is None or (own := _child(self.key, column.key_field.name)) is None:
+            return found
+        return pc.coalesce(_natural(column.key_field, column.wanted, own), found)
 
     def of(self, column: EventColumn) -> pa.Array | None:
         """A column's values as events write them; None if the file has none."""
@@ -238,8 +242,14 @@ def _child(array: pa.Array | None, name: str) -> pa.Array | None:
     return pc.struct_field(array, array.type.get_field_index(name))
 
 
-def _natural(column: EventColumn, array: pa.Array) -> pa.Array:
-    found = converter(column.field, column.wanted)(array)
+def _missing(generation: TopicGeneration, values: pa.Array) -> pa.Array:
+    """Which values are placeholders."""
+    texts = pa.array([text.encode() for text in generation.placeholders], pa.binary()).cast(values.type)
+    return pc.and_(pc.is_valid(values), pc.is_in(values, value_set=texts))
+
+
+def _natural(field: pa.Field, wanted: Natural, array: pa.Array) -> pa.Array:
+    found = converter(field, wanted)(array)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 

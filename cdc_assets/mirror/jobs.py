@@ -37,11 +37,10 @@ class Jobs:
     Args:
         topics: events of the capture's tables.
         tables: the mirrors' tables.
-        unavailable: `unavailable.value.placeholder`.
     """
 
-    def __init__(self, topics: TopicTables, tables: MirrorTables, runner: TaskRunner, unavailable: str) -> None:
-        self._topics, self._tables, self._runner, self._unavailable = topics, tables, runner, unavailable
+    def __init__(self, topics: TopicTables, tables: MirrorTables, runner: TaskRunner) -> None:
+        self._topics, self._tables, self._runner = topics, tables, runner
 
     def fold(self, works: Sequence[Work]) -> list[tuple[Work, list[FoldResult]]]:
         """Read and fold what steps take.
@@ -74,7 +73,7 @@ class Jobs:
 
     def _reader(self, work: Work) -> TopicReader:
         about = work.table.description
-        return TopicReader(self._tables.location, about.shape, about.generations, self._unavailable)
+        return TopicReader(self._tables.location, about.shape, about.generations)
 
     def _part_tasks(self, work: Work) -> list[PartTask]:
         files = files_of(work.planned, work.table.files)

@@ -168,7 +168,7 @@ def subject_of(
         history_directory(topic),
         f"{topic}.__reconciling",
     )
-    reader = TopicReader(location, shape, about.generations, events.unavailable_value)
+    reader = TopicReader(location, shape, about.generations)
     hidden = frozenset(
         column.name
         for column in shape.columns

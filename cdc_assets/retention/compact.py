@@ -169,7 +169,7 @@ class Compaction:
     def _rewritten(self, plan: CompactionPlan, staging: str) -> dict[str, list[Rewritten]]:
         """Files from which events go, written again, by directory."""
         location = self._tables.location
-        reader = TopicReader(location, plan.about.shape, plan.about.generations, self._config.events.unavailable_value)
+        reader = TopicReader(location, plan.about.shape, plan.about.generations)
         numbers = {one.directory: at for at, one in enumerate(plan.about.generations)}
         numbered = [
             Numbered(at, EventFile(numbers[file.directory], file.path, file.rows, file.least, file.until))
