@@ -72,6 +72,37 @@ def test_names_may_be_odd_and_keys_may_change(shop: Shop, spark_resource: SparkR
     assert found == [{"order id": 2, "a.b`c": "y"}, {"order id": 3, "a.b`c": "x"}]
 
 
+def test_large_values_that_no_event_of_a_key_has(spark_resource: SparkResource) -> None:
+    """A row gets its key by a change of `message.key.columns`, also one that it had before; the placeholder was changed."""
+    former, present = "__debezium_unavailable_value", "(not logged)"
+    told = [
+        ("r", 1, "n", "A"),
+        ("r", 2, "s", "B"),
+        ("d", 1, "n", None),
+        ("c", 1, "e", former),
+        ("u", 2, "s", former),
+        ("d", 1, "e", None),
+        ("c", 1, "n", present),
+        ("u", 2, "s", present),
+        ("c", 3, "w", None),
+    ]
+    events = [
+        (
+            f"{at:04}",
+            {"id": number, "region": region},
+            {"op": op, "after": None if op == "d" else (number, region, big)},
+        )
+        for at, (op, number, region, big) in enumerate(told)
+    ]
+    frame = spark_resource.spark_session.createDataFrame(
+        events,
+        "position string, key struct<id: int, region: string>, "
+        "value struct<op: string, after: struct<id: int, region: string, big: string>>",
+    )
+    found = {row.id: row.big for row in current_rows(frame, [former, present]).collect()}
+    assert found == {1: present, 2: "B", 3: None}
+
+
 def test_without_a_key_there_is_an_error(shop: Shop, spark_resource: SparkResource) -> None:
     with pytest.raises(InvalidValueError, match=r"message\.key\.columns"):
         rows(shop, spark_resource, "loose")
