@@ -35,7 +35,7 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
         start = with_waiting_signals(config, partial(start_connector, config))
         return EngineRun(config, tables, start, on_batch).run()
     reader = reader_for(config.properties, tables, KafkaSource)
-    summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False).run()
+    summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False, stopped=lambda: reader.stopped).run()
     reader.check()
     return summary
 

@@ -6,6 +6,7 @@
 | `planned` | a batch: its files, all of them written, and the offsets after it |
 | `complete` | the batch is in all its tables |
 | `quiet` | the connector has sent nothing more for as long as `stream.idle.timeout.ms`, and its place in the log has not moved |
+| `stopped` | the partitions and files that are not read on, all of them, with the reasons (`stops`) |
 | `state` | the fold of all rows before it |
 
 *Crash between any two steps.* Before `planned`: the files are in no table and no record; the connector sends their
@@ -107,6 +108,7 @@ class BatchState:
         tables: the last batch of each topic table's directory.
         quiet: whether the connector was quiet after the last batch.
         gaps: where changes were lost, and the batch with which the connector began anew behind them.
+        stopped: partitions and files that are not read on, with the reasons.
     """
 
     next_batch: int = 0
@@ -117,6 +119,7 @@ class BatchState:
     tables: Mapping[str, int] = field(default_factory=dict)
     quiet: bool = False
     gaps: tuple[Gap, ...] = ()
+    stopped: Mapping[str, str] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """Partitions and offsets, as a connector takes them."""
@@ -180,6 +183,15 @@ class BatchLedger(FoldedLog[BatchState]):
         if not self.state.quiet:
             self._append(now, "quiet", {})
 
+    def stop(self, now: datetime, stopped: Mapping[str, str]) -> None:
+        """These partitions and files are not read on, for these reasons, and no others.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        if stopped != self.state.stopped:
+            self._append(now, "stopped", {"stopped": dict(stopped)})
+
 
 def _after(state: BatchState, row: Row) -> BatchState:
     """The state after one row; the only place where it changes."""
@@ -214,6 +226,8 @@ def _after(state: BatchState, row: Row) -> BatchState:
             return replace(state, pending=None, tables={**state.tables, **reached})
         case "quiet":
             return replace(state, quiet=True)
+        case "stopped":
+            return replace(state, stopped=detail["stopped"])
     return state
 
 
@@ -246,6 +260,7 @@ def _state_detail(state: BatchState) -> dict[str, Any]:
         "tables": dict(state.tables),
         "quiet": state.quiet,
         "gaps": [[gap.begin, gap.end, gap.batch_id] for gap in state.gaps],
+        "stopped": dict(state.stopped),
     }
 
 

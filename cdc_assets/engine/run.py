@@ -15,7 +15,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -33,6 +33,7 @@ from cdc_assets.engine.notices import SnapshotNotices, notifications
 from cdc_assets.engine.positions import Repetitions
 from cdc_assets.engine.source import LogPoint, point_of_offset, recorded_point
 from cdc_assets.engine.staging import Staging, history_directory
+from cdc_assets.engine.stops import still_stopped, stream_of
 from cdc_assets.engine.topics import notification_topic, routes, table_of, topics_of_tables
 from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.errors import LakeError
@@ -80,6 +81,7 @@ class EngineRun:
             it only looks up its position in the log, a quarter of it.
         repeats: whether what was recorded may be sent again, to be dropped by its position.
         goal: place of the log at which the run ends, once the lake is complete up to it; None if it follows.
+        stopped: partitions and files that are not read on, with the reasons; a connector has none.
     """
 
     def __init__(
@@ -92,8 +94,10 @@ class EngineRun:
         *,
         repeats: bool = True,
         goal: LogPoint | None = None,
+        stopped: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._config, self._tables, self._start, self._tell = config, tables, start, tell
+        self._stopped = stopped
         self._repeats, self._goal = repeats, goal
         self._ledger = BatchLedger(tables, config.topic_prefix)
         self._history = History(tables, config.topic_prefix)
@@ -139,8 +143,8 @@ class EngineRun:
             ended = self._follow(feed)
         finally:
             feed.close()
-        if ended == "idle" and self._heard:  # a connector that has sent nothing at all may not have begun to read
-            self._ledger.rest(_now())
+        if ended == "idle":
+            self._rest()
         self._upkeep.tidy()
         return EngineSummary(ended, self._batches, self._rows, tuple(self._unread))
 
@@ -162,6 +166,7 @@ class EngineRun:
                 chunk = feed.next(_POLL_S)
                 if chunk is not None:
                     self._stage(chunk)
+                self._note_stops()
                 now = time.monotonic()
                 if (chunk is not None and self._is_news(chunk)) or not feed.started:
                     heard = now
@@ -176,13 +181,23 @@ class EngineRun:
                     return ending
                 if self._staging is None:
                     self._upkeep.look_when_due()
-                if self._heard and self._staging is None and now - heard >= _QUIET_S:
-                    self._ledger.rest(_now())
+                if self._staging is None and now - heard >= _QUIET_S:
+                    self._rest()
                 check()
         finally:
             if self._staging is not None:
                 self._staging.abandon()
                 self._staging = None
+
+    def _rest(self) -> None:
+        """Record that nothing is new: all streams are at their ends, but for those that are stopped."""
+        self._ledger.stop(_now(), self._stopped())
+        if self._heard and not self._stopped():  # a connector that has sent nothing at all may not have begun to read
+            self._ledger.rest(_now())
+
+    def _note_stops(self, moved: Collection[str] = ()) -> None:
+        state = self._ledger.state
+        self._ledger.stop(_now(), still_stopped(state.stopped, self._stopped(), moved))
 
     def _is_news(self, chunk: Chunk) -> bool:
         """Whether a chunk holds more than heartbeats, which are sent even if nothing is new, or moves the offset."""
@@ -272,6 +287,7 @@ class EngineRun:
             if directory != history_directory(self._config.topic_prefix):
                 self._rows[directory] += sum(file.rows for file in files)
         self._ledger.complete(_now())
+        self._note_stops({stream_of(partition) for partition, _ in batch.offsets})
         self._upkeep.count(batch.files)
         self._batches += 1
         self._tell(batch)

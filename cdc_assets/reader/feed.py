@@ -37,6 +37,10 @@ class Source(Protocol):
     def read(self, timeout_s: float) -> Sequence[Item]:
         """Messages that are new, those of a stream in their order; none if nothing comes within this time."""
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether each stream that is read on has been read to its end once."""
+
     def begun(self) -> Mapping[str, int]:
         """Streams that are not read from their beginning, with their places; each is told once."""
 
@@ -94,8 +98,8 @@ class Reader:
             reasons = "; ".join(self.stopped.values())
             raise LakeError(
                 f"{len(self.stopped)} of the partitions or files could not be read to the end: {reasons}. All else is in the "
-                "lake. Next: mend or remove the record, or set errors.tolerance=all to put such records into "
-                f"{self._prefix}.rejected."
+                "lake. Next: see each reason; a record that cannot be read is corrected or removed where it is, or put into "
+                f"{self._prefix}.rejected by errors.tolerance=all."
             )
 
     def _aside(self, item: Item, reason: str) -> Message | None:
@@ -142,8 +146,8 @@ class ReaderFeed:
 
     @property
     def started(self) -> bool:
-        """See `EngineFeed`."""
-        return True
+        """See `EngineFeed`: silence proves nothing before every stream was read to its end."""
+        return self._source.caught_up
 
     @property
     def snapshot(self) -> bool:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import NewPartitions
 
 from cdc_assets.assembly.engine import run_engine
 from cdc_assets.config.engine import load_engine_config
+from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -80,6 +81,10 @@ class Reading:
             return []
         rows: list[dict[str, Any]] = handle.to_pyarrow_table().sort_by("position").to_pylist()
         return rows
+
+    def troubles(self) -> list[str]:
+        """Streams that are told as not read on."""
+        return list(EngineOverview(load_engine_config(self.file, {})).state.stopped)
 
     def ids(self, topic: str) -> list[int]:
         return [row["key"]["id"] for row in self.held(topic)]
@@ -202,13 +207,58 @@ def test_events_that_were_removed_before_they_were_read_are_told(tmp_path: Path,
     onward = Reading(tmp_path, broker, r"removed\..*", consumer__override__auto__offset__reset="earliest")
     onward.run()
     assert onward.ids("removed.a") == [*range(10), *range(15, 20)]
-    broker.admin.delete_topics(["removed.b"])["removed.b"].result(60)
+
+
+def test_a_topic_that_was_made_anew_is_told_and_then_read_from_its_beginning(tmp_path: Path, broker: Broker) -> None:
+    """It has as many messages as were read of the one before, so its offsets alone show nothing."""
+    reading = Reading(tmp_path, broker, r"anew\..*")
+    for topic in ("anew.a", "anew.b"):
+        broker.create(topic, 1)
+        broker.write(topic, [message(number) for number in range(10)])
+    reading.run()
+    broker.admin.delete_topics(["anew.a"])["anew.a"].result(60)
     time.sleep(1)
-    broker.create("removed.b", 1)
-    broker.write("removed.b", [message(50)])
-    reading = Reading(tmp_path, broker, r"removed\..*")
-    with pytest.raises(LakeError, match=r"removed\.b partition 0: it ends at 1, before the recorded offset 20"):
+    with pytest.raises(LakeError, match=r"anew\.a partition 0: it was read, and is not there any more"):
         reading.run()
+    broker.create("anew.a", 1)
+    broker.write("anew.a", [message(number) for number in range(100, 115)])
+    broker.write("anew.b", [message(number) for number in range(10, 20)])
+    for _ in range(2):
+        with pytest.raises(LakeError, match=r"anew\.a partition 0: it was made anew after it was read to offset 10"):
+            reading.run()
+    assert reading.ids("anew.a") == list(range(10))
+    assert reading.ids("anew.b") == list(range(20))
+    assert reading.troubles() == ["anew.a:0"]
+    onward = Reading(tmp_path, broker, r"anew\..*", consumer__override__auto__offset__reset="earliest")
+    onward.run()
+    assert onward.run() == 0
+    assert onward.ids("anew.a") == [*range(10), *range(100, 115)]
+    assert reading.run() == 0
+    assert not reading.troubles()
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read_is_told(tmp_path: Path, broker: Broker) -> None:
+    reading = Reading(tmp_path, broker, "again", stream__idle__timeout__ms="20000")
+    broker.create("again", 1)
+    broker.write("again", [message(number) for number in range(10)])
+    reading.run()
+    found: list[Exception] = []
+
+    def follow() -> None:
+        try:
+            reading.run()
+        except LakeError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    time.sleep(5)
+    broker.admin.delete_topics(["again"])["again"].result(60)
+    broker.create("again", 1)
+    broker.write("again", [message(number) for number in range(100, 120)])
+    thread.join(120)
+    assert "made anew" in str(found)
+    assert reading.troubles() == ["again:0"]
 
 
 def test_a_record_that_cannot_be_read_stops_its_partition_alone(tmp_path: Path, broker: Broker) -> None:

@@ -54,11 +54,16 @@ _OF_CONNECTIONS: Final = re.compile(
 
 def connection_options(settings: KafkaSettings) -> dict[str, Any]:
     """Options of a client of librdkafka, which does not produce."""
-    given = canonical(settings.producer)
+    return of_connections(settings.servers, settings.producer)
+
+
+def of_connections(servers: str, options: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """Those among the options of a client that any client of librdkafka has."""
+    given = canonical(options)
     own = {name: text for name, text in given.items() if _OF_CONNECTIONS.fullmatch(name)}
     if "sasl.oauthbearer.client.id" in own:
         own.setdefault("sasl.oauthbearer.method", "oidc")
-    return {"bootstrap.servers": settings.servers, "log_level": 3} | own
+    return {"bootstrap.servers": servers, "log_level": 3} | own
 
 
 def canonical(options: tuple[tuple[str, str], ...]) -> dict[str, str]:

@@ -6,8 +6,14 @@ both write: the second takes over the record of batches, and the first one's nex
 
 *What the broker does not have any more.* Numbers that compaction or aborted transactions left out are no gap: the next
 message that there is follows. But if a partition begins behind the recorded offset, or ends before it, events were
-removed before they were read, or the topic is another one of the same name: the partition is not read on, unless
-`consumer.override.auto.offset.reset` says where to go on.
+removed before they were read: the partition is not read on, unless `consumer.override.auto.offset.reset` says where to go on.
+
+*Another topic of the same name* has other messages at the same offsets. So the topic's id is recorded with each offset, and
+compared at the start and every few seconds. A topic that was made anew is not read on; with `auto.offset.reset` the next run
+reads it from its beginning.
+
+*When all is read.* The broker tells of each partition when it is read to its end. A run is not idle before that. One that is not
+there any more, may not be read, or gives no answer is not read on, and that is told: silence alone proves nothing.
 
 *Where a partition begins that was never read.* `auto.offset.reset=latest` means the ends at the first start. They are recorded
 with the first batch, also if nothing was read, so that a restart goes on there. A partition that appears later is read
@@ -22,6 +28,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import ClientLog, client_library
+from cdc_assets.adapters.kafka.places import (
+    ANEW,
+    ANYWHERE,
+    AT_THE_END,
+    MISSING,
+    lost_span,
+    named,
+    place_name,
+    stream_name,
+)
+from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, given_by
+from cdc_assets.adapters.kafka.topic_ids import TopicIds
 from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.reader import Converter, ReaderSettings
 from cdc_assets.engine.feed import Offsets
@@ -41,6 +59,7 @@ _FIXED: Final[Mapping[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
+    "enable.partition.eof": True,
 }
 
 
@@ -61,20 +80,29 @@ class KafkaSource:
         self._settings, self._report = settings, report
         self._kafka = client_library("connector.class", "cdc_assets.KafkaEvents")
         self._reset = dict(settings.options).get("auto.offset.reset", "")
-        self._recorded = {
-            (found["topic"], found["partition"]): offset["offset"] for found, offset in offsets if "partition" in found
+        self._recorded: dict[tuple[str, int], tuple[int, str]] = {
+            (found["topic"], found["partition"]): (offset["offset"], offset.get("topic_id", ""))
+            for found, offset in offsets
+            if "partition" in found
         }
         self._parts: dict[tuple[str, str], Callable[[bytes], Part | None]] = {}
         self._assigned: dict[tuple[str, int], Any] = {}
         self._stopped: set[tuple[str, int]] = set()
+        self._ended: set[tuple[str, int]] = set()
+        """Partitions that were read to their ends once."""
+        self._silent_s = 0.0
+        """For how long nothing has come."""
+        self._ids: dict[str, str] = {}
+        """Of the topics that are read, as far as the broker tells them."""
         self._warned: set[str] = set()
         self._looked = float("-inf")
         self._is_first = not self._recorded
         """Whether these are the partitions of the first start."""
         self._begun: dict[str, int] = {}
-        """Ends at which partitions begin, until they were given away."""
+        """Places at which partitions begin, until they were given away."""
         self._consumer = self._open()
         try:
+            self._topic_ids = TopicIds(self._kafka, settings.servers, settings.options, _ANSWER_S)
             self._look()
         except BaseException:
             self._consumer.close()
@@ -88,13 +116,26 @@ class KafkaSource:
             found = self._consumer.consume(_MOST_MESSAGES, timeout_s)
         except self._kafka.KafkaException as error:
             raise self._lost(error) from None
-        items = []
+        items, ended = [], len(self._ended)
         for message in found:
             if message.error():
                 self._trouble(message)
             elif (message.topic(), message.partition()) not in self._stopped:
                 items.append(self._item(message))
+        self._silent_s = 0.0 if items or len(self._ended) > ended else self._silent_s + timeout_s
+        if self._silent_s >= _ANSWER_S:
+            self._give_up_silent()
         return items
+
+    @property
+    def caught_up(self) -> bool:
+        """See `Source`."""
+        return self._assigned.keys() <= self._ended
+
+    def _give_up_silent(self) -> None:
+        """Stop partitions from which nothing has come, not even that they were read to their ends."""
+        for own in sorted(self._assigned.keys() - self._ended):
+            self._give_up(*own, f"nothing has come from its broker for {self._silent_s:.0f} s")
 
     def begun(self) -> Mapping[str, int]:
         """See `Source`."""
@@ -103,12 +144,13 @@ class KafkaSource:
 
     def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
-        topic, partition = _named(stream)
-        return {"topic": topic, "partition": partition}, {"offset": behind}
+        topic, partition = named(stream)
+        id_ = self._ids.get(topic)
+        return {"topic": topic, "partition": partition}, {"offset": behind} | ({"topic_id": id_} if id_ else {})
 
     def stop(self, stream: str) -> None:
         """See `Source`."""
-        own = _named(stream)
+        own = named(stream)
         self._stopped.add(own)
         if own in self._assigned:
             self._consumer.incremental_unassign([self._assigned.pop(own)])
@@ -119,7 +161,7 @@ class KafkaSource:
 
     def committed(self, behind: Mapping[str, int]) -> None:
         """Write the group's offsets, for monitoring; nothing depends on them."""
-        own = [self._kafka.TopicPartition(*_named(stream), place) for stream, place in behind.items()]
+        own = [self._kafka.TopicPartition(*named(stream), place) for stream, place in behind.items()]
         try:
             if own:
                 self._consumer.commit(offsets=own, asynchronous=True)
@@ -144,14 +186,16 @@ class KafkaSource:
             ) from None
 
     def _look(self) -> None:
-        """Begin to read the partitions that are new."""
-        self._looked = time.monotonic()
+        """Begin to read the partitions that are new, and stop those that are not there any more."""
+        since, self._looked = self._looked, time.monotonic()
         try:
             topics = self._consumer.list_topics(timeout=_ANSWER_S).topics
             wanted = [name for name in topics if self._is_wanted(name)]
             for name in set(self._settings.topics) - set(topics):
                 self._warn(name, "there is no such topic yet")
             own = [(name, number) for name in sorted(wanted) for number in sorted(topics[name].partitions)]
+            self._stop_others(self._topic_ids.of(sorted(wanted)), self._looked - since)
+            self._stop_missing(own)
             fresh = [one for one in own if one not in self._assigned and one not in self._stopped]
             places = [place for one in fresh if (place := self._start(*one)) is not None]
             if places:
@@ -160,6 +204,21 @@ class KafkaSource:
             self._is_first = False
         except self._kafka.KafkaException as error:
             raise self._lost(error) from None
+
+    def _stop_others(self, ids: Mapping[str, str], since_s: float) -> None:
+        """Stop topics that were made anew while they were read."""
+        for own in sorted(self._assigned):
+            if (id_ := ids.get(own[0])) and id_ != self._ids.setdefault(own[0], id_):
+                text = f"it was deleted and made anew: what was read of it in the last {since_s:.0f} s may be the new topic's"
+                self._give_up(*own, f"{text}; {ANEW}")
+        self._ids = {**ids, **self._ids}
+
+    def _stop_missing(self, there: Sequence[tuple[str, int]]) -> None:
+        """Stop partitions that were read and that the broker does not show."""
+        known = self._recorded.keys() | self._assigned.keys()
+        for own in sorted(known - set(there) - self._stopped):
+            if self._is_wanted(own[0]):
+                self._give_up(*own, MISSING)
 
     def _is_wanted(self, name: str) -> bool:
         if not self._settings.pattern:
@@ -175,32 +234,45 @@ class KafkaSource:
             return None
         own = self._kafka.TopicPartition(topic, partition)
         low, high = self._consumer.get_watermark_offsets(own, timeout=_ANSWER_S)
-        recorded = self._recorded.get((topic, partition))
+        recorded, id_then = self._recorded.get((topic, partition)) or (None, "")
+        id_ = self._ids.get(topic, "")
         if recorded is None:
             own.offset = low
-            if self._is_first and self._reset in _AT_THE_END:
-                own.offset = self._begun[_stream(topic, partition)] = high
+            if self._is_first and self._reset in AT_THE_END:
+                own.offset = self._begun[stream_name(topic, partition)] = high
+        elif id_ and id_then and id_ != id_then:
+            if self._reset not in ANYWHERE:
+                self._give_up(topic, partition, f"it was made anew after it was read to offset {recorded}; {ANEW}")
+                return None
+            own.offset = self._begun[stream_name(topic, partition)] = low
+            log.warning("%s was made anew: it is read from its beginning.", place_name(topic, partition))
         elif low <= recorded <= high:
             own.offset = recorded
-        elif self._reset in (*_AT_THE_END, *_AT_THE_BEGINNING):
-            own.offset = high if self._reset in _AT_THE_END else low
-            log.warning("%s goes on at %d instead of %d.", _place(topic, partition), own.offset, recorded)
+            if id_ and not id_then:
+                self._begun[stream_name(topic, partition)] = recorded
+        elif self._reset in ANYWHERE:
+            own.offset = high if self._reset in AT_THE_END else low
+            log.warning("%s goes on at %d instead of %d.", place_name(topic, partition), own.offset, recorded)
         else:
-            self._give_up(topic, partition, _lost_span(recorded, low, high))
+            self._give_up(topic, partition, lost_span(recorded, low, high))
             return None
         return own
 
     def _give_up(self, topic: str, partition: int, reason: str) -> None:
-        self._stopped.add((topic, partition))
-        self._report(_stream(topic, partition), f"{_place(topic, partition)}: {reason}")
+        if (topic, partition) not in self._stopped:
+            self.stop(stream_name(topic, partition))
+            self._report(stream_name(topic, partition), f"{place_name(topic, partition)}: {reason}")
 
     def _trouble(self, message: Any) -> None:
-        error = message.error()
-        if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
-            own = message.topic(), message.partition()
-            if own not in self._stopped:
-                self.stop(_stream(*own))
-                self._give_up(*own, f"its offset is not there any more ({error.str()})")
+        error, own, codes = message.error(), (message.topic(), message.partition()), self._kafka.KafkaError
+        if error.code() == codes._PARTITION_EOF:
+            self._ended.add(own)
+        elif error.code() == codes._AUTO_OFFSET_RESET:
+            self._give_up(*own, f"its offset is not there any more ({error.str()})")
+        elif error.code() in NOT_AUTHORIZED and own in self._assigned:
+            self._give_up(*own, f"the user may not read it: it needs {given_by(['READ'], 'topic', own[0])}")
+        elif error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION) and own in self._assigned:
+            self._give_up(*own, MISSING)
         elif error.fatal():
             raise self._lost(self._kafka.KafkaException(error))
         else:
@@ -213,7 +285,7 @@ class KafkaSource:
 
     def _item(self, message: Any) -> Item:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
-        stream, place = _stream(topic, partition), f"{_place(topic, partition)} offset {offset}"
+        stream, place = stream_name(topic, partition), f"{place_name(topic, partition)} offset {offset}"
         raw = message.value()
         try:
             key, value = (
@@ -241,30 +313,6 @@ class KafkaSource:
             f"Kafka at {self._settings.servers} cannot be read: {error.args[0].str()}. "
             "Next: check bootstrap.servers and the consumer.override options."
         )
-
-
-_AT_THE_END: Final = ("latest", "largest", "end")
-_AT_THE_BEGINNING: Final = ("earliest", "smallest", "beginning")
-
-
-def _lost_span(recorded: int, low: int, high: int) -> str:
-    hint = "consumer.override.auto.offset.reset=earliest goes on with what there is"
-    if recorded < low:
-        return f"offsets {recorded} to {low - 1} were removed before they were read; {hint}"
-    return f"it ends at {high}, before the recorded offset {recorded}: it was made anew; {hint}"
-
-
-def _stream(topic: str, partition: int) -> str:
-    return f"{topic}:{partition}"
-
-
-def _named(stream: str) -> tuple[str, int]:
-    topic, _, partition = stream.rpartition(":")
-    return topic, int(partition)
-
-
-def _place(topic: str, partition: int) -> str:
-    return f"{topic} partition {partition}"
 
 
 def _text(value: bytes | None) -> str | None:

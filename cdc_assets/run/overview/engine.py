@@ -46,6 +46,7 @@ OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 
 NOT_ASKED = "The database cannot be asked,"
 _OF_OTHERS = "Others wrote the events, so no database is asked how far its log goes."
+_STOPPED = "Next: remove the reason; the next run of the capture goes on there."
 _HEARD = ("complete", "quiet", "claim")
 
 
@@ -136,6 +137,8 @@ def _unknown(asked: Answers | CdcError | None) -> tuple[Trouble, ...]:
 def _troubles(overview: EngineOverview, answers: Answers | None) -> Iterator[Trouble]:
     if answers and (text := answers.retention.lost or answers.retention.near):
         yield Trouble("the log", text)
+    for reason in overview.state.stopped.values():
+        yield Trouble("not read on", f"{reason}. {_STOPPED}")
     topics = {directory: topic.table for topic in overview.topics for directory in topic.directories}
     yield from (Trouble(str(topics.get(name, name)), text) for name, text in overview.losses.items())
 

@@ -20,12 +20,55 @@ class Place:
         self.topic, self.partition, self.offset = topic, partition, offset
 
 
+class Codes:
+    """confluent_kafka's KafkaError."""
+
+    _PARTITION_EOF, _AUTO_OFFSET_RESET, UNKNOWN_TOPIC_OR_PART, _UNKNOWN_PARTITION = -191, -140, 3, -190
+
+
+class Told:
+    """What a consumer gives beside messages: that a partition is at its end, or why it gives none."""
+
+    def __init__(self, code: int, topic: str = "events", partition: int = 0) -> None:
+        self._code, self._topic, self._partition = code, topic, partition
+
+    def error(self) -> "Told":
+        return self
+
+    def code(self) -> int:
+        return self._code
+
+    def fatal(self) -> bool:
+        return False
+
+    def topic(self) -> str:
+        return self._topic
+
+    def partition(self) -> int:
+        return self._partition
+
+    def str(self) -> str:
+        return f"error {self._code}"
+
+
 class Topics:
     """A broker: messages of partitions, as many as there are numbers."""
 
     def __init__(self, **sizes: list[int]) -> None:
         self.sizes = sizes
         self.assigned: dict[tuple[str, int], int] = {}
+        self.ids = dict.fromkeys(sizes, "first")
+        self.told: list[Told] = []
+
+    def describe_topics(self, names: list[str], request_timeout: float) -> Any:
+        del request_timeout
+        return {
+            name: SimpleNamespace(result=lambda id_=self.ids[name]: SimpleNamespace(topic_id=id_)) for name in names
+        }
+
+    def incremental_unassign(self, places: list[Place]) -> None:
+        for place in places:
+            self.assigned.pop((place.topic, place.partition))
 
     def __call__(self, *_: object, **__: object) -> "Topics":
         return self
@@ -45,7 +88,8 @@ class Topics:
 
     def consume(self, most: int, timeout: float) -> list[Any]:
         del most, timeout
-        return []
+        told, self.told = self.told, []
+        return told
 
     def close(self) -> None:
         pass
@@ -55,13 +99,20 @@ class Topics:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Topics:
     """A topic of two partitions with 5 and 7 messages."""
     broker = Topics(events=[5, 7])
-    library = SimpleNamespace(Consumer=broker, TopicPartition=Place, KafkaException=RuntimeError)
+    library = SimpleNamespace(
+        Consumer=broker,
+        TopicPartition=Place,
+        TopicCollection=list,
+        KafkaException=RuntimeError,
+        KafkaError=Codes,
+        admin=SimpleNamespace(AdminClient=broker),
+    )
     monkeypatch.setattr(kafka, "client_library", lambda *_: library)
     monkeypatch.setattr(kafka, "_LOOK_EVERY_S", 0.0)
     return broker
 
 
-def reader(reset: str) -> Reader:
+def reader(reset: str = "") -> Reader:
     settings = ReaderSettings(
         KAFKA,
         "p",
@@ -107,7 +158,7 @@ def test_a_partition_that_appears_later_is_read_from_its_beginning(broker: Topic
 def test_a_partition_that_appears_between_two_runs_is_read_from_its_beginning(broker: Topics) -> None:
     feed = reader("latest")(recorded(p0=4), [])
     assert broker.assigned == {("events", 0): 4, ("events", 1): 0}
-    assert feed.next(0) is None
+    assert told(feed.next(0)) == {0: 4}
 
 
 def test_a_topic_that_is_made_after_the_first_start(broker: Topics) -> None:
@@ -117,3 +168,106 @@ def test_a_topic_that_is_made_after_the_first_start(broker: Topics) -> None:
     broker.sizes["events"] = sizes
     feed.next(0)
     assert list(broker.assigned.values()) == [0, 0]
+
+
+def with_id(id_: str, **places: int) -> Offsets:
+    return [(partition, {**place, "topic_id": id_}) for partition, place in recorded(**places)]
+
+
+def ids_told(chunk: Chunk | None) -> set[str]:
+    """Ids of topics that are recorded with a chunk."""
+    return set() if chunk is None else {dict(place)["topic_id"] for _, place in chunk.offsets}
+
+
+def test_a_topic_that_was_made_anew_is_not_read_on(broker: Topics) -> None:
+    """Though it has at least as many messages as were read of the one before."""
+    reading = reader()
+    reading(with_id("before", p0=4, p1=7), [])
+    assert not broker.assigned
+    assert "events partition 0: it was made anew after it was read to offset 4" in reading.stopped["events:0"]
+    assert set(reading.stopped) == {"events:0", "events:1"}
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning_if_a_reset_is_allowed(
+    broker: Topics, reset: str
+) -> None:
+    reading = reader(reset)
+    feed = reading(with_id("before", p0=4, p1=7), [])
+    assert list(broker.assigned.values()) == [0, 0]
+    first = feed.next(0)
+    assert told(first) == {0: 0, 1: 0}
+    assert ids_told(first) == {"first"}
+    assert not reading.stopped
+
+
+def test_an_offset_without_an_id_gets_it_at_the_start(broker: Topics) -> None:
+    first = reader()(recorded(p0=4, p1=7), []).next(0)
+    assert told(first) == {0: 4, 1: 7}
+    assert ids_told(first) == {"first"}
+    assert reader()(with_id("first", p0=4, p1=7), []).next(0) is None
+    assert list(broker.assigned.values()) == [4, 7]
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read(broker: Topics) -> None:
+    reading = reader()
+    feed = reading(with_id("first", p0=4, p1=7), [])
+    broker.ids["events"] = "second"
+    assert feed.next(0) is None
+    assert not broker.assigned
+    assert "it was deleted and made anew" in reading.stopped["events:0"]
+
+
+def test_a_broker_that_knows_no_ids_is_told_of_once(broker: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    broker.ids["events"] = "A" * 22
+    feed = reader()(recorded(p0=4, p1=7), [])
+    assert feed.next(0) is None
+    assert caplog.text.count("tells no ids of topics") == 1
+    assert list(broker.assigned.values()) == [4, 7]
+
+
+@pytest.mark.parametrize("gone", ["topic", "partition"])
+def test_what_was_read_and_is_not_there_any_more_is_told(broker: Topics, gone: str) -> None:
+    """Deleted, hidden from the user, or of another cluster: silence would look as if nothing were new."""
+    if gone == "topic":
+        del broker.sizes["events"]
+    else:
+        broker.sizes["events"].pop()
+    reading = reader()
+    reading(recorded(p0=4, p1=7), [])
+    assert set(reading.stopped) == ({"events:0", "events:1"} if gone == "topic" else {"events:1"})
+    assert "it was read, and is not there any more" in reading.stopped["events:1"]
+
+
+def test_a_topic_that_is_named_no_more_is_not_missed(broker: Topics) -> None:
+    reading = reader()
+    reading([({"topic": "others", "partition": 0}, {"offset": 9})], [])
+    assert not reading.stopped
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(29, "needs READ on the topic events"), (3, "is not there any more"), (-140, "its offset is not")],
+)
+def test_an_answer_that_ends_a_partition_is_told(broker: Topics, code: int, reason: str) -> None:
+    reading = reader()
+    feed = reading([], [])
+    broker.told = [Told(code, partition=1), Told(code, partition=1), Told(-195)]
+    assert feed.next(0) is None
+    assert set(reading.stopped) == {"events:1"}
+    assert reason in reading.stopped["events:1"]
+    assert broker.assigned == {("events", 0): 0}
+
+
+def test_silence_proves_nothing_before_every_partition_was_at_its_end(broker: Topics) -> None:
+    reading = reader()
+    feed = reading([], [])
+    assert not feed.started
+    broker.told = [Told(Codes._PARTITION_EOF)]
+    assert feed.next(0) is None
+    assert not feed.started
+    for _ in range(7):
+        feed.next(5)
+    assert "events partition 1: nothing has come from its broker for 30 s" in reading.stopped["events:1"]
+    assert feed.started
+    assert broker.assigned == {("events", 0): 0}

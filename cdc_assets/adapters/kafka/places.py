@@ -1,0 +1,37 @@
+"""Names of partitions, and why one is not read on."""
+
+from typing import Final
+
+AT_THE_END: Final = ("latest", "largest", "end")
+AT_THE_BEGINNING: Final = ("earliest", "smallest", "beginning")
+ANYWHERE: Final = (*AT_THE_END, *AT_THE_BEGINNING)
+"""Values of `auto.offset.reset`, with librdkafka's other names for them."""
+ANEW: Final = "consumer.override.auto.offset.reset=earliest lets the next run read it from its beginning"
+MISSING: Final = (
+    "it was read, and is not there any more: the topic was deleted, the user may not see it (DESCRIBE), or bootstrap.servers is "
+    "another cluster; name it no more in topics or topics.regex if it is to be forgotten"
+)
+
+
+def lost_span(recorded: int, low: int, high: int) -> str:
+    """Why a partition cannot be read on at an offset that it does not have."""
+    hint = "consumer.override.auto.offset.reset=earliest goes on with what there is"
+    if recorded < low:
+        return f"offsets {recorded} to {low - 1} were removed before they were read; {hint}"
+    return f"it ends at {high}, before the recorded offset {recorded}: it was made anew; {hint}"
+
+
+def stream_name(topic: str, partition: int) -> str:
+    """A partition as a stream."""
+    return f"{topic}:{partition}"
+
+
+def named(stream: str) -> tuple[str, int]:
+    """The partition of a stream."""
+    topic, _, partition = stream.rpartition(":")
+    return topic, int(partition)
+
+
+def place_name(topic: str, partition: int) -> str:
+    """A partition, for people."""
+    return f"{topic} partition {partition}"
