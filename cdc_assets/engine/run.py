@@ -38,7 +38,9 @@ from cdc_assets.engine.topics import notification_topic, routes, table_of, topic
 from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.known import refuse_if_known, remember_record
+from cdc_assets.lake.owners import refuse_beside
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import manifest_directory
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +129,7 @@ class EngineRun:
         location.check_writable()
         if self._tables.open(directory) is None:
             refuse_if_known(location, directory, self._tables.capture)
+            refuse_beside(self._tables, manifest_directory(self._config.topic_prefix))
         state = self._ledger.claim(_now())
         remember_record(location.uri(directory))
         if state.pending is not None:

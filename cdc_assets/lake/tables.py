@@ -6,6 +6,7 @@ A handle is cached and reads only new log entries; opening a table again costs t
 import time
 from collections.abc import Mapping, Sequence
 from threading import Lock
+from types import MappingProxyType
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures, Transaction
@@ -107,12 +108,18 @@ class DeltaTables:
         """
         return self._adapted(directory, self.open(directory), schema)
 
-    def _adapted(self, directory: str, handle: DeltaTable | None, schema: pa.Schema) -> DeltaTable:
-        """The table that was opened, or a new one, with the fields of events of this structure."""
+    def _adapted(
+        self,
+        directory: str,
+        handle: DeltaTable | None,
+        schema: pa.Schema,
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> DeltaTable:
+        """The table that was opened, or a new one, which gets more properties, with the fields of events of this structure."""
         wanted = lake_schema(schema)
         try:
             if handle is None:
-                handle = self._create(directory, wanted)
+                handle = self._create(directory, wanted, more)
             missing = fields_to_add(arrow_schema(handle), wanted)
             if missing:
                 handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
@@ -121,15 +128,16 @@ class DeltaTables:
             raise unreadable(self.location.uri(directory), error) from error
         return handle
 
-    def _create(self, directory: str, schema: pa.Schema) -> DeltaTable:
+    def _create(self, directory: str, schema: pa.Schema, more: Mapping[str, str]) -> DeltaTable:
         if self.location.is_local:
             self.location.filesystem(directory)
         handle = DeltaTable.create(
             self.location.uri(directory),
             schema=Schema.from_arrow(schema),
             mode="ignore",
-            configuration=self.properties(schema),
+            configuration={**self.properties(schema), **more},
             storage_options=self.location.storage_options,
+            raise_if_key_not_exists=False,
         )
         handle.update_incremental()
         with self._lock:

@@ -41,6 +41,7 @@ from cdc_assets.lake.files import STATISTICS, DataFile
 from cdc_assets.lake.foreign import net_since
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.owners import OWNER, require_own
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.sink import DIRECT, Append, Commit, Sink, hand_over
 from cdc_assets.lake.tables import COMMIT_ATTEMPTS, STATISTICS_PROPERTY, DeltaTables, arrow_schema, unreadable
@@ -71,6 +72,8 @@ class TopicTables(DeltaTables):
         self._marks: dict[str, Mark] = {}
         self._alone: dict[str, int] = {}
         """Versions from which on all commits are of this object, up to the version of the mark in `_held`."""
+        self._own: set[str] = set()
+        """Tables of which it is known that no other capture writes them."""
         self._checked: dict[str, int] = {}
         self._seen: set[tuple[str, str]] = set()
         """Files that were checked and are not committed yet."""
@@ -115,11 +118,18 @@ class TopicTables(DeltaTables):
         """As `directory_for`; the table is created, or extended by the fields that it lacks.
 
         Raises:
-            LakeError: the store refuses.
+            LakeError: the store refuses, or another capture writes the table.
         """
         directory, handle = self._place(topic, schema)
-        self._adapted(directory, handle, schema)
+        if handle is not None:
+            self._require_own(directory, handle)
+        self._require_own(directory, self._adapted(directory, handle, schema, {OWNER: self.capture}))
         return directory
+
+    def _require_own(self, directory: str, handle: DeltaTable) -> None:
+        if directory not in self._own:
+            require_own(self, directory, handle)
+            self._own.add(directory)
 
     def _place(self, topic: str, schema: pa.Schema) -> tuple[str, DeltaTable | None]:
         """The generation that events of this structure fit, or the next one, which is not there."""
