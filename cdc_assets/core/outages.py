@@ -7,6 +7,7 @@ attempts, of which nobody knows whether an outage is behind them, are not repeat
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,7 @@ AGAIN_S = 600.0
 @dataclass(slots=True)
 class _Outage:
     since: float
+    error: Exception
     lines: dict[str, float] = field(default_factory=dict)
     """When it was told last, by kind of error."""
 
@@ -28,6 +30,11 @@ class Outages:
     def __init__(self) -> None:
         self._open: dict[str, _Outage] = {}
 
+    @property
+    def errors(self) -> Mapping[str, Exception]:
+        """The newest error of each outage that lasts, by what is affected."""
+        return {what: outage.error for what, outage in self._open.items()}
+
     def tell(self, teller: logging.Logger, what: str, error: Exception, then: str) -> None:
         """Tell an error of something that is tried again, unless that was done a short time ago.
 
@@ -37,7 +44,8 @@ class Outages:
             then: what happens now, as a sentence.
         """
         now, kind = time.monotonic(), type(error).__name__
-        outage = self._open.setdefault(what, _Outage(now))
+        outage = self._open.setdefault(what, _Outage(now, error))
+        outage.error = error
         if now - outage.lines.get(kind, float("-inf")) < AGAIN_S:
             return
         lasts = f" This has lasted for {now - outage.since:,.0f} s." if outage.lines else ""

@@ -2,7 +2,7 @@
 
 Dagster gives a tick sixty seconds; after that its answer is lost, and what it has found with it. A server, a lake or a broker that
 does not answer may keep it for longer, whatever time-outs drivers have. So a tick asks in a thread, and waits for it for a while. What
-is not answered by then is asked no second time: the next tick waits for the same answer.
+is not answered by then is asked no second time: the next tick waits for the same answer, and not long, since it has been late already.
 
 *Crash:* no state is kept.
 """
@@ -15,6 +15,18 @@ from functools import partial
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+_OVERDUE_S, _LONGEST_OVERDUE_S = 10.0, 20.0
+"""Seconds after which an answer that has not come is a trouble; the more if the one before it lasted, up to the second."""
+
+
+def overdue_s(took_s: float) -> float:
+    """Seconds after which nobody waits in silence for an answer any more.
+
+    Args:
+        took_s: for which the answer before it was waited.
+    """
+    return max(_OVERDUE_S, min(_LONGEST_OVERDUE_S, 3 * took_s))
 
 
 class Asking(Generic[T]):
@@ -29,6 +41,11 @@ class Asking(Generic[T]):
         self._under_way: Future[T] | None = None
         self.since = datetime.now(UTC)
         """When the newest question was asked."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a question has no answer yet."""
+        return self._under_way is not None
 
     def ask(self, question: Callable[[], T], patience_s: float) -> T | None:
         """The answer, or that of an earlier question that had none yet; None if it does not come in time.

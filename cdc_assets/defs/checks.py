@@ -107,9 +107,14 @@ def drift_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
     return check
 
 
-def drift_result(catalog: CaptureCatalog, key: dg.AssetKey, drift: Drift | None) -> dg.AssetCheckResult:
+def drift_result(
+    catalog: CaptureCatalog, key: dg.AssetKey, drift: Drift | None, problem: CdcError | None = None
+) -> dg.AssetCheckResult:
     """A warning with the T-SQL that corrects it, or that it is not known because the table does not stream; a capture that
     streams nothing needs no comparison.
+
+    Args:
+        problem: why its database cannot be captured now.
     """
     facts: dict[str, Any] = {}
     if drift and drift.differences:
@@ -118,9 +123,8 @@ def drift_result(catalog: CaptureCatalog, key: dg.AssetKey, drift: Drift | None)
     if drift and drift.removable:
         facts |= {"removable_instance": drift.removable, "removal": drift.removal}
     streams = rule_of(catalog.config.snapshot).streams
-    unasked = (
-        "Not known: it does not stream now, so it is not compared." if streams else "the snapshot mode streams nothing"
-    )
+    why = describe_error(problem) if problem else "it does not stream now, so it is not compared."
+    unasked = f"Not known: {why}" if streams else "the snapshot mode streams nothing"
     differs = "; ".join(map(str, drift.differences)) if drift else unasked
     return dg.AssetCheckResult(
         passed=not drift.differences if drift else not streams,

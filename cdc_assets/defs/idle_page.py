@@ -6,6 +6,7 @@ it would say something else; any other also every `_REPORT_S` seconds, so that i
 
 *What is shown is asked, not remembered.* A tick compares what it sees with the page that Dagster shows, whoever told it: a
 run, a sensor before the code location was loaded again, or nobody. So no trouble stays on the page for want of somebody who told it.
+The same holds for the checks of tables; they are compared when the page says something new, and as long as one of them fails.
 
 *No answer is an answer.* A look that has not ended in time, and one that fails, tell that nothing is known, over what was seen last.
 
@@ -22,7 +23,8 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.defs.asking import begun
+from cdc_assets.defs.asking import begun, overdue_s
+from cdc_assets.defs.board import Verdict, recorded_verdict
 from cdc_assets.defs.live import SHARE, Seen, Subject
 from cdc_assets.defs.page import page_of, tells
 from cdc_assets.errors import describe_error
@@ -34,8 +36,6 @@ _PATIENCE_S = 0.2
 """Seconds that a tick waits for a look, if the one before it did not take longer."""
 _PAUSE_S = 1.0
 """Seconds after which a look begins for which no tick waits."""
-_OVERDUE_S, _LONGEST_OVERDUE_S = 10.0, 20.0
-"""Seconds after which a look that has not ended is a trouble; the more if the one before it lasted, up to the second."""
 _OLD_S = 60.0
 """Seconds after which nobody is told what a look has found: the sensor was switched off meanwhile."""
 _REPORT_S = 20.0
@@ -53,6 +53,8 @@ class IdlePage:
         self._is_void = False
         """Whether a run has looked since the look that is under way began."""
         self._last: Seen | None = None
+        self._may_differ = True
+        """Whether Dagster may show results of tables' checks that are not true any more."""
 
     def events(self, instance: dg.DagsterInstance, subject: Subject, troubles: Sequence[Trouble] = ()) -> Events:
         """The page and the checks of the whole capture, if Dagster shows something else.
@@ -68,11 +70,19 @@ class IdlePage:
             return []
         facts, shown = page_of(report), _shown(instance, subject.key)
         is_news = shown is None or tells(shown) != tells(facts)
+        of_whole = (subject.key, *subject.others)
+        rest = [result for result in seen.checks if result.asset_key not in of_whole]
+        corrected = self._corrected(instance, rest, is_news=is_news)
         if not is_news and (report.healthy or not _is_old(shown or {})):
-            return []
-        whole = [result for result in seen.checks if result.asset_key in (subject.key, *subject.others)]
-        broken = [result for result in seen.checks if is_news and not result.passed and result not in whole]
-        return [dg.AssetMaterialization(subject.key, metadata=facts), *whole, *broken]
+            return [*corrected]
+        whole = [result for result in seen.checks if result.asset_key in of_whole]
+        return [dg.AssetMaterialization(subject.key, metadata=facts), *whole, *corrected]
+
+    def begin(self, subject: Subject) -> None:
+        """Begin a look unless one is under way, for a tick that lasts: when it ends, the look has an answer, or is late itself."""
+        if self._under_way is None:
+            self._is_void = False
+            self._under_way = self._begun(subject)
 
     def forget(self) -> None:
         """A run looks and tells by itself; look again once it does not."""
@@ -83,11 +93,11 @@ class IdlePage:
         if self._under_way is None:
             if monotonic() < self._next:
                 return None
-            self._is_void = False
-            self._under_way = self._begun(subject)
+            self.begin(subject)
+        assert self._under_way is not None  # noqa: S101 - begun just now
         if not wait([self._under_way], _PATIENCE_S if self._is_short else 0.0).done:
             lasts = monotonic() - self._began
-            return self._unanswered(subject, f"no answer for {lasts:.0f} s") if lasts > self._overdue_s else None
+            return self._unanswered(subject, f"no answer for {lasts:.0f} s") if lasts > overdue_s(self._took) else None
         look, self._under_way = self._under_way, None
         if self._is_void or monotonic() - self._ended > _OLD_S:
             self._next = 0.0
@@ -99,21 +109,24 @@ class IdlePage:
         return self._last
 
     def _unanswered(self, subject: Subject, reason: str) -> Seen:
-        """What was seen last, with what is not known now."""
-        seen = subject.unanswered(reason)
-        if self._last is None:
-            return seen
-        last = self._last.report
-        return replace(seen, report=replace(last, at=seen.report.at, unknown=(*last.unknown, *seen.report.unknown)))
+        return subject.unanswered(reason, self._last)
+
+    def _corrected(
+        self, instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckEvaluation], *, is_news: bool
+    ) -> Sequence[dg.AssetCheckEvaluation]:
+        """Results of tables that Dagster shows otherwise: those that fail, and those that had failed and pass now."""
+        if not results or not (is_news or self._may_differ):
+            return []
+        keys = [result.asset_check_key for result in results]
+        records = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+        shown = {key: recorded_verdict(record) for key, record in records.items()}
+        self._may_differ = not all(result.passed for result in results)
+        return [result for result in results if _is_shown_otherwise(result, shown, is_news=is_news)]
 
     @property
     def _is_short(self) -> bool:
         """Whether a look is expected to end while a tick waits."""
         return self._took <= _PATIENCE_S
-
-    @property
-    def _overdue_s(self) -> float:
-        return max(_OVERDUE_S, min(_LONGEST_OVERDUE_S, 3 * self._took))
 
     def _begun(self, subject: Subject) -> Future[Seen]:
         pause = 0.0 if self._is_short else _PAUSE_S
@@ -135,6 +148,15 @@ def _shown(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, Any] 
     event = instance.get_latest_materialization_event(key)
     page = event.asset_materialization if event else None
     return page.metadata if page else None
+
+
+def _is_shown_otherwise(
+    result: dg.AssetCheckEvaluation, shown: Mapping[dg.AssetCheckKey, Verdict | None], *, is_news: bool
+) -> bool:
+    verdict = shown.get(result.asset_check_key)
+    if result.passed:
+        return verdict is not None and not verdict[0]
+    return verdict is None or verdict[0] or (is_news and verdict[1] != result.description)
 
 
 def _is_old(shown: Mapping[str, Any]) -> bool:

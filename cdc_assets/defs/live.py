@@ -9,12 +9,14 @@ looks it waits for a multiple of what the last one took, so that it takes a fixe
 come, the sensor sees that and tells what it sees itself. So after such a pause everything is told anew.
 
 *Nothing is invented.* A check whose facts could not be asked does not pass: it warns that the answer is not known, with the reason.
+A look that has not ended in time is told as one without an answer, again and again until it ends.
 *Crash:* no state is kept.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,6 +31,7 @@ from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import Interrupted
+from cdc_assets.defs.asking import begun, overdue_s
 from cdc_assets.defs.board import CheckBoard, evaluated
 from cdc_assets.defs.capture_job import CAPTURE_JOB, evaluation
 from cdc_assets.defs.captures import CaptureResource
@@ -106,12 +109,14 @@ class Subject:
             if self.home is not None:
                 share_home(instance, self.key, self.home())
 
-    def unanswered(self, reason: str) -> Seen:
-        """What is known if a look gives no answer."""
+    def unanswered(self, reason: str, last: Seen | None = None) -> Seen:
+        """What is known if a look gives no answer: what was seen last, and that nothing is known now."""
         what = (
             f"The state of the capture is not known: {reason}. Next: see whether the server and the lake's store answer"
         )
-        report = CaptureReport(self.capture, datetime.now(UTC), unknown=(Trouble("The state of the capture", what),))
+        unknown = Trouble("The state of the capture", what)
+        before = last.report if last is not None else CaptureReport(self.capture, datetime.now(UTC))
+        report = replace(before, at=datetime.now(UTC), unknown=(*before.unknown, unknown))
         return Seen(report, tuple(self.unknown(reason)))
 
 
@@ -149,13 +154,15 @@ def _of_kafka(catalog: CaptureCatalog, report: CaptureReport) -> Iterator[dg.Ass
 
 def _results(catalog: CaptureCatalog, overview: CaptureOverview) -> Iterator[dg.AssetCheckEvaluation]:
     yield evaluation(catalog.windows_key, overview.capture_jobs())
-    headroom = headroom_result(overview.headroom(), overview.problems())
+    problems = overview.problems()
+    headroom = headroom_result(overview.headroom(), problems)
     yield evaluated(headroom, catalog.windows_key, HEADROOM, blocking=True)
     keys = {table: key for key, table in catalog.keys("changes").items()}
     drifts = {drift.table: drift for drift in overview.drifts()}
     for table, state in overview.known.items():
         if key := keys.get(table):
-            yield evaluated(drift_result(catalog, key, drifts.get(table)), key, DRIFT)
+            drift = drift_result(catalog, key, drifts.get(table), problems.get(table.database))
+            yield evaluated(drift, key, DRIFT)
             holds = overview.state.retained.get(catalog.topic(table))
             yield continuity_evaluation(key, state, holds)
 
@@ -183,6 +190,9 @@ class LivePage:
         self._seen_at = float("inf")
         """When a look was told last."""
         self._seen: Seen | None = None
+        self._answered: Seen | None = None
+        """What the newest look that was answered has found."""
+        self._took = 0.0
         subject.share_home(context.instance)
 
     def note(self, keys: Iterable[dg.AssetKey]) -> None:
@@ -231,19 +241,29 @@ class LivePage:
     def _look_once(self, *, last: bool = False) -> None:
         """Look and report. A failure of the report itself must not end the run whose state it reports."""
         try:
-            seen = self._with_queue(self._subject.look())
-            if self._end.is_set() and not last:
-                return
-            self._seen = seen
-            if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have told meanwhile
-                self._reported = None
-            self._tell(self._seen.report)
-            self.board.show(self._seen.checks, frozenset(self._materialized), anew=is_late)
-            note_seen(self._context.instance, self._subject.key)
-            self._subject.share_home(self._context.instance)
-            self._seen_at = monotonic()
+            begin, look = monotonic(), begun(f"look at {self._subject.capture}", self._subject.look)
+            while not wait([look], overdue_s(self._took)).done:
+                if last or self._end.is_set():
+                    return
+                self._show(self._subject.unanswered(f"no answer for {monotonic() - begin:.0f} s", self._answered))
+            self._took = monotonic() - begin
+            self._answered = look.result()
+            self._show(self._answered, last=last)
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._subject.capture)
+
+    def _show(self, seen: Seen, *, last: bool = False) -> None:
+        seen = self._with_queue(seen)
+        if self._end.is_set() and not last:
+            return
+        self._seen = seen
+        if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have told meanwhile
+            self._reported = None
+        self._tell(self._seen.report)
+        self.board.show(self._seen.checks, frozenset(self._materialized), anew=is_late)
+        note_seen(self._context.instance, self._subject.key)
+        self._subject.share_home(self._context.instance)
+        self._seen_at = monotonic()
 
     def _with_queue(self, seen: Seen) -> Seen:
         """With runs of the capture that wait for long, since the sensor leaves the page to this run."""

@@ -6,7 +6,8 @@ runs: behind a full queue, while a run starts, after its process was frozen or k
 *First the page, then the error.* What hinders a tick must not hinder the look at it: whatever a decision raises is told once
 the page is, and an error for which somebody has to act stands on it even if the look found nothing.
 
-*A tick ends.* It waits `_PATIENCE_S` for its decision (`asking`); Dagster would throw it away after sixty seconds.
+*A tick ends.* It waits `_PATIENCE_S` for its decision (`asking`); Dagster would throw it away after sixty seconds. If the decision takes
+longer than one that waits for a change, a look begins beside it, so that the end of the tick tells whether that is answered.
 
 *Cursor.* It stores the reason of the last tick, since Dagster's list of ticks shows cursors, but of a tick without a run not why;
 and behind it which start that was (`service`).
@@ -26,8 +27,8 @@ from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.run.overview.report import Trouble
 
-_PATIENCE_S = 15.0
-"""Seconds that a tick waits for its decision."""
+_SOON_S, _PATIENCE_S, _AGAIN_S = 4.5, 16.0, 1.0
+"""Seconds that a tick waits for its decision: without a look beside it, in all, and for one that an earlier tick has asked for."""
 _BEHIND_REASON = " · start "
 _LONGEST_REASON = 500
 """Characters of a cursor that say why a run was asked for."""
@@ -62,7 +63,7 @@ class Watch:
         subject.share_home(context.instance)
         error, hindrance, start = None, "", start_of(context)
         try:
-            found = self._asking.ask(lambda: (decide(), start_of(context)), _PATIENCE_S)
+            found = self._found(lambda: (decide(), start_of(context)), subject)
         except Exception as raised:  # noqa: BLE001 - raised again, once the page is told
             answer: Answer = dg.SkipReason(describe_error(raised))
             if not (isinstance(raised, CdcError) and raised.retryable):
@@ -82,6 +83,16 @@ class Watch:
         if isinstance(answer, dg.RunRequest):
             return dg.SensorResult(run_requests=[answer], asset_events=events)
         return dg.SensorResult(skip_reason=answer, asset_events=events)
+
+    def _found(self, question: Callable[[], tuple[Answer, str]], subject: Subject) -> tuple[Answer, str] | None:
+        """The decision; None if there is none in time."""
+        if self._asking.is_under_way:
+            return self._asking.ask(question, _AGAIN_S)
+        found = self._asking.ask(question, _SOON_S)
+        if found is None:
+            self._page.begin(subject)
+            found = self._asking.ask(question, _PATIENCE_S - _SOON_S)
+        return found
 
     def _events(self, context: dg.SensorEvaluationContext, subject: Subject, hindrance: str) -> Events:
         """The capture's page if there is news and no run tells it."""

@@ -33,9 +33,10 @@ from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import DatabaseRestoredError, describe_error
+from cdc_assets.errors import CdcError, DatabaseRestoredError, FencedError, describe_error
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.transitions import log_stopped
@@ -113,8 +114,11 @@ class Capture:
         parts = config, self._server, self._lake, self._ledger
         self._activities = Activities(*parts, own, notifier, channels, Account(on_progress, on_read, own.account))
         self._opening = Opening(*parts, self._activities)
+        self._hindrances = RecordedHindrances(tables.location, config.events.topic_prefix)
         self._snapshotted: set[TableId] = set()
         """Tables that this run has snapshotted."""
+        self._lasting: Mapping[str, Exception] = {}
+        """What hinders the stream, by what cannot go on."""
 
     def discover(self) -> Sequence[TableSchema]:
         """Structures of the captured tables that pass the filters, in snapshot order.
@@ -239,6 +243,23 @@ class Capture:
         Raises:
             CdcError: the server or the lake failed more often than the retries allow; the next call continues.
         """
+        self._lasting = {}
+        try:
+            summary = self._stream(should_yield, is_added)
+        except FencedError:
+            raise
+        except CdcError as error:
+            self._hindered({"The last run": error})
+            raise
+        self._hindered(self._lasting)  # nothing, if the loop had nothing to do
+        return summary
+
+    def _hindered(self, errors: Mapping[str, Exception]) -> None:
+        """Record what hinders the stream now."""
+        self._lasting = errors
+        self._hindrances.write("stream", errors, self._ledger.clock.now())
+
+    def _stream(self, should_yield: ShouldYield, is_added: Callable[[TableId], bool]) -> StreamSummary:
         selected, unavailable = self._opening.begin()
         recovered = self._opening.finish(_flat(selected), unavailable)
         self._snapshotted.update(recovered.tables)
@@ -260,7 +281,9 @@ class Capture:
         new_tables = NewTables(
             self._config, self._ledger, self._activities.due, activities.snapshotter, waiting_now, self._opening.refused
         )
-        loop = StreamLoop(self._config, self._server, self._lake, self._ledger, activities, new_tables, unavailable)
+        loop = StreamLoop(
+            self._config, self._server, self._lake, self._ledger, activities, new_tables, unavailable, self._hindered
+        )
         ended = loop.run([*selected, *unavailable], should_yield)
         activities.housekeeper.tidy()
         state, included = self._ledger.state, included_by(self._config)

@@ -59,6 +59,8 @@ _SLOT_WAIT_S = 5.0
 _FEW_EVENTS = 1000
 """A window with fewer events is hardly worth its job and its commits: the next one starts a poll interval after it."""
 
+OnHindered = Callable[[Mapping[str, Exception]], None]
+
 Ended = Literal["idle", "deadline", "yielded", "nothing"]
 
 
@@ -82,6 +84,7 @@ class StreamLoop:
         activities: components that carry out windows, and snapshots between them.
         new_tables: adds tables that were enabled while the loop runs, if they are to be captured.
         unavailable: databases that cannot be captured now, with the reason.
+        on_hindered: called with what hinders the stream, by what cannot go on; with nothing after a turn in which all went on.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class StreamLoop:
         activities: Activities,
         new_tables: NewTables,
         unavailable: Mapping[str, CdcError],
+        on_hindered: OnHindered = lambda _: None,
     ) -> None:
         self._config, self._server, self._lake, self._ledger = config, server, lake, ledger
         self._activities, self._new_tables = activities, new_tables
@@ -103,7 +107,7 @@ class StreamLoop:
         """Tables whose gap a snapshot in this run did not close; the next run tries again."""
         self.unavailable = dict(unavailable)
         self._checked: dict[str, timedelta] = dict.fromkeys(self.unavailable, ledger.clock.elapsed())
-        self._failures, self._outages = 0, Outages()
+        self._failures, self._outages, self._on_hindered = 0, Outages(), on_hindered
         self._failed: Counter[str] = Counter()
         """Retryable errors of a database since its last good turn."""
         self._postponed: dict[str, timedelta] = {}
@@ -201,6 +205,7 @@ class StreamLoop:
             self._recover_from(database, trouble)
         well = [database for database in well if database not in troubles]
         _, followed = self._each(well, lambda database: self._follow_up(database, forks[database]))
+        self._on_hindered(self._outages.errors)
         return worked or followed
 
     def _each(self, databases: Sequence[str], action: Callable[[str], bool]) -> tuple[list[str], bool]:
@@ -243,7 +248,7 @@ class StreamLoop:
         note_retry(error)
         if 0 <= streaming.max_retries < self._failed[database]:
             raise error
-        self._outages.tell(log, _name(database), error, f"Retrying every {streaming.retry_wait_s} s.")
+        self._tell(_name(database), error)
         self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=streaming.retry_wait_s)
 
     def _beat(self, database: str) -> bool:
@@ -383,5 +388,9 @@ class StreamLoop:
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error
-        self._outages.tell(log, what, error, f"Retrying every {streaming.retry_wait_s} s.")
+        self._tell(what, error)
         self._ledger.clock.sleep(streaming.retry_wait_s)
+
+    def _tell(self, what: str, error: RetryableError) -> None:
+        self._outages.tell(log, what, error, f"Retrying every {self._config.streaming.retry_wait_s} s.")
+        self._on_hindered(self._outages.errors)

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs import idle_page
+from cdc_assets.defs import asking, idle_page
 from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.defs.page import page_of
@@ -155,7 +155,7 @@ def test_look_without_an_end_is_a_trouble_over_what_was_seen_last(
     looks.may_end.clear()
     page._next = 0.0
     assert page.events(instance, subject) == []
-    monkeypatch.setattr(idle_page, "_OVERDUE_S", 0.0)
+    monkeypatch.setattr(asking, "_OVERDUE_S", 0.0)
     told, check = page.events(instance, subject)
     assert str(told.metadata["health"].value).startswith("not known: The state of the capture is not known: no answer")
     assert told.metadata["tables_streaming"].value == 1
@@ -202,3 +202,62 @@ def test_look_that_will_last_begins_when_the_tick_has_ended(
     assert looks.begun == 1
     assert troubles(page, instance, subject) == "2"
     assert looks.begun == 2
+
+
+ORDERS = dg.AssetKey(["shop", "orders"])
+
+
+def of_table(*, passed: bool) -> Callable[[], Seen]:
+    """A look that finds a table's check so; what else is wrong ends before."""
+    check = dg.AssetCheckEvaluation(ORDERS, "schema_drift", passed=passed, metadata={}, description=str(passed))
+    return lambda: Seen(healthy().report, (check,))
+
+
+def recorded(page: IdlePage, instance: dg.DagsterInstance, subject: Subject) -> list[str]:
+    """What a tick tells, once it is recorded."""
+    page._next = 0.0
+    events = page.events(instance, subject)
+    for event in events:
+        instance.report_runless_asset_event(event)
+    return [str(event.description) for event in events if isinstance(event, dg.AssetCheckEvaluation)]
+
+
+def test_check_of_a_table_that_passes_again_is_told_also_after_the_page(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+) -> None:
+    page = IdlePage()
+    looks.may_end.set()
+    looks.found = of_table(passed=True)
+    assert recorded(page, instance, subject) == []  # nothing failed before
+    looks.found = lambda: Seen(seen("away").report, of_table(passed=False)().checks)
+    assert recorded(page, instance, subject) == ["False"]
+    assert recorded(page, instance, subject) == []
+    looks.found = of_table(passed=False)
+    recorded(page, instance, subject)  # the page is healthy again
+    looks.found = of_table(passed=True)
+    assert recorded(page, instance, subject) == ["True"]
+    assert recorded(page, instance, subject) == []
+
+
+def test_check_that_a_former_code_server_has_told_is_corrected(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+) -> None:
+    looks.may_end.set()
+    looks.found = of_table(passed=False)
+    assert recorded(IdlePage(), instance, subject) == ["False"]
+    looks.found = of_table(passed=True)
+    assert recorded(IdlePage(), instance, subject) == ["True"]
+
+
+def test_look_that_a_late_tick_has_begun_is_told_when_it_ends(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = IdlePage()
+    page.begin(subject)
+    page.begin(subject)
+    assert looks.begun == 1
+    monkeypatch.setattr(asking, "_OVERDUE_S", 0.0)
+    (told, check) = page.events(instance, subject)
+    assert str(told.metadata["health"].value).startswith("not known")
+    assert isinstance(check, dg.AssetCheckEvaluation)
+    looks.may_end.set()

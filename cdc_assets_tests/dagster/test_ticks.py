@@ -14,7 +14,7 @@ from dagster import DagsterRunStatus
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from cdc_assets.core.processes import own_process
-from cdc_assets.defs import idle_page, live, queue, seen, ticks
+from cdc_assets.defs import asking, idle_page, live, queue, seen, ticks
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import ACTIVE, CaptureRuns
@@ -282,17 +282,20 @@ def test_tick_ends_though_nothing_answers(
         return overview(*given, **named)
 
     assert location.page() == "healthy"
-    for module, name in [(ticks, "_PATIENCE_S"), (idle_page, "_OVERDUE_S"), (idle_page, "_PATIENCE_S")]:
-        monkeypatch.setattr(module, name, 0.2)
+    limits = [(ticks, "_SOON_S"), (ticks, "_AGAIN_S"), (asking, "_OVERDUE_S"), (idle_page, "_PATIENCE_S")]
+    for module, name in limits:
+        monkeypatch.setattr(module, name, 0.1)
+    monkeypatch.setattr(ticks, "_PATIENCE_S", 8.0)
     with shop.in_environment(), patch.object(CaptureResource, "overview", hang):  # questions outlast their ticks
         began = monotonic()
         assert "no answer from the server" in location.tick().skip_message
+        assert not is_green(instance, "capture_job"), "the look beside the tick is late, too"
         assert "no answer from the server" in location.tick().skip_message
         assert monotonic() - began < 30
         assert shown(instance).startswith("in trouble: the sensor: it cannot ask")
         assert len(asked) == 2, "the tick and the look"
         goes_on.set()
-        monkeypatch.setattr(ticks, "_PATIENCE_S", 60.0)
+        monkeypatch.setattr(ticks, "_AGAIN_S", 60.0)
         monkeypatch.setattr(idle_page, "_PATIENCE_S", 60.0)
         assert location.tick().skip_message == "Nothing new."
     assert location.page() == "healthy"

@@ -30,6 +30,7 @@ from cdc_assets.lake.foreign import ForeignCommit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.fold import FOLDING
+from cdc_assets.ledger.hindrances import Hindrances, RecordedHindrances
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
@@ -113,6 +114,15 @@ class CaptureOverview:
             LakeError: it cannot be read.
         """
         return {**self.state.ran_on, **RecordedJobs(self.lake.location, self.config.events.topic_prefix).read()}
+
+    @cached_property
+    def hindrances(self) -> Mapping[str, Hindrances]:
+        """What runs have met that a look from outside may not, by kind of work.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        return RecordedHindrances(self.lake.location, self.config.events.topic_prefix).read()
 
     # ---- health --------------------------------------------------------------------------------------------------
 

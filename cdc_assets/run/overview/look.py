@@ -124,8 +124,12 @@ def report_of(
     return CaptureReport(
         capture=overview.name,
         at=at,
-        troubles=(*_troubles(overview, jobs, tables), *_of_kafka(published)),
-        unknown=(*unknown, *_unknown(overview, jobs, databases, published, at)),
+        troubles=(*_troubles(overview, jobs, tables), *_hindered(overview, retried=False), *_of_kafka(published)),
+        unknown=(
+            *unknown,
+            *_unknown(overview, jobs, databases, published, at),
+            *_hindered(overview, retried=True),
+        ),
         databases=databases,
         tables=tables,
         queue=tuple(_queue(overview.state, overview)),
@@ -203,6 +207,13 @@ def _troubles(
     yield from (Trouble(found.property_name, str(found)) for found in overview.unmatched)
     for run in overview.state.snapshots.values():
         yield from (Trouble(str(table), f"its snapshot failed: {reason}") for table, reason in run.failed)
+
+
+def _hindered(overview: CaptureOverview, *, retried: bool) -> Iterator[Trouble]:
+    """What runs have met in their own questions, however short the lag is."""
+    for what, found in overview.hindrances.get("stream", {}).items():
+        if found.retried is retried:
+            yield Trouble(what, f"it could not go on since {found.since:%Y-%m-%d %H:%M:%S} UTC: {found.why}")
 
 
 def _unknown(

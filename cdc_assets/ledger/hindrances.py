@@ -1,0 +1,107 @@
+"""What hinders a capture, as its own processes have met it: one small file for each kind of work in `<prefix>.__hindrances`.
+
+A look from outside asks questions of its own, and these may be answered while those of a run are not: a right on one change table was taken
+away, a mirror cannot follow, a broker refuses a start. So who is hindered writes why, and empties the file once the same work has gone on.
+
+*Crash.* What was written stays until the next process has done the same work; what was not written is met again by it. A process
+that another one has replaced writes nothing.
+*A lake that cannot be written* keeps the former file: that it cannot, every look finds by itself.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Self
+
+from cdc_assets.errors import LAKE_ERRORS, RetryableError, describe_error
+from cdc_assets.lake.folder import Folder
+from cdc_assets.lake.location import Location
+from cdc_assets.ledger.codec import decode, encode
+
+Work = Literal["stream", "mirrors"]
+_END = ".json"
+_LONGEST = 2000
+"""Characters of a reason that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """One thing that hinders.
+
+    Args:
+        why: the error, with the next step.
+        retried: whether it is tried again by itself, and may succeed then.
+        since: when it was met first (UTC).
+    """
+
+    why: str
+    retried: bool
+    since: datetime
+
+    @classmethod
+    def of(cls, error: Exception, now: datetime) -> Self:
+        """What an error means to who is hindered by it."""
+        return cls(describe_error(error)[:_LONGEST], isinstance(error, RetryableError), now)
+
+
+Hindrances = Mapping[str, Hindrance]
+"""By what cannot go on: a database, a topic, or all of it."""
+
+
+class RecordedHindrances:
+    """Reads and writes what hinders a capture.
+
+    Args:
+        prefix: topic prefix of the capture.
+    """
+
+    def __init__(self, location: Location, prefix: str) -> None:
+        self._folder = Folder(location, f"{prefix}.__hindrances")
+        self._written: dict[Work, Hindrances] = {}
+
+    def write(self, work: Work, errors: Mapping[str, Exception], now: datetime) -> None:
+        """Record all that hinders one kind of work now, unless it is recorded; nothing if it goes on.
+
+        Args:
+            errors: by what cannot go on.
+        """
+        before = self._written.get(work)
+        found = {what: Hindrance.of(error, now) for what, error in errors.items()}
+        if before is not None and _texts(before) == _texts(found):
+            return
+        with suppress(*LAKE_ERRORS):
+            known = before if before is not None else self.read().get(work)
+            if not found and not known:
+                self._written[work] = {}
+                return
+            kept = {what: _older(one, (known or {}).get(what)) for what, one in found.items()}
+            self._folder.write(f"{work}{_END}", json.dumps(encode(kept)).encode())
+            self._written[work] = kept
+
+    def read(self) -> Mapping[str, Hindrances]:
+        """What is recorded, by kind of work; nothing of a file that cannot be understood.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        names = self._folder.names(_END)
+        return {name.removesuffix(_END): _decoded(self._folder.read(name)) for name in names}
+
+
+def _decoded(content: bytes) -> Hindrances:
+    try:
+        return {str(what): decode(Hindrance, one) for what, one in json.loads(content).items()}
+    except (ValueError, TypeError, KeyError, AttributeError):  # of another release
+        return {}
+
+
+def _older(new: Hindrance, old: Hindrance | None) -> Hindrance:
+    """The same as before with the time at which it began."""
+    return new if old is None else Hindrance(new.why, new.retried, min(new.since, old.since))
+
+
+def _texts(found: Hindrances) -> dict[str, tuple[str, bool]]:
+    """What is said, without the numbers in it."""
+    return {what: ("".join(c for c in one.why if not c.isdigit()), one.retried) for what, one in found.items()}

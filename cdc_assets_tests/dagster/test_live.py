@@ -1,0 +1,89 @@
+"""The page of a run that works: a look without an answer is told while it lasts, and so is its end."""
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from time import sleep
+from typing import Any, cast
+
+import dagster as dg
+import pytest
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.defs import asking, live
+from cdc_assets.defs.live import LivePage, Seen, Subject
+from cdc_assets.defs.seen import was_just_seen
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.run.overview import CaptureReport
+from cdc_assets.run.overview.report import TableReport
+from cdc_assets_tests.patience import Patience
+
+WINDOWS = dg.AssetKey("windows")
+
+
+def not_known(reason: str) -> Iterator[dg.AssetCheckEvaluation]:
+    """The only check."""
+    yield dg.AssetCheckEvaluation(WINDOWS, "capture_job", passed=False, metadata={}, description=reason)
+
+
+def look() -> Seen:
+    """All is well."""
+    table = TableReport(TableId("SalesDb", "dbo", "orders"), "shop.SalesDb.dbo.orders", "streaming")
+    check = dg.AssetCheckEvaluation(WINDOWS, "capture_job", passed=True, metadata={}, description="It reads.")
+    return Seen(CaptureReport("shop", datetime.now(UTC), tables=(table,)), (check,))
+
+
+class Server:
+    """Answers looks unless it hangs."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def look(self) -> Seen:
+        """One look."""
+        assert self.answers.wait(60)
+        return look()
+
+
+def health(instance: dg.DagsterInstance) -> str:
+    """What the page says."""
+    event = instance.get_latest_materialization_event(WINDOWS)
+    found = event.asset_materialization.metadata if event and event.asset_materialization else {}
+    return str(found["health"].value) if "health" in found else ""
+
+
+def passed(instance: dg.DagsterInstance) -> bool:
+    """What the check says."""
+    key = dg.AssetCheckKey(WINDOWS, "capture_job")
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
+    return bool(record and record.evaluation and record.evaluation.passed)
+
+
+def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, found = Server(), list[str]()
+    for module, name in [(asking, "_OVERDUE_S"), (live, "_FIRST_S"), (live, "_EVERY_S")]:
+        monkeypatch.setattr(module, name, 0.05)
+    monkeypatch.setattr(live, "account_of", lambda *_: {})
+    subject = Subject("shop", WINDOWS, "windows", server.look, unknown=not_known)
+
+    def told(instance: dg.DagsterInstance, says: str, *, passes: bool) -> None:
+        patience = Patience(60)
+        while not (health(instance).startswith(says) and passed(instance) is passes):
+            assert patience, health(instance)
+            sleep(0.02)
+        found.append(health(instance))
+
+    @dg.asset(key=WINDOWS)
+    def windows(context: dg.AssetExecutionContext) -> None:
+        with LivePage(subject, context, cast(TopicTables, cast(Any, None))).fresh():
+            told(context.instance, "healthy", passes=True)
+            server.answers.clear()
+            told(context.instance, "not known: The state of the capture is not known: no answer", passes=False)
+            assert was_just_seen(context.instance, WINDOWS), "the sensor need not look beside it"
+            server.answers.set()
+            told(context.instance, "healthy", passes=True)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert dg.materialize([windows], instance=instance).success
+    assert len(found) == 3

@@ -1,0 +1,125 @@
+"""What a run is refused is seen from outside at once, however short the lag is, and no longer than until it goes on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
+from cdc_assets.ledger.hindrances import RecordedHindrances
+from cdc_assets.run.overview import CaptureReport, look_at
+from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.tables import two_tables
+
+DENIED = PreflightError("db:1433 denied access: SELECT on dbo_orders_CT. Next: `cdc-assets doctor` prints the GRANT")
+
+
+def seen(server: SimulatedServer, config: CaptureConfig) -> CaptureReport:
+    """What somebody sees from outside, whose own questions are answered."""
+
+    @contextmanager
+    def opened() -> Iterator[SimulatedServer]:
+        yield server
+
+    return look_at(config, opened, now=server.now)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def captured(tmp_path: Path) -> tuple[SimulatedServer, CaptureConfig, TableId]:
+    """A capture that is healthy, with a change that waits."""
+    server, config, _, orders = two_tables(tmp_path)
+    make_capture(server, config).stream()
+    assert seen(server, config).healthy
+    server.commit((orders, "insert", 50, "a"))
+    return server, config, orders
+
+
+def refuse_rows(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Which tables have changes is not told; all other questions are answered."""
+
+    def refused(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(SimulatedServer, "active_instances", refused)
+
+
+def test_read_that_was_refused_is_a_trouble_at_once(
+    captured: tuple[SimulatedServer, CaptureConfig, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config, _ = captured
+    with monkeypatch.context() as patched:
+        refuse_rows(patched, DENIED)
+        for _ in range(2):
+            with pytest.raises(PreflightError):
+                make_capture(server, config).stream()
+            report = seen(server, config)
+            assert report.health == "in trouble"
+            assert "The last run: it could not go on since" in report.headline
+            assert "dbo_orders_CT" in str(report.troubles)
+            assert report.next_steps == ["`cdc-assets doctor` prints the GRANT"]
+    make_capture(server, config).stream()
+    assert seen(server, config).healthy
+
+
+def test_read_that_is_tried_again_is_not_known_while_it_lasts(
+    captured: tuple[SimulatedServer, CaptureConfig, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config, _ = captured
+    found, answers, ask = list[CaptureReport](), 3 * [False], server.max_transaction_lsn
+    wait = SimulatedClock.sleep
+
+    def away(database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
+        if answers:
+            answers.pop()
+            raise ConnectionLostError("Cannot reach db:1433: refused. Next: check it")
+        return ask(database, after, limit, known)
+
+    def sleep(self: SimulatedClock, seconds: float) -> None:
+        if len(answers) < 3 and len(found) < 3:
+            now, answers[:] = list(answers), []
+            found.append(seen(server, config))
+            answers[:] = now
+        wait(self, seconds)
+
+    object.__setattr__(server, "max_transaction_lsn", away)
+    monkeypatch.setattr(SimulatedClock, "sleep", sleep)
+    make_capture(server, config).stream()
+    assert {report.health for report in found[:2]} == {"not known"}
+    assert "Cannot reach db:1433" in found[0].headline
+    assert seen(server, config).healthy
+
+
+def test_hindrance_that_a_killed_run_left_ends_when_the_next_one_goes_on(
+    captured: tuple[SimulatedServer, CaptureConfig, TableId],
+) -> None:
+    server, config, _ = captured
+    record = RecordedHindrances(make_capture(server, config)._lake.tables.location, config.events.topic_prefix)
+    record.write("stream", {"Database A": ConnectionLostError("It is away.")}, server.now)
+    assert seen(server, config).health == "not known"
+    make_capture(server, config).stream()
+    assert seen(server, config).healthy
+
+
+def test_run_that_another_one_has_replaced_says_nothing(
+    captured: tuple[SimulatedServer, CaptureConfig, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config, _ = captured
+    with monkeypatch.context() as patched:
+        refuse_rows(patched, FencedError("Another run has taken over."))
+        with pytest.raises(FencedError):
+            make_capture(server, config).stream()
+    assert not seen(server, config).troubles
+
+
+def test_file_that_cannot_be_understood_says_nothing(
+    captured: tuple[SimulatedServer, CaptureConfig, TableId],
+) -> None:
+    server, config, _ = captured
+    location = make_capture(server, config)._lake.tables.location
+    location.write(f"{config.events.topic_prefix}.__hindrances", "stream.json", b"\xff[")
+    location.write(f"{config.events.topic_prefix}.__hindrances", "other.json", b'{"a": {"what": 1}}')
+    assert not seen(server, config).findings
