@@ -16,6 +16,7 @@ import dagster as dg
 _MOVED_TAG: Final = ".dagster/cdc_runtime"
 """On a run whose limit was moved by this module, and on one that has its tags."""
 _EVERY_S: Final = 600.0
+"""Most seconds between two moves; a quarter of a limit that is shorter, or a run would meet its end before the next one."""
 
 
 class Runtime:
@@ -31,7 +32,7 @@ class Runtime:
         """Called after each commit."""
         if self._limit_s <= 0 or monotonic() < self._next:
             return
-        self._next = monotonic() + _EVERY_S
+        self._next = monotonic() + min(_EVERY_S, self._limit_s / 4)
         record = self._instance.get_run_record_by_id(self._run_id)
         began = record.start_time if record and record.start_time else self._began
         until = str(int(time() - began) + self._limit_s)

@@ -183,6 +183,9 @@ def test_the_limit_of_a_run_counts_from_its_last_commit(
     with patch("cdc_assets.defs.runtime.time", return_value=began + 9000):
         mine.note_progress()
         assert int(limit(run)) < 5110, "not with each commit"
+        with patch("cdc_assets.defs.runtime.monotonic", return_value=time.monotonic() + 30):
+            mine.note_progress()
+        assert int(limit(run)) > 9090, "but before a short limit is over"
         tags = instance.get_run_by_id(run.run_id).tags  # type: ignore[union-attr]
         again = instance.create_run_for_job(job(NAMES.snapshot, NAMES.snapshot_op), tags=dict(tags))
         runtime(instance, again, monkeypatch).note_progress()
