@@ -114,6 +114,10 @@ def capture(
     settings = _settings(read_config(config), follow or until_now, idle)
     if metrics_port is not None:
         settings = replace(settings, metrics=replace(settings.metrics, port=metrics_port))
+    if settings.mirror.enabled and not until_now:
+        out.print(
+            "Mirrors are not kept by this command. They follow in Dagster's runs, by `cdc-assets mirror`, and with --until-now."
+        )
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
 
     def read() -> CaptureConfig:

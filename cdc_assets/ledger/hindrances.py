@@ -9,7 +9,7 @@ that another one has replaced writes nothing.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -79,6 +79,20 @@ class RecordedHindrances:
             kept = {what: _older(one, (known or {}).get(what)) for what, one in found.items()}
             self._folder.write(f"{work}{_END}", json.dumps(encode(kept)).encode())
             self._written[work] = kept
+
+    def update(self, work: Work, errors: Mapping[str, Exception], asked: Collection[str], now: datetime) -> None:
+        """Record what hinders a part of one kind of work, which several processes may do.
+
+        Args:
+            errors: by what cannot go on.
+            asked: what was tried; of all else that is recorded, nothing is known now.
+        """
+        with suppress(*LAKE_ERRORS):
+            known = self.read().get(work, {})
+            tried = {what: _older(Hindrance.of(error, now), known.get(what)) for what, error in errors.items()}
+            found = {what: one for what, one in known.items() if what not in {*asked, *errors}} | tried
+            if _texts(found) != _texts(known):
+                self._folder.write(f"{work}{_END}", json.dumps(encode(found)).encode())
 
     def read(self) -> Mapping[str, Hindrances]:
         """What is recorded, by kind of work; nothing of a file that cannot be understood.

@@ -24,6 +24,7 @@ from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.lake.watch import ForeignWatch
+from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
@@ -42,6 +43,8 @@ from cdc_assets.mirror.work import MirroredTable, StepReport
 log = logging.getLogger(__name__)
 
 _NEEDED = frozenset("cudr")
+ALL = "The mirrors"
+"""What cannot go on if no mirror can."""
 
 
 def _ignore(report: StepReport) -> None:
@@ -137,8 +140,15 @@ class CaptureMirrors:
             FencedError: another writer has taken over.
             LakeError: the lake cannot be read or written.
         """
-        found, troubles = self.found(wanted)
-        troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
+        try:
+            found, troubles = self.found(wanted)
+            troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
+        except FencedError:
+            raise
+        except CdcError as error:
+            self._record({ALL: error}, [])
+            raise
+        self._record(troubles, [table.topic for table in found])
         try:
             fence = self._ledger.require_writer
             tidy(self.tables, self._config.lake, self._runner, fence, self._watch, sorted(self._moved))
@@ -149,6 +159,11 @@ class CaptureMirrors:
             log.exception("The tables of mirrors could not be tidied; it is tried again after a later step.")
         self._moved.clear()
         return troubles
+
+    def _record(self, troubles: Mapping[str, CdcError], asked: Sequence[str]) -> None:
+        """Record which mirrors cannot follow, for looks from outside; what is known of those that were not asked for stays."""
+        record = RecordedHindrances(self._topics.location, self._config.events.topic_prefix)
+        record.update("mirrors", troubles, {ALL, *asked}, self._clock.now())
 
     def remove(self, table: TableId, lsn: str, keys: pa.Table) -> int:
         """Remove rows that the server lacks, though no event says so; to be taken with the mirror's next step.

@@ -70,6 +70,7 @@ class KafkaSettings:
         rules: how topics are made; the first that fits, and the last fits all.
         creates: whether topics that are missing are made.
         transaction_rows: events of one Kafka transaction, after which it is committed.
+        late_s: seconds for which events may wait before that is a trouble.
         transforms: the chain of transforms.
         problem: what keeps these settings from being used; empty if nothing does.
     """
@@ -87,5 +88,6 @@ class KafkaSettings:
     rules: tuple[TopicRule, ...] = (TopicRule(),)
     creates: bool = True
     transaction_rows: int = 200_000
+    late_s: float = 600.0
     transforms: tuple[Step, ...] = ()
     problem: tuple[str, str, str] | None = None

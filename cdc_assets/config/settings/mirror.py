@@ -11,6 +11,7 @@ class MirrorSettings:
         enabled: whether runs keep mirrors.
         include: regexes of tables with a mirror; all if empty.
         interval_s: seconds from one step to the next while a loop runs.
+        late_s: seconds for which none may move while one is behind.
         reconcile_ranges: key ranges of a table that a job compares with the server; 0 for all.
         settle_s: seconds after which a change that nobody has captured is believed not to be in flight.
     """
@@ -18,5 +19,6 @@ class MirrorSettings:
     enabled: bool = False
     include: tuple[str, ...] = ()
     interval_s: float = 30.0
+    late_s: float = 600.0
     reconcile_ranges: int = 0
     settle_s: float = 15.0

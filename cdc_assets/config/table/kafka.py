@@ -80,6 +80,14 @@ KAFKA = (
         note="Without them the broker's defaults hold.",
     ),
     Property(
+        "kafka.late.ms",
+        kinds.milliseconds(),
+        "600000",
+        "Time for which events may wait for Kafka before the capture is in trouble; after a minute it is not healthy.",
+        "kafka.late_s",
+        note="Ours.",
+    ),
+    Property(
         "kafka.transaction.rows",
         kinds.integer(1, 10_000_000),
         "200000",

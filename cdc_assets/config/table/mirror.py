@@ -29,6 +29,14 @@ MIRROR = (
         note="Ours.",
     ),
     Property(
+        "mirror.late.ms",
+        kinds.milliseconds(),
+        "600000",
+        "Time for which mirrors may be behind their topics without any of them moving before the capture is in trouble.",
+        "mirror.late_s",
+        note="Ours.",
+    ),
+    Property(
         "mirror.reconcile.ranges",
         kinds.integer(0, 1_000_000),
         "0",

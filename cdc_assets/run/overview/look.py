@@ -27,6 +27,7 @@ from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
 from cdc_assets.publish.waiting import waiting_unlisted
 from cdc_assets.run.overview.capture import AUDIT_S, CaptureOverview
 from cdc_assets.run.overview.drift import OverviewSource
+from cdc_assets.run.overview.mirrors import mirror_troubles
 from cdc_assets.run.overview.rates import rates_of
 from cdc_assets.run.overview.report import (
     LATE_S,
@@ -124,7 +125,12 @@ def report_of(
     return CaptureReport(
         capture=overview.name,
         at=at,
-        troubles=(*_troubles(overview, jobs, tables), *_hindered(overview, retried=False), *_of_kafka(published)),
+        troubles=(
+            *_troubles(overview, jobs, tables),
+            *_hindered(overview, retried=False),
+            *mirror_troubles(overview, at),
+            *_of_kafka(published, overview.config.kafka.late_s),
+        ),
         unknown=(
             *unknown,
             *_unknown(overview, jobs, databases, published, at),
@@ -169,7 +175,13 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         return PublishedReport(problem=describe_error(error))
 
 
-def _of_kafka(published: PublishedReport | None) -> Iterator[Trouble]:
+def _of_kafka(published: PublishedReport | None, late_s: float) -> Iterator[Trouble]:
+    if published and (published.behind_s or 0.0) > late_s:
+        yield Trouble(
+            KAFKA,
+            f"its topics are {duration(published.behind_s or 0.0)} behind the lake, with {published.waiting:,} windows that wait. Next: see "
+            "whether `cdc-assets publish --follow`, or Dagster's sensor, runs, and what its log says",
+        )
     for topic, reason in published.stopped.items() if published else ():
         yield Trouble(
             topic,

@@ -1,0 +1,65 @@
+"""Whether mirrors follow their topics: which cannot, with the reason that their last step has met, and whether anybody keeps them.
+
+*What is late.* A mirror that is behind its topic is the next step's, which may be minutes away. So they are late if none of them has moved for
+`mirror.late.ms` though one is behind; a capture that never had any has had that time since its manifest was made.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.envelope.naming import topic_name
+from cdc_assets.ledger.manifest import manifest_directory
+from cdc_assets.mirror.capture import ALL, has_mirror
+from cdc_assets.mirror.delta import MirrorTables
+from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
+from cdc_assets.mirror.steps import target_of
+from cdc_assets.run.overview.capture import CaptureOverview
+from cdc_assets.run.overview.report import Trouble
+from cdc_assets.run.overview.words import duration
+
+_MOST_NAMED = 5
+
+
+def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble]:
+    """What is wrong with the mirrors of a capture; nothing if it has none.
+
+    Raises:
+        LakeError: the lake cannot be read.
+    """
+    config = overview.config
+    if not config.mirror.enabled:
+        return
+    topics = {topic_name(table, config.events): table for table in overview.known if has_mirror(config, table)}
+    for what, found in overview.hindrances.get("mirrors", {}).items():
+        if what in topics:
+            yield Trouble(f"the mirror of {topics[what]}", f"it cannot follow its topic: {found.why}")
+        elif what == ALL:
+            yield Trouble(ALL, f"they cannot follow since {found.since:%Y-%m-%d %H:%M:%S} UTC: {found.why}")
+    ledger = MirrorLedger(MirrorTables.of(config).tables, config.events.topic_prefix)
+    rows = ledger.rows()
+    states = ledger.read() if rows else {}
+    behind = [table for topic, table in topics.items() if _is_behind(overview, table, states.get(topic, MirrorState()))]
+    since = rows[-1]["at"] if rows else _begun(overview)
+    idle_s = (at - since).total_seconds() if since else 0.0
+    if behind and idle_s > config.mirror.late_s:
+        names = ", ".join(map(str, behind[:_MOST_NAMED]))
+        more = f" and {len(behind) - _MOST_NAMED} more" if len(behind) > _MOST_NAMED else ""
+        was = f"nothing has moved them for {duration(idle_s)}" if rows else "none was ever made"
+        yield Trouble(
+            ALL,
+            f"those of {names}{more} are behind their topics, and {was}. Next: `cdc-assets mirror`, or let Dagster's sensor run; "
+            "`capture` alone keeps none",
+        )
+
+
+def _is_behind(overview: CaptureOverview, table: TableId, state: MirrorState) -> bool:
+    target = target_of(overview.known[table], 0, ())
+    return target is not None and (state.step == 0 or state.lsn < target.position)
+
+
+def _begun(overview: CaptureOverview) -> datetime | None:
+    """When the manifest was made."""
+    handle = overview.lake.open(manifest_directory(overview.config.events.topic_prefix))
+    created = handle.metadata().created_time if handle is not None else None
+    return datetime.fromtimestamp(created / 1000, UTC) if created else None

@@ -1,0 +1,123 @@
+"""Mirrors that cannot follow, that nobody keeps, or that were never made are troubles of their capture, and so is a late Kafka."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError
+from cdc_assets.mirror.apply import Mirrors
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.publish.view import PublishedReport
+from cdc_assets.run.overview import CaptureReport, look, look_at
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.tables import two_tables
+
+
+class World:
+    """A capture of two tables with mirrors, and a clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server, config, _, self.orders = two_tables(folder)
+        self.config: CaptureConfig = replace(config, mirror=replace(config.mirror, enabled=True))
+        make_capture(self.server, self.config).stream()
+        self.mirrors = CaptureMirrors(self.config, LocalRunner(1), SystemClock())
+
+    def report(self, later: timedelta = timedelta(0)) -> CaptureReport:
+        """What is seen after a while."""
+
+        @contextmanager
+        def opened() -> Iterator[SimulatedServer]:
+            yield self.server
+
+        return look_at(self.config, opened, now=datetime.now(UTC) + later)  # type: ignore[arg-type]
+
+    def change(self) -> None:
+        """One more row, in the topic alone."""
+        self.server.commit((self.orders, "insert", 50, "a"))
+        make_capture(self.server, self.config).stream()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Nothing was mirrored yet."""
+    return World(tmp_path)
+
+
+LATE = timedelta(minutes=11)
+
+
+def about_mirrors(report: CaptureReport) -> list[str]:
+    """Troubles of mirrors."""
+    return [str(trouble) for trouble in report.troubles if "mirror" in trouble.where.lower()]
+
+
+def test_mirrors_that_were_never_made_are_a_trouble_after_a_while(world: World) -> None:
+    assert about_mirrors(world.report()) == []
+    (said,) = about_mirrors(world.report(LATE))
+    assert "none was ever made" in said
+    assert world.report(LATE).health == "in trouble"
+    assert world.mirrors.catch_up() == {}
+    assert about_mirrors(world.report(LATE)) == []
+
+
+def test_mirrors_that_nobody_keeps_any_more_are_a_trouble(world: World) -> None:
+    world.mirrors.catch_up()
+    world.change()
+    assert about_mirrors(world.report()) == []
+    (said,) = about_mirrors(world.report(LATE))
+    assert str(world.orders) in said
+    assert "nothing has moved them" in said
+    world.config = replace(world.config, mirror=replace(world.config.mirror, late_s=3600.0))
+    assert about_mirrors(world.report(LATE)) == []
+    world.config = replace(world.config, mirror=replace(world.config.mirror, enabled=False))
+    assert about_mirrors(world.report(2 * 24 * LATE)) == []
+
+
+def test_mirror_that_cannot_follow_is_named_with_its_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.mirrors.catch_up()
+    topic = next(topic for topic in world.mirrors.states() if topic.endswith("orders"))
+
+    def refuse(*_: object, **__: object) -> Mapping[str, CdcError]:
+        return {topic: MirrorError("A column is called __op. Next: leave its table out.")}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Mirrors, "catch_up", refuse)
+        world.mirrors.catch_up()
+    (said,) = about_mirrors(world.report())
+    assert said.startswith(f"the mirror of {world.orders}: it cannot follow its topic")
+    assert "leave its table out." in world.report().next_steps
+    lines = world.mirrors.named(["dbo.lines"])
+    world.mirrors.catch_up(lines)
+    assert about_mirrors(world.report()) == [said], "that of another table says nothing of it"
+    world.mirrors.catch_up()
+    assert about_mirrors(world.report()) == []
+
+
+@pytest.mark.parametrize(("error", "told"), [(LakeAwayError("No answer."), 1), (FencedError("Another one."), 0)])
+def test_what_stops_all_mirrors_is_told_until_they_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: CdcError, told: int
+) -> None:
+    def fail(*_: object, **__: object) -> Mapping[str, CdcError]:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Mirrors, "catch_up", fail)
+        with pytest.raises(type(error)):
+            world.mirrors.catch_up()
+    assert len(about_mirrors(world.report())) == told
+    world.mirrors.catch_up()
+    assert about_mirrors(world.report()) == []
+
+
+def test_kafka_that_is_late_is_a_trouble_after_its_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for behind_s, health in [(30.0, "healthy"), (120.0, "working"), (601.0, "in trouble")]:
+        found = PublishedReport(waiting=2, behind_s=behind_s)
+        monkeypatch.setattr(look, "published_of", lambda *_, found=found: found)
+        assert world.report().health == health
