@@ -177,8 +177,20 @@ def _debezium_lines(batches: Iterable[pa.RecordBatch], text: TextSettings, heade
     for batch in batches:
         key, value = batch.schema.field("key"), batch.schema.field("value")
         parts = {
-            "key": event_text(key, batch.column("key"), schema=text.key_schema, defaults=text.key_defaults),
-            "value": event_text(value, batch.column("value"), schema=text.value_schema, defaults=text.value_defaults),
+            "key": event_text(
+                key,
+                batch.column("key"),
+                schema=text.key_schema,
+                defaults=text.key_defaults,
+                numeric=text.key_decimals == "NUMERIC",
+            ),
+            "value": event_text(
+                value,
+                batch.column("value"),
+                schema=text.value_schema,
+                defaults=text.value_defaults,
+                numeric=text.value_decimals == "NUMERIC",
+            ),
         }
         if headers:
             parts["headers"] = headers_text(key, batch.column("headers"), schemas=text.value_schema)

@@ -1,7 +1,7 @@
 """Builds the settings of what is written to Kafka from Kafka Connect's properties."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,6 +42,10 @@ _ONLY = {
 """Options of the Avro converter that change names or bytes, with the value that is supported."""
 _FREE = ("schemas.cache.config", "schemas.cache.size", "max.schemas.per.subject", "latest.compatibility.strict")
 """Options that change nothing here."""
+_JSON_ANY = ("schemas.enable", "schemas.cache.size")
+"""Options of the JSON converter of any value, also of that of headers, whose others change keys that the lake holds as JSON."""
+_JSON_OPTIONS = (*_JSON_ANY, "decimal.format", "replace.null.with.default")
+_JSON_HEADER_ONLY = {"decimal.format": "BASE64", "replace.null.with.default": "true"}
 _RULE_OPTIONS = ("include", "exclude", "partitions", "replication.factor")
 
 
@@ -97,8 +101,17 @@ def _problem(texts: Mapping[str, str], form: str) -> tuple[str, str, str] | None
         if given and given not in allowed:
             return name, given, " or ".join(allowed)
     for side in ("key", "value"):
-        if texts.get(f"{side}.converter", "").strip() == AVRO and (found := _unknown_to_avro(side, texts)):
+        is_avro = texts.get(f"{side}.converter", "").strip() == AVRO
+        if found := _unknown_to_avro(side, texts) if is_avro else _unknown(side, texts, _JSON_OPTIONS, {}):
             return found
+    if found := _unknown("header", texts, _JSON_ANY, _JSON_HEADER_ONLY):
+        return found
+    if form == "flinkx" and _is_numeric("value", texts):
+        return (
+            "value.converter.decimal.format",
+            "NUMERIC",
+            "BASE64 with value.format=flinkx, which has a form of its own",
+        )
     if form == "flinkx" and texts.get("value.converter", JSON).strip() != JSON:
         return "value.converter", texts["value.converter"], f"{JSON} with value.format=flinkx"
     return None
@@ -109,12 +122,26 @@ def _unknown_to_avro(side: str, texts: Mapping[str, str]) -> tuple[str, str, str
     start = f"{side}.converter."
     if not texts.get(f"{start}{_REGISTRY}url", "").strip():
         return f"{start}{_REGISTRY}url", "(nothing)", "the address of a schema registry"
+    return _unknown(side, texts, (*_AVRO_OPTIONS, *_FREE), _ONLY)
+
+
+def _unknown(
+    side: str, texts: Mapping[str, str], known: Collection[str], only: Mapping[str, str]
+) -> tuple[str, str, str] | None:
+    """An option of a converter that is not known, or has another value than the supported one of `only`.
+
+    Connect ignores what it does not know with a line in its log, so a misspelt name would have no effect.
+    """
+    start = f"{side}.converter."
     for name, text in texts.items():
         option, value = name.removeprefix(start), text.strip()
-        if not name.startswith(start) or option in (*_AVRO_OPTIONS, *_FREE) or value == _ONLY.get(option):
-            continue
-        return name, value if option in _ONLY else HIDDEN, _ONLY.get(option, "no such option")
+        if name.startswith(start) and option not in known and value != only.get(option):
+            return name, value if option in only else HIDDEN, only.get(option, "no such option of this converter")
     return None
+
+
+def _is_numeric(side: str, texts: Mapping[str, str]) -> bool:
+    return texts.get(f"{side}.converter.decimal.format", "").strip().upper() == "NUMERIC"
 
 
 def _converter(side: str, texts: Mapping[str, str]) -> ConverterSettings:
@@ -133,6 +160,7 @@ def _converter(side: str, texts: Mapping[str, str]) -> ConverterSettings:
         registry,
         user,
         _flag(texts, f"{start}auto.register.schemas"),
+        kind == "json" and _is_numeric(side, texts),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.envelope.json_numbers import with_numbers
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.envelope.json_text import (
     Pieces,
@@ -48,8 +49,14 @@ def to_json(
     return key, value, headers_text(schema.field("key"), batch.column("headers"), schemas=schemas)
 
 
-def event_text(field: pa.Field, array: pa.Array, *, schema: bool, defaults: bool) -> pa.Array:
-    """Keys or values as JSON text: `to_json` for one of the two columns."""
+def event_text(field: pa.Field, array: pa.Array, *, schema: bool, defaults: bool, numeric: bool = False) -> pa.Array:
+    """Keys or values as JSON text: `to_json` for one of the two columns.
+
+    Args:
+        numeric: whether decimals are numbers, and not their unscaled bytes as base64.
+    """
+    if numeric:
+        field, array = with_numbers(field, array)
     target = pa.large_string() if schema else pa.string()
     if array.null_count == len(array):
         return pa.nulls(len(array), target)

@@ -1,11 +1,17 @@
 """Connect's JSON schema of an Arrow field, as Kafka's JSON converter prints it."""
 
 import json
+import re
 from typing import Any
 
 import pyarrow as pa
 
+from cdc_assets.envelope.json_numbers import NUMBER
 from cdc_assets.typemap.connect import described, element_of
+
+_MARK = "\0number:"
+"""Begins the text of a number that has more digits than a float of Python; no default of a column begins so."""
+_MARKED = re.compile(r'"\\u0000number:([^"]*)"')
 
 
 def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
@@ -31,7 +37,7 @@ def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
     if connect.parameters:
         found["parameters"] = dict(connect.parameters)
     if connect.default is not None:
-        found["default"] = json.loads(connect.default)
+        found["default"] = _MARK + connect.default if connect.form == NUMBER else json.loads(connect.default)
     if named:
         found["field"] = field.name
     return found
@@ -39,4 +45,4 @@ def schema_of(field: pa.Field, *, named: bool = False) -> dict[str, Any]:
 
 def schema_text(field: pa.Field) -> str:
     """The schema as compact JSON text. Not cached by field: Arrow compares fields without their metadata."""
-    return json.dumps(schema_of(field), ensure_ascii=False, separators=(",", ":"))
+    return _MARKED.sub(r"\1", json.dumps(schema_of(field), ensure_ascii=False, separators=(",", ":")))

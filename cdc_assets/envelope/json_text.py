@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.envelope.json_numbers import NUMBER
 from cdc_assets.typemap.connect import ConnectType, described, element_of
 from cdc_assets.typemap.decimals import unscaled_bytes
 from cdc_assets.typemap.kernels import as_type, numbers, numbers_of_offsets
@@ -151,6 +152,8 @@ def _map_text(array: pa.Array) -> pa.Array:
 
 def _scalar_pieces(connect: ConnectType, array: pa.Array) -> Pieces:
     kind = array.type
+    if connect.form == NUMBER:
+        return [array]
     if pa.types.is_dictionary(kind):
         return _distinct_pieces(array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -10,6 +10,7 @@ from cdc_assets.config.settings.kafka import ConverterSettings
 from cdc_assets.envelope.avro import event_avro
 from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.envelope.json import event_text
+from cdc_assets.envelope.json_numbers import number_field
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.registry import SchemaRegistry, wire_head
 
@@ -39,19 +40,24 @@ class JsonForm:
     Args:
         schema: whether each message contains its schema.
         defaults: whether a default replaces null.
+        numeric: whether decimals are numbers.
     """
 
-    def __init__(self, *, schema: bool, defaults: bool) -> None:
-        self._schema, self._defaults = schema, defaults
+    def __init__(self, *, schema: bool, defaults: bool, numeric: bool = False) -> None:
+        self._schema, self._defaults, self._numeric = schema, defaults, numeric
 
     def render(self, topic: str, field: pa.Field, array: pa.Array) -> pa.Array:
         """See `Form`."""
         del topic
-        return escape_pairs(event_text(field, array, schema=self._schema, defaults=self._defaults))
+        texts = event_text(field, array, schema=self._schema, defaults=self._defaults, numeric=self._numeric)
+        return escape_pairs(texts)
 
     def null(self, field: pa.Field) -> bytes | None:
         """See `Form`."""
-        return f'{{"schema":{schema_text(field)},"payload":null}}'.encode() if self._schema else b"null"
+        if not self._schema:
+            return b"null"
+        shown = number_field(field) if self._numeric else field
+        return f'{{"schema":{schema_text(shown)},"payload":null}}'.encode()
 
 
 def escape_pairs(texts: pa.Array) -> pa.Array:
@@ -101,4 +107,4 @@ def form_of(settings: ConverterSettings, part: str) -> Form:
     """The form that a converter writes."""
     if settings.format == "avro":
         return AvroForm(settings, part)
-    return JsonForm(schema=settings.schema, defaults=settings.defaults)
+    return JsonForm(schema=settings.schema, defaults=settings.defaults, numeric=settings.numeric)

@@ -1,16 +1,18 @@
 """Rows of a topic as Kafka's records, byte for byte as Kafka Connect's converters write them.
 
 Keys and values are rendered column by column (`forms`), and stay columns (`run`). The simple header converter prints texts as they are, and structs as JSON
-without escapes of control characters; a changed key in a header is JSON in the lake already.
+(Connect's, too, but for decimals and times in them) without escapes of control characters; a changed key in a header is JSON in the lake already.
 """
 
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.config.settings.kafka import JSON
@@ -23,6 +25,7 @@ from cdc_assets.publish.run import Headers, Run, Sent, binary, cut, merged, trou
 from cdc_assets.publish.tombstones import end_of
 from cdc_assets.publish.transforms.chain import Chain
 from cdc_assets.publish.transforms.part import Column, Part
+from cdc_assets.typemap.connect import described
 
 _ROWS, _ROWS_WITH_SCHEMA = 16384, 512
 """Rows that are rendered at once."""
@@ -159,6 +162,8 @@ class Renderer:
 
 
 _STRING = '{"type":"string","optional":false}'
+_TIME = "org.apache.kafka.connect.data.Time"
+_EPOCH, _DAY_MS = datetime(1970, 1, 1), 86_400_000  # noqa: DTZ001 - without zone, as the values are
 
 
 def simple_texts(field: pa.Field, array: pa.Array) -> list[str | None]:
@@ -170,15 +175,27 @@ def simple_texts(field: pa.Field, array: pa.Array) -> list[str | None]:
     if pa.types.is_decimal(kind):
         return [None if value is None else str(value) for value in array.to_pylist()]
     if pa.types.is_date32(kind):
-        return [None if value is None else value.isoformat() for value in array.to_pylist()]
+        return [_moment(days if days is None else days * _DAY_MS) for days in array.cast(pa.int32()).to_pylist()]
     if pa.types.is_timestamp(kind):
-        return [
-            None if value is None else value.isoformat(timespec="milliseconds") + "Z" for value in array.to_pylist()
-        ]
+        floored = pc.floor_temporal(array, unit="millisecond").cast(pa.timestamp("ms"))
+        return [_moment(ms) for ms in floored.cast(pa.int64()).to_pylist()]
+    if pa.types.is_integer(kind) and described(field).name == _TIME:
+        return [_moment(ms) for ms in array.to_pylist()]
     if pa.types.is_binary(kind):
         return [None if value is None else b64encode(value).decode() for value in array.to_pylist()]
     texts = JsonForm(schema=False, defaults=False).render("", field, array)
     return [None if data is None else data.decode() for data in binary(texts).to_pylist()]
+
+
+def _moment(ms: int | None) -> str | None:
+    """Milliseconds since 1970 as Connect prints dates, times and timestamps alike (measured): it takes what is before the second day
+    for a time, and a midnight for a date."""
+    if ms is None:
+        return None
+    text = (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds") + "Z"
+    if ms < _DAY_MS:
+        return text[11:]
+    return text[:10] if ms % _DAY_MS == 0 else text
 
 
 def _side(form: Form, topic: str, column: Column, *, nulls_described: bool) -> pa.Array:

@@ -21,7 +21,7 @@ from cdc_assets.config.settings.mirror import MirrorSettings
 from cdc_assets.config.settings.signals import SignalSettings
 from cdc_assets.config.settings.snapshot import IsolationMode, SnapshotMode, SnapshotSettings
 from cdc_assets.config.settings.streaming import GapPolicy, StreamingSettings
-from cdc_assets.config.settings.text import TextFormat, TextSettings
+from cdc_assets.config.settings.text import DecimalFormat, TextFormat, TextSettings
 
 __all__ = [
     "AdjustmentMode",
@@ -30,6 +30,7 @@ __all__ = [
     "CleanupPolicy",
     "ColumnRule",
     "ConnectionSettings",
+    "DecimalFormat",
     "DecimalMode",
     "EventSettings",
     "FailureMode",

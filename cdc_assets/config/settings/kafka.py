@@ -23,6 +23,7 @@ class ConverterSettings:
         registry: addresses of the schema registry.
         credentials: `user:password` for it.
         registers: whether schemas are added to the registry.
+        numeric: whether decimals are numbers in JSON; else base64.
     """
 
     format: str = "json"
@@ -31,6 +32,7 @@ class ConverterSettings:
     registry: str = ""
     credentials: str = field(default="", repr=False)
     registers: bool = True
+    numeric: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 TextFormat = Literal["debezium", "flinkx"]
+DecimalFormat = Literal["BASE64", "NUMERIC"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class TextSettings:
         value_schema: `value.converter.schemas.enable`.
         key_defaults: `key.converter.replace.null.with.default`.
         value_defaults: `value.converter.replace.null.with.default`.
+        key_decimals: `key.converter.decimal.format`.
+        value_decimals: `value.converter.decimal.format`.
     """
 
     format: TextFormat = "debezium"
@@ -27,3 +30,5 @@ class TextSettings:
     value_schema: bool = False
     key_defaults: bool = True
     value_defaults: bool = True
+    key_decimals: DecimalFormat = "BASE64"
+    value_decimals: DecimalFormat = "BASE64"

@@ -52,7 +52,7 @@ KAFKA = (
                 kinds.TEXT,
                 None,
                 f"Further options of the converter of {part}s; of Avro: `basic.auth.user.info`, `auto.register.schemas`, "
-                "`ignore.default.for.nullables`.",
+                "`ignore.default.for.nullables`. One that the converter does not have is refused by `publish`.",
                 secret=True,
             ),
         )
@@ -68,7 +68,7 @@ KAFKA = (
         "header.converter.<option>",
         kinds.TEXT,
         None,
-        "Options of that converter: `header.converter.schemas.enable`.",
+        "Options of that converter: `header.converter.schemas.enable`; others are refused, because keys in headers are JSON in the lake.",
     ),
     Property(
         "topic.creation.<option>",

@@ -4,7 +4,7 @@ from typing import get_args
 
 from cdc_assets.config import kinds
 from cdc_assets.config.property import Property
-from cdc_assets.config.settings import TextFormat
+from cdc_assets.config.settings import DecimalFormat, TextFormat
 
 TEXT = (
     Property(
@@ -50,6 +50,17 @@ TEXT = (
             "true",
             f"Whether the column's default stands in place of a null of the {part}, as Kafka Connect has it (`tail`, `publish`).",
             f"text.{part}_defaults",
+        )
+        for part in ("key", "value")
+    ),
+    *(
+        Property(
+            f"{part}.converter.decimal.format",
+            kinds.choice(*get_args(DecimalFormat)),
+            "BASE64",
+            f"Whether decimals in JSON of the {part} are numbers, or their unscaled bytes as base64 (`tail`, `publish`).",
+            f"text.{part}_decimals",
+            note="For `precise` decimals. Changed later, the same key has other bytes, and so another partition.",
         )
         for part in ("key", "value")
     ),
