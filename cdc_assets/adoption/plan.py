@@ -79,6 +79,31 @@ class AdoptionPlan:
         return [entry.state for entry in self.tables if entry.state is not None]
 
 
+def named_offsets(captured: Collection[str], offsets: Mapping[str, ConnectorOffset]) -> dict[str, ConnectorOffset]:
+    """Offsets by the server's names of databases; one of an old release belongs to the only database.
+
+    Args:
+        captured: databases, as the server names them.
+        offsets: by the name that the connector was configured with, maybe in other letters.
+
+    Raises:
+        InvalidValueError: two offsets of one database differ.
+    """
+    names = {name.lower(): name for name in captured} | {name: name for name in captured}
+    if len(set(captured)) == 1:
+        names[""] = next(iter(captured))
+    written: dict[str, str] = {}
+    for name in offsets:
+        database = names.get(name, names.get(name.lower()))
+        if database is not None and offsets[written.setdefault(database, name)] != offsets[name]:
+            raise InvalidValueError(
+                "offset file", f"{written[database] or '(no database)'} and {name or '(no database)'}",
+                f"one offset of database {database}; these two differ",
+                "leave the one in that the connector goes on from: its configuration names the database so",
+            )  # fmt: skip
+    return {database: offsets[name] for database, name in written.items()}
+
+
 class AdoptionPlanner:
     """Plans for the tables of one capture.
 
@@ -104,7 +129,7 @@ class AdoptionPlanner:
             InvalidValueError: an offset is not of this server, or does not tell what was delivered.
             CdcError: the server cannot be read.
         """
-        offsets = self._named(captured, offsets)
+        offsets = named_offsets(captured, offsets)
         tables: list[AdoptedTable] = []
         notes: list[str] = []
         times: dict[str, datetime] = {}
@@ -121,13 +146,6 @@ class AdoptionPlanner:
             found, added = self._of_database(database, sorted(members), offset, time)
             tables, notes = tables + found, notes + added
         return AdoptionPlan(offsets, times, tables, notes)
-
-    def _named(self, captured: Collection[str], offsets: Mapping[str, ConnectorOffset]) -> dict[str, ConnectorOffset]:
-        """Offsets by the server's names of databases; one of an old release belongs to the only database."""
-        names = {name.lower(): name for name in captured}
-        if "" in offsets and len(names) == 1:
-            names[""] = next(iter(captured))
-        return {names[database.lower()]: offset for database, offset in offsets.items() if database.lower() in names}
 
     def _of_database(
         self, database: str, tables: Sequence[TableId], offset: ConnectorOffset, time: datetime | None

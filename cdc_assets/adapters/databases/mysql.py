@@ -29,7 +29,7 @@ _NO_BORDER = ("Wrong offset", "Invalid pos")
 
 
 _MOST_EVENTS, _MOST_FILES = 2000, 3
-_MAPPED = re.compile(r"\((.+)\.([^.)]+)\)")
+_MAPPED = re.compile(r"\((.+\..+)\)")
 
 
 def _is_change(kind: str, info: str, accepts: Callable[..., bool]) -> bool:
@@ -38,8 +38,13 @@ def _is_change(kind: str, info: str, accepts: Callable[..., bool]) -> bool:
         return "truncate" in info.lower()
     if kind.lower() == "table_map":
         found = _MAPPED.search(info)
-        return found is None or accepts(database=(found[1],), table=(f"{found[1]}.{found[2]}",))
+        return found is None or any(accepts(database=(name,), table=(found[1],)) for name in _databases(found[1]))
     return False
+
+
+def _databases(table: str) -> Iterator[str]:
+    """Names that the database of a table may have, for the server does not quote: a point may be the border, or of a name."""
+    return (table[: point.start()] for point in re.finditer(r"\.", table))
 
 
 def read_tables(config: EngineConfig) -> Callable[..., bool]:

@@ -66,15 +66,16 @@ class EngineProcess:
             self._send_what_waits()
             looks += 1
             if looks % _ALIVE_LOOKS == 0:
-                self._tell({"kind": "alive", **progress(polling=self._polling)})
+                self.tell({"kind": "alive", **progress(polling=self._polling)})
         if not self._done.is_set():
             with self._lock:
                 self._mark()
             threading.Thread(target=engine.close, name="close", daemon=True).start()
             self._done.wait(_STOP_S)
-        self._tell({"kind": "stopped", **self._reason})
+        self.tell({"kind": "stopped", **self._reason})
 
-    def _tell(self, header: dict[str, Any], body: bytes = b"") -> None:
+    def tell(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Send one message, behind the one that another thread may be sending."""
         with self._sending:
             send(self._channel, header, body)
 
@@ -159,7 +160,7 @@ class EngineProcess:
             "unfinished"
         ]:  # no batch ends there, and each event that is kept takes memory of the Java machine
             self._unmarked.append((self._chunks, self._encoder.lastEvent()))
-        self._tell(header, bytes(self._encoder.body()))
+        self.tell(header, bytes(self._encoder.body()))
         while not self._taken.acquire(timeout=0.5):
             if self._stop.is_set():
                 break
@@ -317,11 +318,12 @@ def main(descriptor: int) -> None:
     channel = socket.socket(fileno=descriptor)
     start, _ = receive(channel)
     work = Path(tempfile.mkdtemp(prefix="cdc-engine-"))
+    process = EngineProcess(channel, work, start)
     try:
         start_java(work, start["heap"], start["log_level"])
-        EngineProcess(channel, work, start).run()
+        process.run()
     except Exception as error:  # noqa: BLE001 - reported to the capture, which decides
-        send(channel, {"kind": "stopped", "message": f"{type(error).__name__}: {error}", "failed": True})
+        process.tell({"kind": "stopped", "message": f"{type(error).__name__}: {error}", "failed": True})
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -142,3 +142,12 @@ def test_routed_topics_are_noticed() -> None:
         {"topic.prefix": "shop", "lake.path": "x", "transforms.r.type": "io.debezium.transforms.ByLogicalTableRouter"}
     )
     assert routes(routed)
+
+
+@pytest.mark.parametrize("name", ["shop.orders.old", "shop.orders", "shop.a.b.c"])
+def test_a_table_with_a_point_in_its_name_is_changed(name: str) -> None:
+    """The binlog quotes no names."""
+    info = f"table_id: 35 ({name})"
+    assert _is_change("Table_map", info, read_tables(config(database_include_list="shop")))
+    assert _is_change("Table_map", info, read_tables(config(table_include_list=name.replace(".", "\\."))))
+    assert not _is_change("Table_map", info, read_tables(config(database_include_list="other")))
