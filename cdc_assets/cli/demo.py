@@ -70,6 +70,7 @@ class DemoServer:
             "CDC_SHOP_PASSWORD": self.server.password,
             "DAGSTER_HOME": str(Path.cwd()),
             "PYTHONUNBUFFERED": "1",
+            "VIRTUAL_ENV": sys.prefix,  # as activated: `dg` warns if it is another one than the project's
         }
 
     def start_workload(self, rate: float) -> None:
@@ -209,7 +210,8 @@ def dev(
         step(
             f"{rate:g} transactions per second; Dagster's web pages open on http://127.0.0.1:{port} (Ctrl+C ends everything)"
         )
-        command = [sys.executable, "-m", "dagster_dg_cli.cli", "dev", "--host", "127.0.0.1", "--port", str(port)]
+        dg_dev = [sys.executable, "-m", "dagster_dg_cli.cli", "dev", "--no-check-yaml"]  # there is no defs.yaml
+        command = [*dg_dev, "--host", "127.0.0.1", "--port", str(port)]
         with dagster_process(command, demo.environment()) as process:
             try:
                 process.wait()

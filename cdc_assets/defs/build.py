@@ -208,10 +208,8 @@ def capture_resources(names: Names, capture: CaptureSource, io_managers: IOManag
     } | io_managers.of(names, fields)
 
 
-_CHANGES_JOB = "Stream the changes of all captured tables until there are no new ones."
-_FOLLOW_JOB = (
-    "The same for the sensor: it selects the record of windows alone, so that it starts sooner and records less."
-)
+_CHANGES_JOB = "Read the changes of all captured tables that are committed when the run begins."
+_FOLLOW_JOB = "Follows the log for the sensor until it is quiet: it selects the record of windows alone, so that it starts sooner and records less."
 _MIRROR_JOB = "Bring the tables of current rows and their history to where the topics are."
 _RECONCILE_JOB = "Compare the tables of current rows with the server, beside the stream."
 _PUBLISH_JOB = "Publish to Kafka what is complete in the lake."

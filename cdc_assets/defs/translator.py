@@ -117,8 +117,8 @@ _DESCRIPTIONS: dict[Role, str] = {
         "`{table}`: its rows as READ events. Materializing it reads the table again, a partition one range of the primary key ({key})."
     ),
     "changes": (
-        "`{table}`: its committed changes as Debezium envelopes, each exactly once, in commit order. Materializing it reads the "
-        "log until nothing is new, for all tables of the capture at once. Message key: {key}."
+        "`{table}`: its committed changes as Debezium envelopes, each exactly once, in commit order. Materializing it reads what is "
+        "committed when the run begins, for all tables of the capture at once. Message key: {key}."
     ),
     "current": "`{table}`: its rows in natural types, kept from its topic. Key: {key}.",
     "history": "`{table}`: former versions of its rows, each with the LSNs and times between which it was valid. Key: {key}.",
@@ -133,8 +133,8 @@ _OF_CONNECTORS: dict[Role, str] = {
     ),
     "changes": (
         "`{table}`: its committed changes as Debezium envelopes, each exactly once, in the connector's order. Materializing it "
-        "runs the connector until nothing is new, for all tables of the capture at once: it reads one log. The first run "
-        "also takes the connector's first snapshot. Message key: {key}."
+        "runs the connector up to where the log ends when the run begins, for all tables of the capture at once: it reads one "
+        "log. The first run also takes the connector's first snapshot. Message key: {key}."
     ),
 }
 

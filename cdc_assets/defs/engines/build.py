@@ -56,6 +56,6 @@ def connector_definitions(
     )
 
 
-_CHANGES_JOB = "Run the connector until nothing is new."
+_CHANGES_JOB = "Run the connector up to where the log ends when the run begins."
 _SNAPSHOT_JOB = "Ask the connector to read tables again, and run it until it has."
 _HEADROOM_JOB = "Check whether the lake is complete, and whether the database keeps what was not read yet."
