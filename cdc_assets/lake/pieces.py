@@ -18,6 +18,8 @@ from pyarrow import fs
 from cdc_assets.lake.location import Location
 
 _WRITE_BYTES = 1024 * 1024
+PORTION_BYTES = 128 * 1024 * 1024
+"""Bytes of rows that are joined at most, but for the last table of them."""
 _IPC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -105,14 +107,14 @@ def staged_batches(location: Location, folder: str, pieces: Sequence[Piece]) -> 
 
 
 def portions(tables: Iterable[pa.Table], least: int) -> Iterator[pa.Table]:
-    """Tables joined until they have about so many rows."""
-    waiting, rows = list[pa.Table](), 0
+    """Tables joined until they have about so many rows, or bytes enough: a column of an array ends at 2 GB."""
+    waiting, rows, size = list[pa.Table](), 0, 0
     for table in tables:
         waiting.append(table)
-        rows += table.num_rows
-        if rows >= least:
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= least or size >= PORTION_BYTES:
             yield pa.concat_tables(waiting).combine_chunks()
-            waiting, rows = [], 0
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_tables(waiting).combine_chunks()
 

@@ -1,0 +1,37 @@
+"""Events with large values: a task holds few of them at a time, however many there are."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cdc_assets.lake import pieces
+from cdc_assets.mirror import events, staged
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.mirror.world import World, ordered
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+BYTES = 256 * 1024
+
+
+def test_events_are_staged_in_portions_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = list[int]()
+
+    def noted(tables: Iterable[pa.Table], least: int) -> Iterator[pa.Table]:
+        for portion in pieces.portions(tables, least):
+            held.append(portion.nbytes)
+            yield portion
+
+    for module in (pieces, events):
+        monkeypatch.setattr(module, "PORTION_BYTES", BYTES)
+    monkeypatch.setattr(staged, "portions", noted)
+    with StandIn(databases=(DATABASE,)) as server:
+        world = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, image varbinary(max)")
+        for key in range(40):
+            world.server.execute("INSERT INTO dbo.t VALUES (?, ?)", key, bytes([key]) * 70_000, database=DATABASE)
+        world.capture("snapshot")
+        world.mirror()
+        assert ordered(world.rows()) == ordered(world.on_server("id, image"))
+    assert sum(held) > 40 * 70_000
+    assert max(held) < 3 * BYTES, "a portion, and what came with its last batch"
