@@ -205,8 +205,14 @@ def test_events_that_were_removed_before_they_were_read_are_told(tmp_path: Path,
     assert reading.ids("removed.b") == list(range(20))
     assert reading.ids("removed.a") == list(range(10))
     onward = Reading(tmp_path, broker, r"removed\..*", consumer__override__auto__offset__reset="earliest")
-    onward.run()
+    with pytest.raises(
+        LakeError, match=r"removed\.a partition 0: offsets 10 to 14 are not in the lake; it goes on at 15"
+    ):
+        onward.run()
     assert onward.ids("removed.a") == [*range(10), *range(15, 20)]
+    assert onward.troubles() == ["removed.a:0"]
+    assert onward.run() == 0
+    assert not onward.troubles()
 
 
 def test_a_topic_that_was_made_anew_is_told_and_then_read_from_its_beginning(tmp_path: Path, broker: Broker) -> None:

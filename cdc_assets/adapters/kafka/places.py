@@ -21,6 +21,16 @@ def lost_span(recorded: int, low: int, high: int) -> str:
     return f"it ends at {high}, before the recorded offset {recorded}: it was made anew; {hint}"
 
 
+def jumped_span(recorded: int, low: int, begin: int, reset: str) -> str:
+    """What is missing where a partition goes on at another offset, as its option allows."""
+    lost = (
+        f"offsets {recorded} to {begin - 1} are not in the lake"
+        if recorded < low
+        else f"it is shorter than what was read, so it was made anew: what it had behind offset {recorded} is not in the lake"
+    )
+    return f"{lost}; it goes on at {begin} (auto.offset.reset={reset}), and the next run tells this no more"
+
+
 def stream_name(topic: str, partition: int) -> str:
     """A partition as a stream."""
     return f"{topic}:{partition}"

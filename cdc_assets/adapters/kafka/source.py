@@ -6,7 +6,8 @@ both write: the second takes over the record of batches, and the first one's nex
 
 *What the broker does not have any more.* Numbers that compaction or aborted transactions left out are no gap: the next
 message that there is follows. But if a partition begins behind the recorded offset, or ends before it, events were
-removed before they were read: the partition is not read on, unless `consumer.override.auto.offset.reset` says where to go on.
+removed before they were read: the partition is not read on, unless `consumer.override.auto.offset.reset` says where to go on;
+then the run tells what is missing, and fails at its end.
 
 *Another topic of the same name* has other messages at the same offsets. So the topic's id is recorded with each offset, and
 compared at the start and every few seconds. A topic that was made anew is not read on; with `auto.offset.reset` the next run
@@ -33,6 +34,7 @@ from cdc_assets.adapters.kafka.places import (
     ANYWHERE,
     AT_THE_END,
     MISSING,
+    jumped_span,
     lost_span,
     named,
     place_name,
@@ -251,8 +253,10 @@ class KafkaSource:
             if id_ and not id_then:
                 self._begun[stream_name(topic, partition)] = recorded
         elif self._reset in ANYWHERE:
-            own.offset = high if self._reset in AT_THE_END else low
-            log.warning("%s goes on at %d instead of %d.", place_name(topic, partition), own.offset, recorded)
+            stream, own.offset = stream_name(topic, partition), high if self._reset in AT_THE_END else low
+            self._begun[stream] = own.offset
+            span = jumped_span(recorded, low, own.offset, self._reset)
+            self._report(stream, f"{place_name(topic, partition)}: {span}")
         else:
             self._give_up(topic, partition, lost_span(recorded, low, high))
             return None

@@ -56,6 +56,7 @@ class Topics:
 
     def __init__(self, **sizes: list[int]) -> None:
         self.sizes = sizes
+        self.low = 0
         self.assigned: dict[tuple[str, int], int] = {}
         self.ids = dict.fromkeys(sizes, "first")
         self.told: list[Told] = []
@@ -81,7 +82,7 @@ class Topics:
 
     def get_watermark_offsets(self, place: Place, timeout: float) -> tuple[int, int]:
         del timeout
-        return 0, self.sizes[place.topic][place.partition]
+        return self.low, self.sizes[place.topic][place.partition]
 
     def incremental_assign(self, places: list[Place]) -> None:
         self.assigned |= {(place.topic, place.partition): place.offset for place in places}
@@ -271,3 +272,26 @@ def test_silence_proves_nothing_before_every_partition_was_at_its_end(broker: To
     assert "events partition 1: nothing has come from its broker for 30 s" in reading.stopped["events:1"]
     assert feed.started
     assert broker.assigned == {("events", 0): 0}
+
+
+@pytest.mark.parametrize(
+    ("reset", "begin", "text"), [("earliest", 3, "offsets 1 to 2"), ("latest", 5, "offsets 1 to 4")]
+)
+def test_where_a_partition_goes_on_behind_what_was_removed_is_told_once(
+    broker: Topics, reset: str, begin: int, text: str
+) -> None:
+    broker.low, reading = 3, reader(reset)
+    first = reading(recorded(p0=1, p1=7), []).next(0)
+    assert list(broker.assigned.values()) == [begin, 7]
+    assert told(first)[0] == begin
+    assert text in reading.stopped["events:0"]
+    again = reader(reset)
+    again(recorded(p0=begin, p1=7), [])
+    assert not again.stopped
+
+
+def test_a_shorter_topic_of_the_same_name_is_told(broker: Topics) -> None:
+    reading = reader("earliest")
+    reading(recorded(p0=9, p1=7), [])
+    assert list(broker.assigned.values()) == [0, 7]
+    assert "what it had behind offset 9" in reading.stopped["events:0"]
