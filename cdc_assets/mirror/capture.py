@@ -29,6 +29,7 @@ from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.mirror.absent import MOST_ABSENT, Absence
+from cdc_assets.mirror.altered import changes, followed
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.describe import describe
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 _NEEDED = frozenset("cudr")
 ALL = "The mirrors"
 """What cannot go on if no mirror can."""
+_PASSES = 8
+"""Structures of a table behind which a mirror comes in one call, each with a pass of its own; the next call goes on."""
 
 
 def _ignore(report: StepReport) -> None:
@@ -141,8 +144,12 @@ class CaptureMirrors:
             LakeError: the lake cannot be read or written.
         """
         try:
-            found, troubles = self.found(wanted)
-            troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
+            for _ in range(_PASSES):
+                found, troubles = self.found(wanted)
+                troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
+                anew = False
+                if should_end() or not any(one.is_partial and one.topic not in troubles for one in found):
+                    break
         except FencedError:
             raise
         except CdcError as error:
@@ -247,6 +254,7 @@ class CaptureMirrors:
             one = attempted(topic, troubles, partial(self._found, table, topic, state, entries.get(table, ())))
             if one is not None:
                 found.append(one)
+                troubles |= {topic: one.halt} if one.halt is not None else {}
         return found, troubles
 
     def _found(
@@ -260,12 +268,19 @@ class CaptureMirrors:
             return None
         own = _newest_life(known)
         former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
+        position = target.position
+        own, target, halt = followed(topic, own, target, self._reached(topic) if changes(own) else "")
         about = describe(topic, generations, own, self._config.events, former)
         about = about.with_placeholders([placeholders(self._topics, name) for name in generations])
         files = self._files(list(generations))
         holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
         target = replace(target, complete_after=holds.after, rows_from=holds.rows)
-        return MirroredTable(topic, about, *exactly_told(target, files, about.coarse, len(generations) - 1))
+        is_partial = halt is None and target.position < position
+        target, files = exactly_told(target, files, about.coarse, len(generations) - 1)
+        return MirroredTable(topic, about, target, files, is_partial, halt)
+
+    def _reached(self, topic: str) -> str:
+        return self.states().get(topic, MirrorState()).lsn
 
     def _chosen(self, state: CaptureState, wanted: Sequence[TableId] | None) -> list[TableId]:
         if wanted is not None:

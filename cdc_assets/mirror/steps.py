@@ -49,6 +49,7 @@ class Target:
         gaps: intervals of lost changes.
         complete_after: commit LSN after which the topic holds every event; empty if nothing was dropped.
         rows_from: commit LSN from which on the events that are left make the rows (`lake.retained`).
+        altered: LSNs of structures that changed rows without an event (`altered`); ascending.
     """
 
     position: str
@@ -58,11 +59,12 @@ class Target:
     gaps: tuple[tuple[str, str], ...] = ()
     complete_after: str = ""
     rows_from: str = ""
+    altered: tuple[str, ...] = ()
 
     @property
     def since(self) -> str:
         """The newest start that a snapshot of the whole table has repaired; empty if nothing was lost."""
-        return max((start for start in self.starts if start <= self.read), default="")
+        return max((start for start in (*self.starts, *self.altered) if start <= self.read), default="")
 
     def gaps_since(self, since: str) -> tuple[tuple[str, str], ...]:
         """Gaps that a mirror has which knows of the losses up to an LSN that a snapshot has repaired."""
@@ -119,7 +121,8 @@ def _next(
         return _bounded(base, files, "")
     if target.position < target.read:
         return _bounded(base, files, "")
-    earlier = replace(base, until=_before(target.read))
+    first = min((lsn for lsn in target.altered if base.after < lsn <= target.read), default=target.read)
+    earlier = replace(base, until=before(first))
     if earlier.until > base.after and any(_takes(file, earlier) for file in files):
         return _bounded(earlier, files, "")
     return replace(base, until=target.read, since=target.since, void=True)
@@ -130,7 +133,7 @@ def _first(topic: str, known: MirrorState, target: Target, files: Sequence[Event
     least = max(target.read, target.rows_from)
     if target.position < least:
         return None
-    after = max(_before(target.since) if target.since else "", "" if target.rows_from else target.complete_after)
+    after = max(before(target.since) if target.since else "", "" if target.rows_from else target.complete_after)
     step = PlannedStep(
         topic, known.next_step, after, target.position, _NEVER, target.window, target.since, whole=True, key=key
     )
@@ -159,7 +162,8 @@ def require_events(step: PlannedStep, target: Target) -> None:
     )
 
 
-def _before(lsn: str) -> str:
+def before(lsn: str) -> str:
+    """The LSN right before another one."""
     value = int(Lsn.parse(lsn))
     return str(Lsn.from_int(value - 1)) if value else lsn
 

@@ -7,6 +7,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from cdc_assets.core.ran_on import NOWHERE, RanOn
+from cdc_assets.errors import CdcError
 from cdc_assets.lake.pieces import Piece
 from cdc_assets.mirror.absent import Absence
 from cdc_assets.mirror.describe import Description
@@ -22,12 +23,16 @@ class MirroredTable:
 
     Args:
         files: of its topic.
+        is_partial: whether it can go on behind its target once it is there, in another structure.
+        halt: why it goes no further than its target, though its topic does.
     """
 
     topic: str
     description: Description
     target: Target
     files: tuple[EventFile, ...]
+    is_partial: bool = False
+    halt: CdcError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""Changes of a table's structure after which rows are others without an event.
+
+ALTER COLUMN converts every row on the server, with rounding or text forms of its own; a column that is dropped and added again under
+its name is another one; and events from before a table got its key do not tell which row they are about. The log holds none of it,
+so a mirror that went on would show what the server never had. Only changes that leave every value as it is are followed: wider
+integers and decimals, longer texts, more digits of a moment, integers as texts.
+
+After any other change the mirror stays right before it, in the structure of then, and says why. When the whole table was read again, it
+goes on as after lost changes: one step takes everything up to that reading, so nothing is published between the change and it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cdc_assets.core.schema import Column, declared_type
+from cdc_assets.errors import MirrorError
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.mirror.steps import Target, before
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_DECIMALS = ("decimal", "numeric")
+_TEXTS = ("varchar", "nvarchar")
+_MOMENTS = ("datetime2", "datetimeoffset")
+_ALWAYS = {("real", "float"), ("date", "datetime2"), ("smalldatetime", "datetime2")}
+_DIGITS = 20
+"""Characters of a bigint."""
+
+
+def changes(entries: Sequence[HistoryEntry]) -> list[tuple[int, str]]:
+    """Numbers of the structures of one life of a table that changed rows without an event, and what they changed, for people."""
+    found = []
+    known: dict[str, Column] = {}
+    key: frozenset[str] | None = None
+    for number, entry in enumerate(entries):
+        names = frozenset(entry.schema.key)
+        texts = [] if key is None or names <= key else [f"its key became {', '.join(entry.schema.key)}"]
+        for column in (column for column in entry.columns() if not column.computed):
+            former = known.get(column.name)
+            if former is not None and former.ordinal != column.ordinal:
+                texts.append(f"column {column.name} was dropped and added again")
+            elif former is not None and not is_exact(former, column):
+                texts.append(f"column {column.name} became {declared_type(column)} from {declared_type(former)}")
+            known[column.name] = column
+        if texts:
+            found.append((number, "; ".join(texts)))
+        key = names
+    return found
+
+
+def is_exact(old: Column, new: Column) -> bool:
+    """Whether the server leaves every value of a column as it is when it gets another type."""
+    names = old.type_name, new.type_name
+    if declared_type(old) == declared_type(new) or names in _ALWAYS:
+        return True
+    if old.type_name in _INTEGERS and new.type_name in _TEXTS:
+        return new.length == -1 or (new.length or 0) >= _DIGITS
+    if all(name in _INTEGERS for name in names):
+        return _INTEGERS.index(old.type_name) <= _INTEGERS.index(new.type_name)
+    if all(name in _DECIMALS for name in names):
+        scales = old.scale or 0, new.scale or 0
+        return scales[0] <= scales[1] and (old.precision or 0) - scales[0] <= (new.precision or 0) - scales[1]
+    if names[0] == names[1] and names[0] in _MOMENTS:
+        return (old.scale or 0) <= (new.scale or 0)
+    if names in ((name, name) for name in (*_TEXTS, "varbinary")) or names == _TEXTS:
+        lengths = [float("inf") if column.length == -1 else column.length or 0 for column in (old, new)]
+        return lengths[0] <= lengths[1]
+    return False
+
+
+def followed(
+    topic: str, entries: Sequence[HistoryEntry], target: Target, lsn: str
+) -> tuple[list[HistoryEntry], Target, MirrorError | None]:
+    """The structures that a mirror follows now, and how far; and why it goes no further until the table was read again.
+
+    Args:
+        lsn: that the mirror has reached; empty if there is none.
+    """
+    found = [(number, str(entries[number].lsn), what) for number, what in changes(entries)]
+    target = replace(target, altered=tuple(at for _, at, _ in found))
+    for number, at, what in found:
+        is_unread, end = at > target.read, before(at)
+        if is_unread or (lsn and lsn < end):
+            capped = replace(target, position=min(target.position, end))
+            return list(entries[:number]), capped, _reason(topic, at, what) if is_unread else None
+    return list(entries), target, None
+
+
+def _reason(topic: str, at: str, what: str) -> MirrorError:
+    return MirrorError(
+        f"The mirror of {topic} stays before {at}: {what}, which changed rows without an event. Next: read the whole table again (its "
+        "snapshot asset, or cdc-assets capture --table); the mirror goes on from there."
+    )

@@ -1,0 +1,147 @@
+"""Columns and keys that change rows without an event: the mirror stays right before it until the table was read again."""
+
+from collections.abc import Iterator
+from datetime import time
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcError
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.run.capture import Capture
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+INEXACT = [
+    ("decimal(10, 4)", "decimal(10, 2)", "1.2350"),
+    ("float", "int", "1.7"),
+    ("datetime2(7)", "datetime2(0)", "'2026-01-01 01:02:05.6789123'"),
+    ("time(7)", "time(0)", "'03:04:05.6789123'"),
+    ("bit", "varchar(5)", "1"),
+    ("money", "varchar(20)", "1.2345"),
+    ("varchar(9)", "char(5)", "'a'"),
+]
+EXACT = [
+    ("int", "bigint", "7"),
+    ("bigint", "nvarchar(20)", "-7"),
+    ("date", "datetime2(3)", "'2026-01-01'"),
+    ("decimal(10, 2)", "decimal(14, 4)", "1.25"),
+    ("nvarchar(9)", "nvarchar(max)", "N'a'"),
+    ("datetime2(3)", "datetime2(6)", "'2026-01-01 01:02:05.678'"),
+]
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn(databases=(DATABASE,)) as server:
+        yield server
+
+
+def follow(world: World, *, anew: bool = False) -> CdcError | None:
+    """Why the mirror goes no further."""
+    return CaptureMirrors(world.config, LocalRunner(2), SystemClock()).catch_up(anew=anew).get(TOPIC)
+
+
+def read_again(world: World) -> None:
+    world.server.agent.drain()
+    with SqlServerSource(world.config.connection) as source:
+        bulk = MssqlBulkSource(world.config.connection)
+        Capture(world.config, source, bulk, LocalRunner(2), SystemClock()).snapshot([TableId(DATABASE, "dbo", "t")])
+
+
+def second_instance(world: World) -> None:
+    world.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL, @capture_instance = 'dbo_t2'"
+    )
+
+
+def started(server: StandIn, tmp_path: Path, columns: str, *rows: str) -> World:
+    world = World(server, tmp_path / "lake", columns)
+    world.execute(f"INSERT INTO dbo.t VALUES {', '.join(rows)}")
+    world.capture("snapshot")
+    world.mirror()
+    return world
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize(("old", "new", "value"), INEXACT)
+def test_a_type_that_changes_values_is_waited_for(
+    server: StandIn, tmp_path: Path, old: str, new: str, value: str, anew: bool
+) -> None:
+    world = started(server, tmp_path, f"id int NOT NULL PRIMARY KEY, v {old}", f"(1, {value})", f"(2, {value})")
+    world.execute("DELETE FROM dbo.t WHERE id = 2")
+    world.capture()
+    expected = world.on_server("id, v")
+    world.execute(f"ALTER TABLE dbo.t ALTER COLUMN v {new}")
+    world.execute("INSERT INTO dbo.t VALUES (3, NULL)")
+    world.capture()
+    for _ in range(2):
+        reason = follow(world, anew=anew)
+        assert "column v became" in str(reason)
+        assert len(world.rows()) == len(expected) == 1
+        assert world.rows()[0]["v"] is not None
+    read_again(world)
+    world.execute("INSERT INTO dbo.t VALUES (4, NULL)")
+    world.capture()
+    assert follow(world, anew=anew) is None
+    of_server = [row | {"v": str(row["v"])} if isinstance(row["v"], time) else row for row in world.on_server("id, v")]
+    assert ordered(world.rows()) == ordered(of_server)
+
+
+@pytest.mark.parametrize(("old", "new", "value"), EXACT)
+def test_a_wider_type_is_followed(server: StandIn, tmp_path: Path, old: str, new: str, value: str) -> None:
+    world = started(server, tmp_path, f"id int NOT NULL PRIMARY KEY, v {old}", f"(1, {value})")
+    world.execute(f"ALTER TABLE dbo.t ALTER COLUMN v {new}")
+    world.execute("INSERT INTO dbo.t VALUES (3, NULL)")
+    world.capture()
+    assert follow(world) is None
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_column_that_is_another_one_of_the_same_name(server: StandIn, tmp_path: Path, late: bool) -> None:
+    """A mirror that looks only after the table was read again comes to the same."""
+    world = started(
+        server, tmp_path, "id int NOT NULL PRIMARY KEY, a nvarchar(9), b int", "(1, N'x', 1)", "(2, N'y', 2)"
+    )
+    world.execute("UPDATE dbo.t SET b = 3 WHERE id = 2")
+    world.execute("ALTER TABLE dbo.t DROP COLUMN a")
+    world.execute("ALTER TABLE dbo.t ADD a nvarchar(9)")
+    second_instance(world)
+    world.execute("INSERT INTO dbo.t (id, a, b) VALUES (3, N'z', 3)")
+    world.capture()
+    world.capture()
+    if not late:
+        assert "column a was dropped and added again" in str(follow(world))
+        assert {row["id"]: row["a"] for row in world.rows()} == {1: "x", 2: "y"}
+    read_again(world)
+    world.capture()
+    assert follow(world) is None
+    assert ordered([{name: row[name] for name in ("id", "a", "b")} for row in world.rows()]) == ordered(
+        world.on_server("id, a, b")
+    )
+
+
+def test_a_table_that_gets_a_key(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, "a nvarchar(9), n int", "(N'x', 1)", "(N'y', 2)", "(N'z', 3)")
+    world.execute("ALTER TABLE dbo.t ADD id int IDENTITY NOT NULL")
+    world.execute("ALTER TABLE dbo.t ADD CONSTRAINT pk PRIMARY KEY (id)")
+    second_instance(world)
+    world.execute("INSERT INTO dbo.t (a, n) VALUES (N'q', 4)")
+    world.capture()
+    world.capture()
+    assert "its key became id" in str(follow(world))
+    assert sorted(row["n"] for row in world.rows()) == [1, 2, 3]
+    read_again(world)
+    world.execute("UPDATE dbo.t SET n = n + 10")
+    world.capture()
+    assert follow(world) is None
+    assert ordered([{name: row[name] for name in ("id", "a", "n")} for row in world.rows()]) == ordered(
+        world.on_server("id, a, n")
+    )
