@@ -151,6 +151,8 @@ def converter(field: pa.Field, wanted: Natural) -> Convert:
         return lambda array: cast(special(array), wanted.type)
     if pa.types.is_string(field.type) and not pa.types.is_string(wanted.type):
         return partial(_parsed, target=wanted.type)
+    if pa.types.is_floating(field.type) and pa.types.is_decimal(wanted.type):
+        return partial(_rounded, target=wanted.type)
     return partial(cast, target=wanted.type)
 
 
@@ -191,6 +193,14 @@ def _parsed(array: pa.Array, target: pa.DataType) -> pa.Array:
         plain = short if target.tz else pc.utf8_rtrim(short, "Z")
         return cast(plain, target)
     return cast(array, target)
+
+
+def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Doubles of decimals: one that was rounded up to more digits than the type has becomes the one before it."""
+    bound = float(np.nextafter(10.0 ** (target.precision - target.scale), 0.0))
+    return cast(
+        pc.max_element_wise(pc.min_element_wise(array, bound, skip_nulls=False), -bound, skip_nulls=False), target
+    )
 
 
 def _exact(array: pa.Array, form: str) -> pa.Array:

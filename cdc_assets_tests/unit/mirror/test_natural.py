@@ -112,3 +112,15 @@ def test_a_value_that_does_not_fit_another_type_is_null_alone() -> None:
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(38, 0), (38, 37), (20, 2), (17, 2), (9, 4), (18, 0)])
+def test_a_decimal_that_a_double_rounds_up_is_none_the_less_there(precision: int, scale: int) -> None:
+    """The greatest value of a column has more digits than a double; what is left of it is right to fifteen."""
+    greatest = Decimal((0, (9,) * precision, -scale))
+    values = pa.array([greatest, greatest.copy_negate(), None, Decimal(0)], pa.decimal128(precision, scale))
+    settings = EventSettings("shop", decimal_mode="double")
+    found = natural(column("decimal", precision=precision, scale=scale), values, settings).to_pylist()
+    assert found[2:] == [None, 0]
+    assert found[0] == found[1].copy_negate()
+    assert 0 <= greatest - found[0] <= greatest * Decimal("1e-15") or precision < 15
