@@ -1,4 +1,4 @@
-"""Upgrades tables made by an earlier release: Delta properties, and statistics of one column only.
+"""Upgrades tables made by an earlier release: Delta properties, features of the protocol, and statistics of one column only.
 
 The properties are set last, so a crash in between repeats the upgrade; a table that has them needs no upgrade.
 """
@@ -13,7 +13,14 @@ from deltalake import DeltaTable
 from cdc_assets.lake.files import STATISTICS
 from cdc_assets.lake.location import STORE_ERRORS
 from cdc_assets.lake.replacing import Fence, KnownFile, Replacement, replace_files
-from cdc_assets.lake.tables import STATISTICS_PROPERTY, DeltaTables, unreadable
+from cdc_assets.lake.tables import (
+    STATISTICS_PROPERTY,
+    DeltaTables,
+    allow_plain_timestamps,
+    arrow_schema,
+    missing_features,
+    unreadable,
+)
 
 _FORMER = {"delta.logRetentionDuration": ("interval 7 days", "interval 1 day")}
 """Values set by earlier releases; any other value was set by a user and stays."""
@@ -30,13 +37,18 @@ def modernize(tables: DeltaTables, directory: str, fence: Fence) -> None:
         LakeError: the store refuses.
     """
     handle = tables.open(directory)
-    if handle is None or not (missing := _missing(handle, tables.properties_of(handle))):
+    if handle is None:
+        return
+    missing, schema = _missing(handle, tables.properties_of(handle)), arrow_schema(handle)
+    if not missing and not missing_features(handle, schema):
         return
     try:
+        allow_plain_timestamps(handle, schema)
         if STATISTICS_PROPERTY in missing and (files := _narrowed(handle)):
             replace_files(tables, directory, Replacement([file.path for file in files], files), fence)
             handle = tables.open(directory) or handle
-        handle.alter.set_table_properties(missing)
+        if missing:
+            handle.alter.set_table_properties(missing)
     except STORE_ERRORS as error:
         raise unreadable(tables.location.uri(directory), error) from error
     finally:

@@ -116,14 +116,15 @@ class DeltaTables:
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> DeltaTable:
         """The table that was opened, or a new one, which gets more properties, with the fields of events of this structure."""
-        wanted = lake_schema(schema)
+        wanted, is_new = lake_schema(schema), handle is None
         try:
-            if handle is None:
-                handle = self._create(directory, wanted, more)
+            handle = handle or self._create(directory, wanted, more)
             missing = fields_to_add(arrow_schema(handle), wanted)
             if missing:
                 handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
                 handle.update_incremental()
+            if missing or is_new:
+                allow_plain_timestamps(handle, wanted)
         except STORE_ERRORS as error:
             raise unreadable(self.location.uri(directory), error) from error
         return handle
@@ -215,12 +216,17 @@ class DeltaTables:
 
 def allow_plain_timestamps(handle: DeltaTable, schema: pa.Schema) -> None:
     """Have a table allow timestamps without zone if there are some; Delta knows them only in tables that say so."""
-    if not any(_has_plain_timestamps(field.type) for field in schema):
-        return
-    known = handle.protocol().writer_features or ()
-    if missing := [feature for name, feature in _FEATURES.items() if name not in known]:
+    if missing := missing_features(handle, schema):
         handle.alter.add_feature(missing, allow_protocol_versions_increase=True)
         handle.update_incremental()
+
+
+def missing_features(handle: DeltaTable, schema: pa.Schema) -> list[TableFeatures]:
+    """Features that a table with these columns must name and does not."""
+    if not any(_has_plain_timestamps(field.type) for field in schema):
+        return []
+    known = handle.protocol().writer_features or ()
+    return [feature for name, feature in _FEATURES.items() if name not in known]
 
 
 def _has_plain_timestamps(kind: pa.DataType) -> bool:
