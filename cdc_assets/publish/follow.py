@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from itertools import count
 
 from cdc_assets.core.interruption import check, sleep
 from cdc_assets.core.outages import Outages
@@ -42,19 +43,23 @@ def publish(
         FencedError: another publisher has taken over.
         CdcError: the lake cannot be read, or the broker was away for too long.
     """
-    failures, outages = 0, Outages()
+    failures, former, outages = 0, None, Outages()
     try:
         while True:
             try:
                 publisher.open()
                 while _turn(publisher, feed, follow=follow, ends=ends):
-                    failures = 0
+                    failures, former = 0, None
                     outages.end(_KAFKA)
             except (RetryableError, LakeError, FencedError) as error:
                 failures += 1
-                if ends():
+                if ends() or not _may_succeed(error, former, failures, most_retries):
                     raise
-                _check_again(publisher, feed, error, failures, most_retries)
+                if isinstance(error, FencedError) and _is_fenced(publisher, outages, pause_s, most_retries, ends):
+                    raise
+                if isinstance(error, LakeError):
+                    feed.forget()
+                former = error
                 outages.tell(log, _KAFKA, error, f"Trying again every {pause_s} s.")
                 _pause(pause_s, ends)
             else:
@@ -89,18 +94,29 @@ def _pause(seconds: float, ends: Callable[[], bool]) -> None:
         sleep(min(left, _LOOK_EVERY_S))
 
 
-def _check_again(publisher: Publisher, feed: Feed, error: CdcError, failures: int, most_retries: int) -> None:
-    """Raise the error unless another attempt may succeed.
+def _may_succeed(error: CdcError, former: CdcError | None, failures: int, most_retries: int) -> bool:
+    """Whether another attempt may succeed.
 
-    A file that is gone was perhaps joined with others while it was read: the tables are opened anew, once.
+    A file that is gone was perhaps joined with others while it was read: the tables are opened anew, once. A store that does not answer
+    raises what is waited for, as a broker does.
     """
-    if isinstance(error, FencedError):
-        sleep(_AFTER_FENCE_S)
-        if publisher.is_fenced():
-            raise error
-    elif isinstance(error, LakeError):
-        if failures > 1:
-            raise error
-        feed.forget()
-    elif 0 <= most_retries < failures:
-        raise error
+    if isinstance(error, LakeError):
+        return not isinstance(former, LakeError)
+    return isinstance(error, FencedError) or most_retries < 0 or failures <= most_retries
+
+
+def _is_fenced(
+    publisher: Publisher, outages: Outages, pause_s: float, most_retries: int, ends: Callable[[], bool]
+) -> bool:
+    """Whether another publisher has ended this one, and not the broker. Who opens a broker without knowing ends the newer publisher, so
+    the answer is waited for if the broker goes away meanwhile."""
+    sleep(_AFTER_FENCE_S)
+    for attempt in count(1):
+        try:
+            return publisher.is_fenced()
+        except RetryableError as error:
+            if ends() or 0 <= most_retries < attempt:
+                raise
+            outages.tell(log, _KAFKA, error, f"Asking every {pause_s} s who has fenced this publisher.")
+            _pause(pause_s, ends)
+    return True

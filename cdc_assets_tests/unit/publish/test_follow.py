@@ -1,13 +1,15 @@
 """A publisher that follows a lake looks as soon as something is committed there."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
+from cdc_assets.errors import ConnectionLostError, FencedError, LakeAwayError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish import follow
 from cdc_assets.publish.feed import Feed
@@ -62,3 +64,63 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+class Endings:
+    """A publisher whose attempts end as it is told, and a feed."""
+
+    def __init__(self, *endings: Exception | int, fenced: Sequence[Exception | bool] = ()) -> None:
+        self.endings, self.fenced = list(endings), list(fenced)
+        self.opened = self.forgotten = 0
+
+    def open(self) -> None:
+        self.opened += 1
+
+    def turn(self) -> int:
+        found = self.endings.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def is_fenced(self) -> bool:
+        found = self.fenced.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def record_place(self) -> None: ...
+
+    def commit_stamp(self) -> None: ...
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+    def run(self, most_retries: int = -1) -> None:
+        own: Any = self
+        follow.publish(own, own, follow=False, pause_s=0.0, most_retries=most_retries, close=lambda: None)
+
+
+AWAY, GONE, FENCED = ConnectionLostError("away"), LakeError("a file is gone"), FencedError("another one")
+
+
+def test_a_broker_that_goes_away_behind_a_fence_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_AFTER_FENCE_S", 0.0)
+    Endings(FENCED, 0, fenced=[AWAY, AWAY, False]).run()
+    other = Endings(FENCED, fenced=[AWAY, AWAY, True])
+    with pytest.raises(FencedError):
+        other.run()
+    assert other.opened == 1, "who opens the broker ends the newer publisher"
+    with pytest.raises(ConnectionLostError):
+        Endings(FENCED, fenced=[AWAY] * 9).run(most_retries=2)
+
+
+def test_a_second_error_of_the_lake_in_a_row_ends_it_and_other_errors_do_not_count() -> None:
+    found = Endings(AWAY, AWAY, GONE, AWAY, GONE, 1, GONE, 0)
+    found.run()
+    assert found.forgotten == 3
+    with pytest.raises(LakeError):
+        Endings(GONE, GONE).run()
+    away = LakeAwayError("The store does not answer.")
+    Endings(away, away, away, 0).run()
+    with pytest.raises(LakeAwayError):
+        Endings(away, away, away, 0).run(most_retries=2)
