@@ -18,6 +18,7 @@ from cdc_assets.publish.preflight import inspect_registries
 from cdc_assets.publish.publisher import Commit, Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.span import Replay
+from cdc_assets.publish.start import WithoutMarker
 from cdc_assets.publish.view import AskMarker
 
 _TICK_S: Final = 2.0
@@ -49,6 +50,7 @@ def publish_topics(
     follow: bool,
     after: str = "",
     replay: Replay | None = None,
+    without_marker: WithoutMarker = "",
     ends: Callable[[], bool] = lambda: False,
 ) -> Mapping[str, str]:
     """Write the topics of the lake to Kafka until nothing is new, or without end.
@@ -58,6 +60,7 @@ def publish_topics(
         follow: whether to wait for more.
         after: commit LSN after which events are published, if none were published yet; empty for all.
         replay: the range that is published again elsewhere, in place of what is new.
+        without_marker: what to do if the topic of markers is gone.
         ends: whether nothing more is to be waited for from now on, neither for events nor for the broker.
 
     Returns:
@@ -65,6 +68,7 @@ def publish_topics(
 
     Raises:
         ConfigurationError: no broker is given, or records are wanted in a form that is not supported.
+        PreflightError: the topic of markers is gone, or is none; or a right is missing.
         FencedError: another publisher has taken over.
         CdcError: the lake cannot be read, or the broker was away for too long.
     """
@@ -81,9 +85,8 @@ def publish_topics(
     broker = kafka_broker(settings, own, replay.prefix if replay else "")
     feed = Feed(config, TopicTables.of(config))
     renderer = Renderer(settings, rename)
-    publisher = Publisher(
-        feed, broker, renderer, settings.transaction_rows, on_commit, after, replay.span if replay else None
-    )
+    span = replay.span if replay else None
+    publisher = Publisher(feed, broker, renderer, settings.transaction_rows, on_commit, after, span, without_marker)
     publish(
         publisher,
         feed,

@@ -11,6 +11,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.span import Replay, replay_of
+from cdc_assets.publish.start import WithoutMarker
 
 
 def publish(
@@ -32,6 +33,17 @@ def publish(
         ),
     ] = "",
     prefix: Annotated[str, typer.Option("--prefix", help="Topic prefix of a replay.")] = "",
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="If the topic of markers is gone: go on where the lake was told last. Events of the last minute may come twice.",
+        ),
+    ] = False,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", help="If the topic of markers and the topics are gone: publish everything again."),
+    ] = False,
     forget: Annotated[
         bool,
         typer.Option(
@@ -52,13 +64,22 @@ def publish(
         return
     again = _replay(settings.events.topic_prefix, replay, prefix, other=follow or bool(from_lsn))
     after = str(Lsn.parse(from_lsn)) if from_lsn else ""
+    lost = _without_marker(resume=resume, anew=anew, other=bool(again or from_lsn))
     with listening():
-        stopped = publish_topics(settings, _print_commit, follow=follow, after=after, replay=again)
+        stopped = publish_topics(settings, _print_commit, follow=follow, after=after, replay=again, without_marker=lost)
     for topic, reason in stopped.items():
         err.print(f"{topic} is not published further: {reason}", style="bold red", markup=False, soft_wrap=True)
     if stopped:
         raise typer.Exit(FAILED)
     out.print("All complete windows are published." if again is None else f"{replay} is published as {prefix}.")
+
+
+def _without_marker(*, resume: bool, anew: bool, other: bool) -> WithoutMarker:
+    """What to do if there is no marker."""
+    if resume + anew + other > 1:
+        name = "--resume" if resume else "--anew"
+        raise ConfigurationError(name, None, "one of --resume, --anew, --from-lsn, --replay", "give one of them")
+    return "resume" if resume else "anew" if anew else ""
 
 
 def _replay(own: str, text: str, prefix: str, *, other: bool) -> Replay | None:

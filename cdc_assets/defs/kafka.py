@@ -140,7 +140,8 @@ def published_result(catalog: CaptureCatalog, found: PublishedReport | None) -> 
     late = (found.behind_s or 0.0) > LATE_S
     texts = [f"{topic} is not published further: {reason}" for topic, reason in found.stopped.items()]
     texts += [f"Not known: {found.problem}"] if found.problem else []
-    texts += [_LATE] if late and not texts else []
+    held = f". What comes behind it waits for {found.held}" if found.held else ""
+    texts += [f"{_LATE}{held}"] if late and not texts else []
     return dg.AssetCheckResult(
         passed=not texts,
         asset_key=catalog.kafka_key,

@@ -5,7 +5,7 @@ A new field needs a default, so that older manifests can be read.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -334,8 +334,7 @@ class CaptureState:
     @property
     def complete_window(self) -> int:
         """The greatest number under which nothing is committed any more, nor under any before it."""
-        databases = {window.database for window in self.pending} | self.signals.keys() | self.snapshots.keys()
-        return min((self.complete_window_of(name) for name in databases), default=self.next_window - 1)
+        return min((number for number, *_ in self._open()), default=self.next_window) - 1
 
     def complete_window_of(self, database: str) -> int:
         """The greatest number under which nothing of a database is committed any more, nor under any before it.
@@ -343,13 +342,25 @@ class CaptureState:
         A snapshot takes its number when it is planned, and writes structures under it before its first round. What other databases
         have in flight may hold their own numbers back for hours, while the positions of this one's tables go on.
         """
-        numbers = [window.window_id for window in self.pending if window.database == database]
-        signals, run = self.signals.get(database), self.snapshots.get(database)
-        if signals is not None and signals.reads is not None:
-            numbers.append(signals.reads.window_id)
-        if run is not None and run.done == 0:
-            numbers.append(run.snapshot_id)
-        return min(numbers, default=self.next_window) - 1
+        return min((number for number, name, _ in self._open() if name == database), default=self.next_window) - 1
+
+    @property
+    def held_by(self) -> str:
+        """What holds `complete_window` back, for people; empty if nothing does."""
+        number, database, what = min(self._open(), default=(0, "", ""))
+        return f"{what} ({database}, number {number})" if what else ""
+
+    def _open(self) -> Iterator[tuple[int, str, str]]:
+        """Numbers under which something may still be committed, with the database, and what it is."""
+        for window in self.pending:
+            what = "a window" if window.kind == "stream" else "a snapshot's round"
+            yield window.window_id, window.database, f"{what} that is not complete"
+        for name, signals in self.signals.items():
+            if signals.reads is not None:
+                yield signals.reads.window_id, name, "a round of an incremental snapshot that is not committed"
+        for name, run in self.snapshots.items():
+            if run.done == 0:
+                yield run.snapshot_id, name, "a snapshot of which nothing is committed yet"
 
     @property
     def files_wait(self) -> bool:

@@ -13,8 +13,10 @@ a number that nothing else has (`adoption`) are not missed.
 it has enough rows, or has taken a third of the time that a broker allows by default. Parts are cut between two positions of a
 topic, never between a delete and its tombstone, and the marker names the topics that are ahead of their window.
 
-*A record that is refused for good* stops its topic at the record before it; other topics go on, and the marker holds where
-the topic is. It is tried again at the next start, and every `_AGAIN_S` seconds. So does whatever else ends the reading of one topic (`stream.Unreadable`).
+*A record that is refused for good* stops its topic at the record before it, or at the last transaction if the commit told it; other
+topics go on. Whatever has stopped a topic, its place is in each marker, also of an attempt that is repeated because another topic was
+refused; so no marker moves it, and retention keeps what is behind it. It is tried again at the next start, and every `_AGAIN_S` seconds.
+So does whatever else ends the reading of one topic (`stream.Unreadable`).
 
 *Events that were dropped* (`lake.topic.retention.hours`) are never passed over: retention waits for the place that the lake
 was told last (`recorded`), which is never ahead of the marker. A first start that asks for what is gone is refused; a topic
@@ -44,7 +46,8 @@ from cdc_assets.publish.rate import Rate
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.run import Run
 from cdc_assets.publish.span import Span
-from cdc_assets.publish.start import Start
+from cdc_assets.publish.start import Start, WithoutMarker
+from cdc_assets.publish.stops import Stops, dropped
 from cdc_assets.publish.stream import Ahead, Stream, Unreadable, runs_behind
 from cdc_assets.publish.targets import Targets
 from cdc_assets.publish.tombstones import event_of
@@ -89,6 +92,7 @@ class Publisher:
         on_commit: called after each transaction.
         after: commit LSN after which events are published; empty for all. Only for topics that are not published yet.
         span: the range of a replay, in place of all that there is.
+        without_marker: what to do if the marker is gone.
     """
 
     def __init__(
@@ -100,15 +104,16 @@ class Publisher:
         on_commit: Callable[[Commit], None],
         after: str = "",
         span: Span | None = None,
+        without_marker: WithoutMarker = "",
     ) -> None:
         self._feed, self._broker, self._renderer, self._most = feed, broker, renderer, most
         self._on_commit, self._after, self._span = on_commit, span.after if span else after, span
+        self._without_marker: WithoutMarker = without_marker
         self._writer = uuid4().hex
         self._published = Published("")
-        self.stopped: dict[str, str] = {}
-        """Why topics are not published further, by name."""
+        self._stops = Stops()
         self._targets, self._rate, self._unreadable = Targets(broker), Rate(), Unreadable()
-        self._lsn, self._tried_at = "", 0.0
+        self._lsn = ""
         self._rows, self._begun, self._begun_at, self._complete = 0, False, 0.0, -1
         self._places: dict[str, Place] = {}
         self._base = -1
@@ -122,15 +127,16 @@ class Publisher:
             LakeError: the marker is of another lake.
             EventsDroppedError: topics no longer hold what is to be published first.
             ConfigurationError: a start was given, but the topics are published already.
+            PreflightError: the marker is gone.
         """
         text = self._broker.open()
-        start = Start(self._feed.lake(), self._after, self._span, self._writer)
-        known = start.first() if text is None else parse_published(text)
-        start.check(known, *self._look(), new=text is None)
+        start = Start(self._feed.lake(), self._after, self._span, self._writer, self._without_marker)
+        found = start.lost(self._record.read) if text is None else parse_published(text)
+        known = found or start.first()
+        start.check(known, *self._look(), new=found is None)
         self._after = known.after
         per_second = self._rate.per_second()
-        self._published = replace(known, writer=self._writer, stopped={}, written=time.time(), per_second=per_second)
-        self._lsn = known.lsn
+        self._published = replace(known, writer=self._writer, written=time.time(), per_second=per_second)
         self._try_all()
         self._broker.begin()
         self._broker.commit(self._published.text())
@@ -139,8 +145,12 @@ class Publisher:
     def _try_all(self) -> None:
         """Try topics again that are stopped."""
         self._targets.forget()
-        self.stopped.clear()
-        self._tried_at = monotonic()
+        self._stops.begin(self._published.stopped)
+
+    @property
+    def stopped(self) -> Mapping[str, str]:
+        """Why topics are not published further, by name."""
+        return self._stops.now
 
     def record_place(self) -> None:
         """Tell the lake how far topics are published; if it cannot be written, it only knows less."""
@@ -174,7 +184,7 @@ class Publisher:
 
     def _attempt(self) -> Iterator[int]:
         """One pass over all that is new; yields the rows of each transaction."""
-        if self.stopped and monotonic() - self._tried_at >= _AGAIN_S:
+        if self._stops.is_due(_AGAIN_S):
             self._try_all()
         self._complete, topics = self._look()
         with Ahead() as ahead:
@@ -182,16 +192,11 @@ class Publisher:
         self._unreadable.ended()
 
     def _publish(self, topics: Sequence[Topic], ahead: Ahead) -> Iterator[int]:
-        self._base, self._places = self._published.window, dict(self._published.places)
-        self._rows, self._begun = 0, False
-        for topic in topics:
-            self._stop_if_dropped(topic)
+        self._begin_pass(topics)
         streams = [self._stream(topic, ahead) for topic in topics if topic.name not in self.stopped]
         for stream in streams:
             stream.read_ahead()
         self._targets.prepare(streams)
-        for stream in streams:
-            self._places.setdefault(stream.name, self._published.of(stream.name, numbered=stream.topic.numbered))
         numbered = [stream for stream in streams if stream.topic.numbered]
         while live := [s for s in numbered if s.head is not None and s.name not in self.stopped]:
             window = min(stream.head.window for stream in live if stream.head is not None)
@@ -203,11 +208,22 @@ class Publisher:
         for stream in streams:
             if not stream.topic.numbered and stream.name not in self.stopped:
                 yield from self._send(stream, None)
-        if self._begun:
+        self._stops.passed([topic.name for topic in topics], [s.name for s in streams if s.name not in self.stopped])
+        if self._begun or self._stops.reasons() != self._published.stopped:
             self._complete = self._base
+            self._begin()
             yield self._commit()
         if monotonic() - self._recorded_at >= _TELL_EVERY_S:
             self.record_place()
+
+    def _begin_pass(self, topics: Sequence[Topic]) -> None:
+        """Note where each topic is: also one that is stopped keeps its place, whatever the others do."""
+        self._base, self._lsn, self._places = self._published.window, self._published.lsn, dict(self._published.places)
+        self._rows, self._begun = 0, False
+        for topic in topics:
+            self._places.setdefault(topic.name, self._published.of(topic.name, numbered=topic.numbered))
+            if topic.name not in self.stopped and (reason := dropped(topic, self._published, self._after)):
+                self._stops.add(topic.name, reason)
 
     def _look(self) -> tuple[int, Sequence[Topic]]:
         """The greatest window to publish, and the topics; a replay has those whose events have an LSN."""
@@ -224,19 +240,6 @@ class Publisher:
         runs = runs_behind(topic, self._renderer, place, self._complete, self._after, until)
         return Stream(topic, self._unreadable.guarded(runs, place, self._complete), ahead)
 
-    def _stop_if_dropped(self, topic: Topic) -> None:
-        """Stop a topic of which events were dropped that are not published."""
-        window, at = self._published.of(topic.name, numbered=topic.numbered)
-        unpublished = topic.holds.window >= (window + 1 if at == WHOLE else window)
-        if topic.numbered and unpublished and self._after < topic.holds.after and topic.name not in self.stopped:
-            self._stop(
-                topic.name, f"it holds every event after {topic.holds.after}, and is published up to window {window}"
-            )
-
-    def _stop(self, name: str, reason: str) -> None:
-        self.stopped[name] = reason
-        log.error("Topic %s is not published further: %s", name, reason)
-
     def _reached(self, streams: list[Stream], window: int) -> None:
         """Note that all topics that are not stopped are published up to a window."""
         self._base = max(self._base, window)
@@ -250,9 +253,7 @@ class Publisher:
         while (head := stream.head) is not None and stream.has(window):
             if self._is_full() and event_of(head.first) != last:
                 yield self._commit()
-            if not self._begun:
-                self._broker.begin()
-                self._begun, self._begun_at = True, monotonic()
+            self._begin()
             records = stream.take(max(1, self._most - self._rows))
             taken, reason = self._targets.send(stream.name, records)
             if taken:
@@ -262,10 +263,16 @@ class Publisher:
             if reason:
                 refused = records.slice(taken, taken + 1).first
                 what = f"the event at {refused} is refused" if refused else "what comes next cannot be read"
-                self._stop(stream.name, f"{what}: {reason}")
+                self._stops.add(stream.name, f"{what}: {reason}")
                 if refused and event_of(refused) == last:
                     raise _Refused  # others share its position, and must not be there without it, nor a delete
                 return
+
+    def _begin(self) -> None:
+        """Begin a transaction unless there is one."""
+        if not self._begun:
+            self._broker.begin()
+            self._begun, self._begun_at = True, monotonic()
 
     def _is_full(self) -> bool:
         return self._rows >= self._most or (self._rows > 0 and monotonic() - self._begun_at >= _LONGEST_S)
@@ -282,7 +289,7 @@ class Publisher:
     def _marker(self) -> Published:
         return replace(
             self._published.at(self._base, self._places),
-            stopped=dict(self.stopped),
+            stopped=self._stops.reasons(),
             after=self._after,
             lsn=self._lsn,
             written=time.time(),
@@ -295,8 +302,9 @@ class Publisher:
         if refused := self._broker.commit(marker.text()):
             for topic, reason in refused.items():
                 for name in self._targets.senders(topic):
-                    place = self._published.of(name)
-                    self._stop(name, f"an event after {place[1]} of window {place[0]} is refused: {reason}")
+                    window, at = self._published.of(name)
+                    where = f"window {window}" if at == WHOLE else f"{at} of window {window}"
+                    self._stops.add(name, f"an event behind {where} is refused: {reason}")
             raise _Refused
         self._published = marker
         self._rows, self._begun = 0, False

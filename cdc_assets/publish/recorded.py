@@ -41,7 +41,8 @@ class RecordedPlace:
         except (LakeError, ValueError):
             place = f"{self._location.uri(self.directory)}/{_NAME}"
             raise LakeError(
-                f"{place} does not say how far topics are published. Next: run cdc-assets publish."
+                f"{place} does not say how far topics are published. Next: run cdc-assets publish; with --anew if Kafka "
+                "has no marker either."
             ) from None
 
     def forget(self) -> None:

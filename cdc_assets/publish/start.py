@@ -1,12 +1,23 @@
 """Where publishing begins, and whether what was published before is of this lake and of this range."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
-from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.errors import ConfigurationError, LakeError, PreflightError
 from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.place import Published
 from cdc_assets.publish.span import Span
+
+WithoutMarker = Literal["", "anew", "resume"]
+"""What to do if the topic of markers is gone, though the lake knows of published topics: nothing, publish everything again, or go on
+where the lake was told last."""
+MARKER_GONE: Final = "The lake says that its topics were published, but there is no marker in Kafka that says how far"
+WITHOUT_MARKER: Final = (
+    "see whether bootstrap.servers names the right brokers; if the topic of markers was deleted, run `cdc-assets publish --resume` once, which "
+    "goes on where the lake was told last, so that events of the last minute may come twice; if the topics were deleted too, "
+    "`cdc-assets publish --anew`, which publishes everything again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +29,36 @@ class Start:
         after: commit LSN after which events are published; empty for all.
         span: the range of a replay; None to publish everything.
         writer: identity of the process.
+        without_marker: see `WithoutMarker`.
     """
 
     lake: str
     after: str
     span: Span | None
     writer: str
+    without_marker: WithoutMarker = ""
 
     def first(self) -> Published:
         """What is published before anything is."""
         if self.span is None:
             return Published(self.lake, after=self.after)
         return Published(self.lake, self.span.first - 1, after=self.after, span=self.span.text())
+
+    def lost(self, ask: Callable[[], Published | None]) -> Published | None:
+        """Where to go on if there is no marker; None if nothing is published, or all of it is to be published again.
+
+        Args:
+            ask: asks the lake what it was told last.
+
+        Raises:
+            LakeError: that cannot be read.
+            PreflightError: something was published, and nobody has said what to do.
+        """
+        if self.span or self.after or self.without_marker == "anew" or not is_of(recorded := ask(), self.lake):
+            return None
+        if self.without_marker == "resume":
+            return recorded
+        raise PreflightError(f"{MARKER_GONE}. Next: {WITHOUT_MARKER}.")
 
     def check(self, known: Published, complete: int, topics: Sequence[Topic], *, new: bool) -> None:
         """Refuse what would not continue what is published.
@@ -64,6 +93,13 @@ class Start:
             )
         for topic in topics if new else ():
             self._check_held(topic, known.after, max(other.holds.after for other in topics))
+        if not new and self.without_marker == "anew" and known.writer != self.writer:
+            raise ConfigurationError(
+                "--anew",
+                None,
+                f"nothing, because there is a marker: the topics are published up to window {known.window}",
+                "leave it out; or delete the topics and the topic of markers first",
+            )
         if not new and self.after and self.after != known.after and known.writer != self.writer:
             raise ConfigurationError(
                 "--from-lsn",
@@ -78,3 +114,12 @@ class Start:
         wanted = f"events after {after}" if after else "all events"
         hint = f"replay {newest}.." if self.span else f"publish with --from-lsn {newest}"
         topic.holds.require(topic.name, after, wanted, hint)
+
+
+def is_of(recorded: Published | None, lake: str) -> bool:
+    """Whether a place that a lake was told says that something of it was published.
+
+    Args:
+        lake: identity of its manifest.
+    """
+    return recorded is not None and recorded.lake == lake and (recorded.window >= 0 or bool(recorded.places))

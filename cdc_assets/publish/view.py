@@ -31,6 +31,7 @@ class PublishedReport:
         per_second: events per second, published in the last minute.
         at: when the newest transaction was committed.
         stopped: why topics are not published further, by name.
+        held: what holds publishing back, if windows wait; empty if nothing does.
         problem: why this is not known, if it could not be asked; then nothing else is.
     """
 
@@ -41,6 +42,7 @@ class PublishedReport:
     per_second: float = 0.0
     at: datetime | None = None
     stopped: Mapping[str, str] = field(default_factory=dict)
+    held: str = ""
     problem: str = ""
 
 

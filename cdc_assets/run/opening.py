@@ -171,7 +171,9 @@ class Opening:
         activities = self._activities
         if self._config.signals.collections:
             activities.incremental.clean()
-        for database in self._ledger.state.signals.keys() - unavailable.keys():
+        for database in list(
+            self._ledger.state.signals
+        ):  # which asks no server, and readers of all databases wait for the number
             activities.incremental.recover(database)
         pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
         troubles = activities.windows.execute(pending, repeated=True) if pending else {}

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.adapters.kafka.marker import made
+from cdc_assets.adapters.kafka.marker_topic import unfit
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, not_made, refused
 from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.settings import KafkaSettings, TopicRule
-from cdc_assets.errors import ConnectionLostError
+from cdc_assets.errors import ConnectionLostError, PreflightError
 
 _MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 _PASSING: Final = (-185, -195, -192)
@@ -43,7 +44,7 @@ class KafkaTopics:
 
         Raises:
             ConnectionLostError: the broker is away.
-            PreflightError: the user may not make the topic of markers.
+            PreflightError: the user may not make the topic of markers, or it cannot hold them.
             ConfigurationError: the client does not know an option.
         """
         admin = made(self._kafka, self._kafka.admin.AdminClient, connection_options(self._settings), self._settings)
@@ -51,6 +52,8 @@ class KafkaTopics:
             known = admin.list_topics(timeout=self._limit_s).topics
             troubles = self._create(admin, [name for name in topics if name not in known])
             self._ask_limits(admin, [name for name in topics if name not in troubles])
+            if self._markers in topics and (reason := unfit(self._kafka, admin, self._markers, self._limit_s)):
+                raise PreflightError(f"{reason}.")
         return troubles
 
     def _create(self, admin: Any, names: Sequence[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from cdc_assets.adapters.kafka.broker import check_options
 from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.adapters.kafka.marker import made, marker_topic
+from cdc_assets.adapters.kafka.marker_topic import unfit
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.rights import given_by
 from cdc_assets.config.settings import KafkaSettings
@@ -57,6 +58,7 @@ class _Brokers:
         try:
             found = self._admin.list_topics(timeout=_LIMIT_S)
             topics = self._rights([topic for topic in found.topics if topic.startswith(f"{prefix}.")])
+            wrong = unfit(self._kafka, self._admin, marker_topic(prefix), _LIMIT_S)
         except self._kafka.KafkaException as error:
             self._admin.poll(0)
             reason = "; ".join([error.args[0].str(), *self._reasons[:1]])
@@ -66,6 +68,9 @@ class _Brokers:
         count = len(found.brokers)
         yield CheckResult("Kafka", name, True, f"reached, {count} broker{'' if count == 1 else 's'}", "reached")
         yield from self._replicas(count)
+        if wrong:
+            fact, _, remedy = wrong.partition(". Next: ")
+            yield CheckResult("Kafka topic", marker_topic(prefix), False, fact, "one partition, compacted", remedy)
         for topic, allowed in topics:
             needed = ["WRITE", "READ"] if topic == marker_topic(prefix) else ["WRITE"]
             if missing := [one for one in needed if one not in allowed]:

@@ -7,6 +7,7 @@ trouble. So a report can always be made.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from cdc_assets.config.settings import CaptureConfig
@@ -23,6 +24,7 @@ from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.place import Published
+from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, is_of
 from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
 from cdc_assets.publish.waiting import waiting_unlisted
 from cdc_assets.run.overview.capture import AUDIT_S, CaptureOverview
@@ -162,15 +164,18 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
     if marker is None:
         return None
     try:
-        text = marker()
+        text, feed = marker(), Feed(overview.config, overview.lake)
+        if text is None and (recorded := feed.recorded().read()) and is_of(recorded, feed.lake()):
+            return PublishedReport(problem=f"{MARKER_GONE}. Next: {WITHOUT_MARKER}")
         if text is None and not overview.config.kafka.enabled:
             return None
-        feed, state, rows = Feed(overview.config, overview.lake), overview.state, overview.rows()
+        state, rows = overview.state, overview.rows()
 
         def unlisted(known: Published | None, waits: bool) -> datetime | None:
             return waiting_unlisted(feed, state, known, rows, waits=waits)
 
-        return published_report(text, rows, at, unlisted)
+        found = published_report(text, rows, at, unlisted)
+        return replace(found, held=state.held_by) if found.waiting else found
     except CdcError as error:
         return PublishedReport(problem=describe_error(error))
 

@@ -31,6 +31,7 @@ def describe_published(published: PublishedReport) -> str:
         if published.waiting
         else "nothing waits"
     )
+    waiting += f", for {published.held}" if published.held else ""
     return f"published to Kafka: {reached}; {waiting}; {published.per_second:,.1f} events a second"
 
 

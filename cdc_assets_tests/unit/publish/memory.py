@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.run import Record, Run
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
@@ -18,7 +19,17 @@ class MemoryBroker:
     topics: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
     marker: str | None = None
     most_bytes: int = 10**9
+    refuses: Callable[[str, Record], str] = lambda _topic, _record: ""
+    """Why a record is refused when it is sent."""
+    at_commit: dict[str, str] = field(default_factory=dict)
+    """Why topics are refused once a transaction with records of them is committed."""
+    unwritable: dict[str, str] = field(default_factory=dict)
     _open: list[tuple[str, Record]] = field(default_factory=list)
+
+    def begins_with(self, feed: Feed) -> None:
+        """Have a lake that was published to another broker forget that, if this one has nothing yet."""
+        if self.marker is None:
+            feed.recorded().forget()
 
     def open(self) -> str | None:
         self._open = []
@@ -29,7 +40,7 @@ class MemoryBroker:
         return self.marker
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
-        return {}
+        return {topic: self.unwritable[topic] for topic in topics if topic in self.unwritable}
 
     def begin(self) -> None:
         self.called("begin")
@@ -39,11 +50,15 @@ class MemoryBroker:
             self.called("send")
             if topic == TOPIC and len(record.value or b"") > self.most_bytes:
                 return number, "it is too large"
+            if reason := self.refuses(topic, record):
+                return number, reason
             self._open.append((topic, record))
         return len(records), ""
 
     def commit(self, marker: str) -> Mapping[str, str]:
         self.called("commit")
+        if refused := {topic: self.at_commit[topic] for topic, _ in self._open if topic in self.at_commit}:
+            return refused
         for topic, record in self._open:
             self.topics[topic].append(record)
         self._open, self.marker = [], marker

@@ -43,6 +43,8 @@ def publisher(
     config: CaptureConfig, broker: MemoryBroker, most: int = 5, after: str = "", replay: Replay | None = None
 ) -> Publisher:
     feed = Feed(config, TopicTables.of(config))
+    if replay is None:
+        broker.begins_with(feed)
     rename = partial(replay.topic, config.events.topic_prefix) if replay else None
     renderer = Renderer(config.kafka, rename)
     return Publisher(feed, broker, renderer, most, lambda _: None, after, replay.span if replay else None)

@@ -1,0 +1,93 @@
+"""Without a marker nothing is published a second time unless somebody says so."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from cdc_assets.errors import ConfigurationError, PreflightError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.publisher import Publisher
+from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.start import WithoutMarker
+from cdc_assets.run.overview import CaptureOverview, published_of
+from cdc_assets.standin.control import StandIn
+from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
+from cdc_assets_tests.unit.publish.world import World, published
+from cdc_assets_tests.unit.streaming.child import DATABASE
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with StandIn(databases=(DATABASE,)) as server:
+        made = World(server, tmp_path_factory.mktemp("lost") / "lake")
+        made.execute("INSERT INTO dbo.t VALUES (1, N'a'), (2, N'b')")
+        made.capture("snapshot")
+        yield made
+
+
+@pytest.fixture
+def lost(world: World) -> MemoryBroker:
+    """A broker that has the topics, and no marker."""
+    broker = MemoryBroker()
+    published(world.config, broker)
+    opened(world, broker).record_place()
+    broker.marker = None
+    return broker
+
+
+def opened(world: World, broker: MemoryBroker, without_marker: WithoutMarker = "", after: str = "") -> Publisher:
+    feed = Feed(world.config, TopicTables.of(world.config))
+    renderer = Renderer(world.config.kafka)
+    found = Publisher(feed, broker, renderer, 10, lambda _: None, after, without_marker=without_marker)
+    found.open()
+    while found.turn():
+        pass
+    return found
+
+
+def test_a_lost_marker_is_refused_with_both_next_steps(world: World, lost: MemoryBroker) -> None:
+    before = len(lost.topics[TOPIC])
+    with pytest.raises(PreflightError, match=r"(?s)there is no marker.*--resume.*--anew"):
+        opened(world, lost)
+    assert (len(lost.topics[TOPIC]), lost.marker) == (before, None)
+
+
+def test_status_tells_a_lost_marker(world: World, lost: MemoryBroker) -> None:
+    found = published_of(CaptureOverview(world.config), datetime.now(UTC), lost.newest)
+    assert found is not None
+    assert "no marker" in found.problem
+    assert not world.config.kafka.enabled, "a service publishes"
+
+
+def test_it_goes_on_where_the_lake_was_told_last(world: World, lost: MemoryBroker) -> None:
+    before = list(lost.topics[TOPIC])
+    opened(world, lost, "resume")
+    assert lost.topics[TOPIC] == before
+    world.execute("UPDATE dbo.t SET note = N'c' WHERE id = 1")
+    world.capture()
+    opened(world, lost)
+    assert len(lost.topics[TOPIC]) == len(before) + 1
+
+
+def test_everything_is_published_again_if_that_is_said(world: World, lost: MemoryBroker) -> None:
+    lost.topics.clear()
+    opened(world, lost, "anew")
+    assert len(lost.topics[TOPIC]) >= 2
+    with pytest.raises(ConfigurationError, match="there is a marker"):
+        opened(world, lost, "anew")
+
+
+def test_a_start_is_said_too(world: World, lost: MemoryBroker) -> None:
+    before = len(lost.topics[TOPIC])
+    opened(world, lost, after="ffffffff:00000000:0000")
+    assert len(lost.topics[TOPIC]) == before
+
+
+def test_the_connection_may_break_before_the_first_marker(world: World, lost: MemoryBroker) -> None:
+    feed = Feed(world.config, TopicTables.of(world.config))
+    found = Publisher(feed, lost, Renderer(world.config.kafka), 10, lambda _: None, without_marker="anew")
+    found.open()
+    found.open()
+    assert not found.is_fenced()
