@@ -4,14 +4,19 @@
 counter, and every row holds the number of the commit that brought it. So topics are published by that number: a number is
 published once nothing can be committed under it any more, or under one before it. Heartbeats and notifications have numbers
 of their own, which grow with time.
+
+*Every topic is there before its first number is complete*, for a publisher that has passed a number passes it in all topics. A table
+has a state only at the end of its first snapshot, whose rounds are complete long before; so tables of snapshots in flight count, and
+those that have READs of one that was given up (`CaptureState.early`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.retained import Retained
@@ -94,7 +99,7 @@ class Feed:
     def topics(self, state: CaptureState) -> Sequence[Topic]:
         """The topics of a capture in this state, in the order in which a window's are published."""
         newest = _newest(state)
-        ranks = {topic_name(table, self._config.events): _DATA for table in state.tables}
+        ranks = {topic_name(table, self._config.events): _DATA for table in _tables(state)}
         own, first = set[str](), set[str]()
         for kind, topic in system_topics(self._config).items():
             if kind not in _OF_ALL:
@@ -140,6 +145,14 @@ class Feed:
 
     def _rows_of(self, name: str) -> TopicRows:
         return self._rows.setdefault(name, TopicRows(self._tables, name))
+
+
+def _tables(state: CaptureState) -> Iterator[TableId]:
+    """All tables that may have events in the lake."""
+    yield from state.tables
+    yield from state.early
+    for run in state.snapshots.values():
+        yield from (entry.table for entry in run.tables)
 
 
 def _newest(state: CaptureState) -> dict[str, int]:
