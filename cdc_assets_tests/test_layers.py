@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
         "snapshot",
         "typemap",
     },
-    "publish": {"capture", "config", "core", "envelope", "errors", "lake", "ledger", "registry", "typemap"},
+    "publish": {"capture", "config", "core", "envelope", "errors", "history", "lake", "ledger", "registry", "typemap"},
     "retention": {"config", "core", "envelope", "errors", "lake", "ledger", "mirror", "publish", "typemap"},
     "reader": {"config", "engine", "envelope", "errors", "lake", "registry", "typemap"},
     "run": {

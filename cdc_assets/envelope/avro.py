@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.envelope.json_text import constant_text
+from cdc_assets.errors import InvalidValueError
 from cdc_assets.typemap.connect import ConnectType, described, element_of
 from cdc_assets.typemap.decimals import unscaled_bytes
 from cdc_assets.typemap.kernels import Numbers, as_type, binaries, null_mask, numbers, numbers_of_offsets
@@ -55,6 +56,9 @@ def _value_pieces(field: pa.Field, array: pa.Array, *, defaults: bool) -> Pieces
     absent = null
     if connect.default is not None and (defaults or not connect.optional):
         absent = value + default_bytes(connect)
+    if array.null_count and not absent:
+        hint = "report this: such rows have a schema of their own (envelope.nulls)"
+        raise InvalidValueError("Avro value", None, f"a value of {field.name}, which its schema requires", hint)
     if len(array) and array.null_count == len(array):
         return [absent]
     if array.null_count == 0:

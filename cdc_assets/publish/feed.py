@@ -10,9 +10,11 @@ has a state only at the end of its first snapshot, whose rounds are complete lon
 those that have READs of one that was given up (`CaptureState.early`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
@@ -25,6 +27,8 @@ from cdc_assets.ledger.manifest import Manifest, manifest_directory
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish.recorded import RecordedPlace
 from cdc_assets.publish.rows import TopicRows
+from cdc_assets.publish.shared import OwnRows, own_rows
+from cdc_assets.publish.structures import Structures
 
 _OF_ALL = (WINDOWS, HISTORY)
 """Tables that are no topics."""
@@ -45,6 +49,8 @@ class Topic:
         newest: greatest number that the manifest knows of; None if it does not know.
         holds: what the topic still holds, as the manifest says.
         in_first_partition: whether all its records go into the first partition, and not where their keys lead.
+        structures: what describes its rows; None if its table does.
+        own_rows: what keeps the rows that this capture has written; None if no other writes there.
     """
 
     name: str
@@ -54,11 +60,21 @@ class Topic:
     rows: TopicRows
     holds: Retained
     in_first_partition: bool = False
+    structures: Structures | None = None
+    own_rows: OwnRows | None = None
 
     @property
     def is_of_table(self) -> bool:
         """Whether it holds the events of a captured table."""
         return self.rank == _DATA
+
+    def described(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Rows of it that are published, with the metadata of the structure that they have."""
+        if self.own_rows is not None:
+            batch = self.own_rows(batch)
+        if self.structures is None or not len(batch):
+            return (batch,)
+        return self.structures.parts(self.name, batch)
 
 
 class Feed:
@@ -72,6 +88,7 @@ class Feed:
         self._config, self._tables = config, tables
         self._manifest = Manifest(tables, config.events.topic_prefix)
         self._rows: dict[str, TopicRows] = {}
+        self._structures = Structures(config, tables)
 
     def lake(self) -> str:
         """Identity of the manifest, which another lake does not have.
@@ -94,14 +111,16 @@ class Feed:
             LakeError: the manifest cannot be read.
         """
         state = self._manifest.read()
+        self._structures.expect_more()
         return state.complete_window, self.topics(state)
 
     def topics(self, state: CaptureState) -> Sequence[Topic]:
         """The topics of a capture in this state, in the order in which a window's are published."""
         newest = _newest(state)
         ranks = {topic_name(table, self._config.events): _DATA for table in _tables(state)}
-        own, first = set[str](), set[str]()
+        own, first, shared = set[str](), set[str](), dict[str, OwnRows | None]()
         for kind, topic in system_topics(self._config).items():
+            shared[topic] = own_rows(kind, self._config)
             if kind not in _OF_ALL:
                 ranks[topic] = _RANKS.get(kind, _LAST)
             if kind in _OWN_NUMBERS:
@@ -117,6 +136,8 @@ class Feed:
                 self._rows_of(name),
                 state.retained.get(name, Retained()),
                 name in first,
+                self._structures if rank == _DATA else None,
+                shared.get(name),
             )
             for name, rank in ranks.items()
         ]

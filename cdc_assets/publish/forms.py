@@ -1,6 +1,7 @@
 """The forms of keys and values in Kafka: JSON as the JSON converter writes it, Avro as the Avro converter does."""
 
 import re
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.envelope.json import event_text
 from cdc_assets.envelope.json_numbers import number_field
 from cdc_assets.envelope.json_schema import schema_text
+from cdc_assets.envelope.nulls import by_description
 from cdc_assets.registry import SchemaRegistry, wire_head
 
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
@@ -49,8 +51,11 @@ class JsonForm:
     def render(self, topic: str, field: pa.Field, array: pa.Array) -> pa.Array:
         """See `Form`."""
         del topic
-        texts = event_text(field, array, schema=self._schema, defaults=self._defaults, numeric=self._numeric)
-        return escape_pairs(texts)
+
+        def text(own: pa.Field, rows: pa.Array) -> pa.Array:
+            return event_text(own, rows, schema=self._schema, defaults=self._defaults, numeric=self._numeric)
+
+        return escape_pairs(_rendered(field, array, text))
 
     def null(self, field: pa.Field) -> bytes | None:
         """See `Form`."""
@@ -91,6 +96,9 @@ class AvroForm:
         """See `Form`."""
         if array.null_count == len(array):
             return pa.nulls(len(array), pa.binary())
+        return _rendered(field, array, lambda own, rows: self._packed(topic, own, rows))
+
+    def _packed(self, topic: str, field: pa.Field, array: pa.Array) -> pa.Array:
         text = avro_schema(field)
         if (topic, text) not in self._heads:
             number = self._registry.number(f"{topic}-{self._part}", text, registers=self._settings.registers)
@@ -101,6 +109,17 @@ class AvroForm:
         """See `Form`."""
         del field
         return None
+
+
+def _rendered(field: pa.Field, array: pa.Array, render: Callable[[pa.Field, pa.Array], pa.Array]) -> pa.Array:
+    """Keys or values, each with a schema in which its nulls may be."""
+    groups = by_description(field, array)
+    if len(groups) == 1:
+        return render(groups[0][1], array)
+    rows = [pa.array(own) for own, _ in groups]
+    parts = [render(described, array.take(own)) for own, (_, described) in zip(rows, groups, strict=True)]
+    order = np.argsort(np.concatenate([own.to_numpy() for own in rows]))
+    return pa.concat_arrays(parts).take(pa.array(order))
 
 
 def form_of(settings: ConverterSettings, part: str) -> Form:

@@ -136,7 +136,7 @@ def runs_behind(topic: Topic, renderer: Renderer, place: Place, complete: int, a
     least, most = after and after + WHOLE, (until or WHOLE) + WHOLE
     batches = topic.rows.read(place, complete if topic.numbered else None, dictionaries=renderer.takes_dictionaries)
     for batch in undivided(batches) if renderer.needs_deletes else batches:
-        for run in renderer.runs(topic.name, batch):
+        for run in (run for part in topic.described(batch) for run in renderer.runs(topic.name, part)):
             found = run.between(least, most) if topic.numbered and (after or until) else run
             if len(found):
                 yield replace(found, partition=0) if topic.in_first_partition else found

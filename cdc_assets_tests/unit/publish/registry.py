@@ -5,6 +5,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from cdc_assets.config.kafka import kafka_settings
+from cdc_assets.config.settings.kafka import AVRO, KafkaSettings
+
 
 class Registry:
     """Numbers schemas in their order; lasts as long as its context.
@@ -77,3 +80,14 @@ class Registry:
         known = self.subjects.setdefault(subject, [])
         known += [] if number in known else [number]
         return 200, {"id": number}
+
+
+def avro_of(registry: Registry, **options: str) -> KafkaSettings:
+    """Keys and values in Avro."""
+    texts = {f"{side}.converter": AVRO for side in ("key", "value")}
+    texts |= dict.fromkeys(
+        ("key.converter.schema.registry.url", "value.converter.schema.registry.url"), registry.address
+    )
+    found = kafka_settings({}, texts | {name.replace("__", "."): text for name, text in options.items()}, "debezium")
+    assert found.problem is None
+    return found

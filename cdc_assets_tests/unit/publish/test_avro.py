@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.settings import CaptureConfig, EventSettings
-from cdc_assets.config.settings.kafka import AVRO, KafkaSettings
+from cdc_assets.config.settings.kafka import AVRO
 from cdc_assets.envelope.avro import event_avro, varint, varints
 from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError
@@ -26,22 +26,11 @@ from cdc_assets.registry import SchemaRegistry
 from cdc_assets.standin.control import StandIn
 from cdc_assets.typemap.connect import ConnectType, array, struct
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
-from cdc_assets_tests.unit.publish.registry import Registry
+from cdc_assets_tests.unit.publish.registry import Registry, avro_of
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 INTEGER = st.integers(-(2**63), 2**63 - 1)
-
-
-def avro_of(registry: Registry, **options: str) -> KafkaSettings:
-    """Keys and values in Avro."""
-    texts = {f"{side}.converter": AVRO for side in ("key", "value")}
-    texts |= dict.fromkeys(
-        ("key.converter.schema.registry.url", "value.converter.schema.registry.url"), registry.address
-    )
-    found = kafka_settings({}, texts | {name.replace("__", "."): text for name, text in options.items()}, "debezium")
-    assert found.problem is None
-    return found
 
 
 @pytest.fixture(scope="module")
