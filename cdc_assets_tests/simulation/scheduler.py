@@ -1,0 +1,169 @@
+"""Actors that take turns by seed: one at a time, each until its next pause.
+
+An actor is a process of the product (a capture's run, a publisher, a look), played in a thread of its own. It pauses at every
+named step (`core.steps`) and at every call of a port; whoever is chosen goes on to its next pause. So a seed gives one history.
+
+*A crash* is an error at a pause, which nothing handles; from then on each further pause of that actor raises it again, so that what
+a process would not have reached is not reached. *Sleep* is not to be chosen for some turns, while others of the same kind start and end.
+*An actor that ends with an error that is told to a user* (`CdcError`, but for `InvariantError`) has done its duty; any other error is a
+fault of the product, and ends the history.
+"""
+
+import random
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cdc_assets.errors import CdcError, InvariantError
+from cdc_assets_tests.crashes import PowerCutError
+
+_PATIENCE_S = 60.0
+
+
+class StuckError(AssertionError):
+    """An actor neither pauses nor ends."""
+
+
+@dataclass(eq=False)
+class Actor:
+    """A process.
+
+    Args:
+        kind: what it does.
+        asleep_until: number of the turn from which it may be chosen.
+    """
+
+    name: str
+    kind: str
+    body: Callable[[], object]
+    asleep_until: int = 0
+    has_crashed: bool = False
+    has_ended: bool = False
+    at: str = "its beginning"
+    fault: BaseException | None = None
+    thread: threading.Thread | None = None
+    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+
+class Scheduler:
+    """Lets actors take turns.
+
+    Args:
+        rng: chooses.
+        say: told what happens.
+    """
+
+    def __init__(self, rng: random.Random, say: Callable[[str], None]) -> None:
+        self._rng, self._say = rng, say
+        self._back = threading.Semaphore(0)
+        self._current: Actor | None = None
+        self._started = 0
+        self.turn = 0
+        self.actors: list[Actor] = []
+
+    def start(self, kind: str, body: Callable[[], object]) -> Actor:
+        """A new process; it does nothing before it is chosen."""
+        self._started += 1
+        actor = Actor(f"{kind} {self._started}", kind, body)
+        actor.thread = threading.Thread(target=self._play, args=(actor,), name=actor.name, daemon=True)
+        self.actors.append(actor)
+        self._say(f"{actor.name} starts")
+        return actor
+
+    def _play(self, actor: Actor) -> None:
+        actor.go.acquire()
+        try:
+            if not actor.has_crashed:
+                actor.body()
+                self._say(f"{actor.name} ends")
+        except PowerCutError:
+            pass
+        except InvariantError as error:
+            actor.fault = error
+        except CdcError as error:
+            self._say(f"{actor.name} ends, told: {type(error).__name__}: {str(error)[:300]}")
+        except BaseException as error:  # noqa: BLE001 - raised again by the history
+            actor.fault = error
+        actor.has_ended = True
+        self._back.release()
+
+    def pause(self, at: str) -> None:
+        """Called by whatever an actor does; others may take their turns here.
+
+        Raises:
+            PowerCutError: the actor has crashed.
+        """
+        actor = self._current
+        if actor is None:  # somebody looks who is no actor
+            return
+        if actor.has_crashed:
+            raise PowerCutError(at)
+        actor.at = at
+        self._back.release()
+        actor.go.acquire()
+        if actor.has_crashed:
+            raise PowerCutError(at)
+
+    def awake(self) -> list[Actor]:
+        """Those that may be chosen."""
+        return [actor for actor in self.actors if actor.asleep_until <= self.turn]
+
+    def of(self, kind: str) -> list[Actor]:
+        """Processes of a kind that have not ended."""
+        return [actor for actor in self.actors if actor.kind == kind]
+
+    def step(self) -> bool:
+        """One turn of somebody who is awake; whether there was one."""
+        self.turn += 1
+        awake = self.awake()
+        if not awake:
+            return False
+        self.go_on(self._rng.choice(awake))
+        return True
+
+    def go_on(self, actor: Actor) -> None:
+        """One turn of an actor.
+
+        Raises:
+            AssertionError: it ended with what is a fault of the product.
+        """
+        assert actor.thread is not None
+        if actor.thread.ident is None:
+            actor.thread.start()
+        self._current = actor
+        actor.go.release()
+        if not self._back.acquire(timeout=_PATIENCE_S):
+            frames = sys._current_frames().get(actor.thread.ident or 0)
+            raise StuckError(f"{actor.name} is stuck behind {actor.at}:\n{''.join(traceback.format_stack(frames))}")
+        self._current = None
+        if actor.has_ended:
+            self.actors.remove(actor)
+            if actor.fault is not None:
+                raise AssertionError(f"{actor.name} ended with {actor.fault!r}") from actor.fault
+
+    def crash(self, actor: Actor) -> None:
+        """A power cut: whatever it has not committed is forgotten."""
+        self._say(f"{actor.name} crashes at {actor.at}")
+        actor.has_crashed = True
+        while not actor.has_ended:
+            self.go_on(actor)
+
+    def sleep(self, actor: Actor, turns: int) -> None:
+        """It is not chosen for so many turns."""
+        self._say(f"{actor.name} falls asleep at {actor.at} for {turns} turns")
+        actor.asleep_until = self.turn + turns
+
+    def end_all(self, most_turns: int) -> None:
+        """Everybody wakes and goes on until all have ended.
+
+        Raises:
+            AssertionError: they do not within so many turns.
+        """
+        for actor in self.actors:
+            actor.asleep_until = 0
+        for _ in range(most_turns):
+            if not self.step():
+                return
+        raise StuckError(f"After {most_turns} turns there still run {[(a.name, a.at) for a in self.actors]}")

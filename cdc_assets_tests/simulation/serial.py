@@ -1,0 +1,66 @@
+"""Threads inside the product run in the thread of their actor, so that a seed gives one history."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+import pytest
+
+import cdc_assets
+
+
+class SerialPool:
+    """A pool of threads that has none: what is handed over is done at once."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        try:
+            done.set_result(function(*arguments, **named))
+        except Exception as error:  # noqa: BLE001 - the future's
+            done.set_exception(error)
+        return done
+
+    def map(self, function: Callable[..., Any], *items: Iterable[Any], **_: object) -> Iterator[Any]:
+        return map(function, *items)
+
+    def shutdown(self, **_: object) -> None:
+        pass
+
+
+ROOMS = ("streaming", "snapshot", "incremental", "lake", "mirror", "publish", "run", "retention", "reconcile", "ledger")
+
+
+def modules() -> list[ModuleType]:
+    """Modules of the product's algorithms."""
+    found = []
+    for room in ROOMS:
+        package = importlib.import_module(f"{cdc_assets.__name__}.{room}")
+        names = [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+        found += [package, *map(importlib.import_module, names)]
+    return found
+
+
+def without_threads(patch: pytest.MonkeyPatch) -> None:
+    """Replace all pools of these modules."""
+    assert futures.ThreadPoolExecutor is ThreadPoolExecutor
+    for module in modules():
+        for name, value in list(vars(module).items()):
+            if value is ThreadPoolExecutor:
+                patch.setattr(module, name, SerialPool)
+            elif isinstance(value, ThreadPoolExecutor):
+                patch.setattr(module, name, SerialPool())
