@@ -1,7 +1,7 @@
 """A server in memory whose capture job lags, and which is asked by actors."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import CdcError
 from cdc_assets_tests.simulation.scheduler import Scheduler
 from cdc_assets_tests.unit.streaming.simulation import (
     Change,
@@ -22,26 +23,28 @@ from cdc_assets_tests.unit.streaming.simulation import (
 
 @dataclass
 class Commit:
-    """A transaction in the log."""
+    """What a transaction has changed in one database."""
 
     lsn: Lsn
-    at: datetime
     changes: list[Change]
 
 
 @dataclass
 class LaggingServer(SimulatedServer):
-    """Its capture job reads the log when it is told to."""
+    """Databases whose capture jobs read the log when they are told to."""
 
-    log: list[Commit] = field(default_factory=list)
-    """What the capture job has not read."""
+    log: dict[str, list[Commit]] = field(default_factory=lambda: defaultdict(list))
+    """What the capture job of a database has not read."""
+    scanned: dict[str, list[Lsn]] = field(default_factory=lambda: defaultdict(list))
+    """Transactions that it has read, but for those that were cleaned up."""
+    ends: dict[str, Lsn] = field(default_factory=dict)
+    """How far it has read."""
     times: dict[Lsn, datetime] = field(default_factory=dict)
     """When each transaction was committed."""
     first_rows: dict[TableId, dict[int, str]] = field(default_factory=dict)
     """Rows from before capture began."""
-    refusals: dict[str, Exception] = field(default_factory=dict)
+    refusals: dict[str, CdcError] = field(default_factory=dict)
     """What statements that hold a text end with."""
-    waits: list[float] = field(default_factory=list)
 
     def create(self, name: str, **options: Any) -> TableId:
         table = super().create(name, **options)
@@ -49,7 +52,7 @@ class LaggingServer(SimulatedServer):
         return table
 
     def commit(self, *changes: tuple[TableId, str, int, str]) -> Lsn:
-        """One transaction; the capture job has not read it yet."""
+        """One transaction; no capture job has read it yet."""
         self._stamp()
         lsn = self.tick()
         made = [
@@ -59,34 +62,58 @@ class LaggingServer(SimulatedServer):
         ]
         self.history += made
         self.times[lsn] = self.now
-        self.log.append(Commit(lsn, self.now, made))
+        for name in {change.table.database for change in made}:
+            self.log[name].append(Commit(lsn, [change for change in made if change.table.database == name]))
         return lsn
 
-    def scan(self, most: int | None = None) -> None:
-        """The capture job reads so many transactions; all if None, and then it notes the end of the log."""
-        for commit in self.log[: len(self.log) if most is None else most]:
+    def scan(self, database: str, most: int | None = None) -> None:
+        """A capture job reads so many transactions; all if None, and then it notes the end of the log."""
+        waiting = self.log[database]
+        for commit in waiting[:most]:
             for change in commit.changes:
                 for instance in self.instances:
                     if instance.table == change.table and instance.start_lsn < commit.lsn:
                         kept = {name: change.row.get(name) for name in instance.columns}
                         self.change_tables[instance.name].append(replace(change, row=kept))
-            self.transactions.append(commit.lsn)
-            self.captured = commit.lsn
-        self.log = [] if most is None else self.log[most:]
-        if most is None and not self.log:
-            self.captured = self.tick()
+            self.scanned[database].append(commit.lsn)
+            self.ends[database] = commit.lsn
+        self.log[database] = [] if most is None else waiting[most:]
+        if most is None:
+            self.ends[database] = self.tick()
+
+    def scan_all(self) -> None:
+        """All capture jobs read all."""
+        for name in self.names:
+            self.scan(name)
 
     def enable(self, table: TableId, name: str = "") -> CaptureInstance:
-        self.scan()
+        self.scan(table.database)
         return super().enable(table, name)
+
+    def clean_up(self, keep_from: Lsn) -> None:
+        super().clean_up(keep_from)
+        for name, known in self.scanned.items():
+            self.scanned[name] = [lsn for lsn in known if lsn >= keep_from]
+
+    def max_captured_lsn(self, database: str) -> Lsn | None:
+        return self.ends.get(database)
+
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
+        found = [lsn for lsn in self.scanned[database] if after is None or lsn > after]
+        found = found[:limit] if limit else found
+        return found[-1] if found else None
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         found = {}
         for lsn in lsns:
-            before = [known for known in self.transactions if known <= lsn]
+            before = [known for known in self.scanned[database] if known <= lsn]
             if before:
                 found[lsn] = self.times[before[-1]]
         return found
+
+    def is_due(self, table: TableId, lsn: Lsn, at: datetime) -> bool:
+        """Whether a transaction was committed by a moment and is captured."""
+        return self.times[lsn] <= at and lsn <= self.ends.get(table.database, ZERO_LSN)
 
     def rows_at(self, table: TableId, lsn: Lsn) -> dict[int, object]:
         """Rows right after a commit, by key."""
@@ -99,15 +126,6 @@ class LaggingServer(SimulatedServer):
                 elif change.operation == 1:
                     rows.pop(key, None)
         return rows
-
-    @contextmanager
-    def refusing(self, text: str, error: Exception) -> Iterator[None]:
-        """Within it statements that hold a text end with an error."""
-        self.refusals[text] = error
-        try:
-            yield
-        finally:
-            del self.refusals[text]
 
 
 class Asked:
@@ -140,7 +158,14 @@ class AskedBulk(SimulatedBulk):
         for text, error in list(self.server.refusals.items()):
             if text in statement:
                 raise error
+        for name, error in list(self.server.troubles.items()):
+            if f"[{name}]" in statement:
+                raise error
         yield from super().read(statement, parameters)
+
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "AskedBulk":
+        """The server that answers is the one that was asked how far it is."""
+        return self
 
 
 class TurnClock(SimulatedClock):

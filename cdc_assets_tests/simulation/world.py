@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from cdc_assets.config.settings import CaptureConfig, MirrorSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import QueryError
+from cdc_assets.errors import DatabaseAwayError, QueryError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.publish.feed import Feed
@@ -39,6 +39,7 @@ from cdc_assets_tests.simulation.store import Store
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner, make_config
 
+DATABASES: Final = ("SalesDb", "StockDb")
 HOURS: Final = 10
 """Age at which events are dropped, where retention is on."""
 
@@ -60,6 +61,8 @@ EVENTS: Final = {
     "leave_broker": 1,
     "refuse_reads": 1,
     "accept_reads": 3,
+    "leave_database": 1,
+    "return_database": 3,
     "new_table": 1,
 }
 """What a history is made of, and how often."""
@@ -83,14 +86,16 @@ class World:
         self.rng = random.Random(seed)  # noqa: S311 - a history that can be repeated
         self.lake, self.said = lake, list[str]()
         self.scheduler = Scheduler(random.Random(-1 - seed), self.say)  # noqa: S311 - the same
-        self.server = LaggingServer()
+        self.server = LaggingServer(names=DATABASES)
         self.cluster = Cluster(self.scheduler)
         self.store = Store(self.scheduler, self.say)
         policy = self.rng.choice(["", "delete", "compact"])
         self.config = self._settings(policy)
-        self.say(f"policy {policy or 'keep'}, isolation {self.config.snapshot.isolation}")
+        self.say(f"policy {policy or 'keep'}, {self.config.connection.databases}, {self.config.streaming.gap_policy}")
         self.tables = [self.server.create("lines", rows=4), self.server.create("orders", rows=7)]
-        self.server.scan()
+        if len(self.config.connection.databases) > 1:
+            self.tables.append(self.server.create("items", rows=3, database=DATABASES[1]))
+        self.server.scan_all()
         self._next_key = 100
         self.ever: dict[TableId, set[str]] = {}
         """Positions of all events that were ever in a topic."""
@@ -99,7 +104,6 @@ class World:
         self.is_rebuilt = False
         self.hurt = set[TableId]()
         """Tables that may have lost changes."""
-        self.looks = 0
 
     def _settings(self, policy: str) -> CaptureConfig:
         found = make_config(
@@ -108,12 +112,15 @@ class World:
             slices=2,
             max_retries=1,
             retry_wait_s=0.1,
+            gap_policy=self.rng.choice(["fail", "fail", "ignore", "resnapshot"]),
             transaction_metadata=self.rng.random() < 0.3,
             topic_hours=HOURS if policy else 0,
             compact_after_files=self.rng.choice([2, 4, 200]),
             **({"topic_policy": policy} if policy else {}),
         )
-        return replace(found, mirror=MirrorSettings(enabled=True))
+        databases = DATABASES[: self.rng.choice([1, 2])]
+        connection = replace(found.connection, databases=databases)
+        return replace(found, mirror=MirrorSettings(enabled=True), connection=connection)
 
     def say(self, text: str) -> None:
         self.said.append(f"{self.scheduler.turn if hasattr(self, 'scheduler') else 0:5d} {text}")
@@ -163,11 +170,10 @@ class World:
 
     def look(self) -> None:
         """Somebody looks at the capture; what is called healthy is held against the law."""
-        report = self._report()
-        self.looks += 1
-        if report.healthy:
+        begun = self.server.now  # a look that takes hours tells what was when it began
+        if self._report().healthy:
             self.say("  it is healthy")
-            self.check_healthy()
+            self.check_healthy(begun)
 
     def _report(self) -> CaptureReport:
         overview = CaptureOverview(self.config, Asked(self.server, self.scheduler))
@@ -262,8 +268,8 @@ class World:
         self.say(f"{lsn}: {', '.join(f'{what} {table.table} {key}' for table, what, key, _ in changes)}")
 
     def scan(self) -> None:
-        """The capture job reads some of the log, or all of it."""
-        self.server.scan(self.rng.choice([1, 2, None]))
+        """A capture job reads some of the log, or all of it."""
+        self.server.scan(self.rng.choice(self.config.connection.databases), self.rng.choice([1, 2, None]))
 
     def later(self) -> None:
         """Time passes."""
@@ -283,8 +289,9 @@ class World:
 
     def clean_up(self) -> None:
         """The clean-up job removes the oldest part of the log."""
-        if self.server.transactions:
-            lsn = self.rng.choice(self.server.transactions)
+        known = sorted({lsn for found in self.server.scanned.values() for lsn in found})
+        if known:
+            lsn = self.rng.choice(known)
             self.say(f"clean-up to {lsn}")
             self.hurt |= set(self.tables)
             self.server.clean_up(lsn)
@@ -331,6 +338,16 @@ class World:
         """It is given again."""
         self.server.refusals.clear()
 
+    def leave_database(self) -> None:
+        """A database goes away."""
+        name = self.rng.choice(self.config.connection.databases)
+        self.say(f"{name} is away")
+        self.server.troubles[name] = DatabaseAwayError(f"{name} is offline.")
+
+    def return_database(self) -> None:
+        """It is there again."""
+        self.server.troubles.clear()
+
     def new_table(self) -> None:
         """A table is enabled while all run."""
         if len(self.tables) < 4:
@@ -345,10 +362,11 @@ class World:
         self.say("fair weather")
         self.accept_topic()
         self.accept_reads()
+        self.return_database()
         self.store.next_fault, self.cluster.lost_answers = "", 0
         self._end()
         for _ in range(3):
-            self.server.scan()
+            self.server.scan_all()
             self._run("capture")
             self._read_stopped()
         self._run("mirror", "publisher")
@@ -377,7 +395,7 @@ class World:
             self.check_events(table, about)
             self.check_mirror(table, about)
             law.check_published(self.cluster, self.topic(table), self.ever[table], about)
-        self.check_healthy()
+        self.check_healthy(self.server.now)
 
     def check_events(self, table: TableId, about: str) -> None:
         """Every change is there, or marked as missing; together they make the server's rows."""
@@ -406,9 +424,9 @@ class World:
         published = [known.lsn] if begins_anew else self.published[table]
         law.check_mirror(self.server, self.lake, table, self.topic(table), published, about)
 
-    def check_healthy(self) -> None:
-        """What is called healthy has every change that is due."""
-        due = self.server.now - timedelta(minutes=2)
+    def check_healthy(self, at: datetime) -> None:
+        """What is called healthy at a moment has every change that is due then."""
+        due = at - timedelta(minutes=2)
         held = {table: set(law.Topic(self.lake, self.topic(table)).positions) for table in self.tables}
         for table in self.tables:
             first = state_of(self.config).tables.get(table)
@@ -417,7 +435,7 @@ class World:
             for change in self.server.history:
                 if change.table != table or change.operation == 3 or change.lsn <= first.snapshot_lsn:
                     continue
-                if self.server.times[change.lsn] > due or change.lsn > (self.server.captured or change.lsn):
+                if not self.server.is_due(table, change.lsn, due):
                     continue
                 place = f"{change.lsn}/{change.command:08x}/{change.seqval}/{change.operation}"
                 assert place in held[table] or place in self.ever.get(table, ()) or self._is_told(table, change.lsn), (
