@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-browser test-daemon test-ways test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
+.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-browser test-daemon test-ways simulate test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -41,6 +41,9 @@ laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken sig
 
 histories: setup-dev ## Random histories of two databases in bad weather: runs killed, asleep and woken, capture jobs that lag, structures changed, stores that lose answers; with CDC_HISTORIES_SPARK=1 on Spark, whose processes are killed (CDC_HISTORIES, CDC_HISTORIES_LAG); the better part of an hour
 	CDC_HISTORIES=$${CDC_HISTORIES:-200} CDC_HISTORIES_LAG=$${CDC_HISTORIES_LAG:-30} $(PYTEST) -q -n $${WORKERS:-2} cdc_assets_tests/contract/test_histories.py
+
+simulate: setup-dev ## Random histories of everything at once, in memory, against one law, for so many MINUTES (CDC_SIMULATE_FROM: first seed)
+	CDC_SIMULATE_MINUTES=$${MINUTES:-10} $(PYTEST) -q -s -n 2 cdc_assets_tests/simulation -k minutes
 
 setup-browser: ## What the tests need, and Chromium from the system's packages
 	@.ci/setup.sh browser

@@ -1,9 +1,13 @@
 """Random histories of everything at once.
 
-`CDC_SIMULATE` plays these seeds, `FROM:TO`, in place of the few of the default run.
+The default run plays a few fixed seeds, and one of the day. `CDC_SIMULATE=FROM:TO` plays these instead; with `CDC_SIMULATE_MINUTES` each
+of two workers plays one after the other, from a seed on (`CDC_SIMULATE_FROM`), for so long.
 """
 
 import os
+import tempfile
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,8 +16,17 @@ from cdc_assets.publish import follow
 from cdc_assets_tests.simulation.serial import without_threads
 from cdc_assets_tests.simulation.world import World
 
-_FIRST, _, _END = os.environ.get("CDC_SIMULATE", "0:5").partition(":")
-TURNS = int(os.environ.get("CDC_SIMULATE_TURNS", "600"))
+TURNS = 600
+FIXED = (0, 1, 2)
+WORKERS = 2
+_SHOWN = 150
+
+
+def _seeds() -> list[int]:
+    first, _, end = os.environ.get("CDC_SIMULATE", "").partition(":")
+    if first:
+        return list(range(int(first), int(end or int(first) + 1)))
+    return [*FIXED, datetime.now(UTC).toordinal()]
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +35,30 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "_AFTER_FENCE_S", 0.0)
 
 
-@pytest.mark.parametrize("seed", range(int(_FIRST), int(_END)))
-def test_law_holds(tmp_path: Path, seed: int) -> None:
-    world = World(tmp_path, seed)
+def play(lake: Path, seed: int) -> None:
+    """One history; a failing one is told with its end."""
+    world = World(lake, seed)
     try:
         world.play(TURNS)
     except BaseException as fault:  # noqa: BLE001 - told with the history
-        pytest.fail(f"seed {seed}: {type(fault).__name__}: {fault}\n" + "\n".join(world.said[-120:]), pytrace=True)
+        said = "\n".join(world.said if os.environ.get("CDC_SIMULATE") else world.said[-_SHOWN:])
+        pytest.fail(f"seed {seed}: {type(fault).__name__}: {fault}\n{said}\nCDC_SIMULATE={seed} plays it again.")
+
+
+@pytest.mark.parametrize("seed", _seeds())
+def test_law_holds(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed)
+
+
+@pytest.mark.skipif("CDC_SIMULATE_MINUTES" not in os.environ, reason="make simulate plays for minutes")
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("worker", range(WORKERS))
+def test_law_holds_for_minutes(worker: int) -> None:
+    minutes = float(os.environ["CDC_SIMULATE_MINUTES"])
+    until, seed = time.monotonic() + 60 * minutes, int(os.environ.get("CDC_SIMULATE_FROM", "1000")) + worker
+    played = 0
+    while time.monotonic() < until:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as lake:
+            play(Path(lake), seed)
+        played, seed = played + 1, seed + WORKERS
+    print(f"{played} histories hold, the last one of seed {seed - WORKERS}")  # noqa: T201
