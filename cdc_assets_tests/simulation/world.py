@@ -49,8 +49,8 @@ EVENTS: Final = {
     "work": 40,
     "scan": 40,
     "start": 30,
-    "crash": 6,
-    "sleep": 5,
+    "crash": 12,
+    "sleep": 8,
     "later": 3,
     "hand_over": 2,
     "clean_up": 1,
@@ -234,8 +234,10 @@ class World:
             self._begin(kind)
 
     def _anybody(self) -> Actor | None:
+        """Rather one at a commit: it is there that what is half done is seen by others."""
         actors = [actor for actor in self.scheduler.actors if actor.thread is not None and actor.thread.ident]
-        return self.rng.choice(actors) if actors else None
+        weights = [8 if "commit" in actor.at else 1 for actor in actors]
+        return self.rng.choices(actors, weights)[0] if actors else None
 
     def crash(self) -> None:
         """A process dies."""
