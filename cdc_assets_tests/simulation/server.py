@@ -111,10 +111,6 @@ class LaggingServer(SimulatedServer):
                 found[lsn] = self.times[before[-1]]
         return found
 
-    def is_due(self, table: TableId, lsn: Lsn, at: datetime) -> bool:
-        """Whether a transaction was committed by a moment and is captured."""
-        return self.times[lsn] <= at and lsn <= self.ends.get(table.database, ZERO_LSN)
-
     def rows_at(self, table: TableId, lsn: Lsn) -> dict[int, object]:
         """Rows right after a commit, by key."""
         rows: dict[int, object] = dict(self.first_rows[table])
