@@ -20,6 +20,7 @@ RECORDS: Final = frozenset(
         "compacting",
         "current",
         "engine_history",
+        "hindrances",
         "history",
         "jobs",
         "mirroring",

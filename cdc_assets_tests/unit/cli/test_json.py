@@ -66,7 +66,7 @@ def listed(command: str) -> set[str]:
 def test_documents_have_the_fields_of_the_page(world: World, command: str) -> None:
     code, text = run(world, command, "--json")
     queue = {"reached", "rows", "paused"}
-    kafka = {"window", "waiting", "behind_s", "per_second", "stopped", "problem"}
+    kafka = {"window", "waiting", "behind_s", "per_second", "stopped", "held", "problem"}
     absent = queue | kafka if command == "status" else set()  # nothing is queued here, nor written to Kafka
     assert (code, names(json.loads(text)) | absent) == (int(command == "status"), listed(command)), (
         "the table has drifted"

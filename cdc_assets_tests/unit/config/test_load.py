@@ -32,6 +32,22 @@ def test_plain_json(tmp_path: Path) -> None:
     assert config.connection.encrypt == "yes"
 
 
+def test_what_is_late_and_how_decimals_are_written() -> None:
+    config = build_config(
+        {
+            **MINIMUM,
+            "mirror.late.ms": "1500",
+            "kafka.late.ms": "2500",
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.decimal.format": "NUMERIC",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.decimal.format": "numeric",
+        }
+    )
+    assert (config.mirror.late_s, config.kafka.late_s) == (1.5, 2.5)
+    assert (config.text.key_decimals, config.text.value_decimals) == ("NUMERIC", "NUMERIC")
+
+
 def test_kafka_connect_json_names_the_capture(tmp_path: Path) -> None:
     document = {"name": "orders", "config": {**MINIMUM, "tasks.max": "1", "tombstones.on.delete": False}}
     config = load_config(write(tmp_path, "a.json", json.dumps(document)), {})

@@ -25,7 +25,7 @@ NO_PROPERTIES = re.compile(
     r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)|message\.prefix\..*"
     r"|offsets\.dat|offset\.mismatch\.strategy|topic\.(regex|replacement)"
     r"|table\.(field|fields|op|expand|json)\..*|include\.list"
-    r"|transaction\.timeout\.ms|topic\.metadata\.refresh\.interval\.ms"
+    r"|decimal\.format|transaction\.timeout\.ms|topic\.metadata\.refresh\.interval\.ms"
 )
 """Forms of names, parts of events and of Kafka's own options, options of transforms, a mark in the lake, a module, properties of other connectors."""
 
