@@ -19,6 +19,7 @@ from cdc_assets.errors import LAKE_ERRORS, RetryableError, describe_error
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.codec import decode, encode
+from cdc_assets.ledger.manifest import manifest_directory
 
 Work = Literal["stream", "mirrors"]
 _END = ".json"
@@ -59,6 +60,7 @@ class RecordedHindrances:
 
     def __init__(self, location: Location, prefix: str) -> None:
         self._folder = Folder(location, f"{prefix}.__hindrances")
+        self._log = Folder(location, f"{manifest_directory(prefix)}/_delta_log")
         self._written: dict[Work, Hindrances] = {}
 
     def write(self, work: Work, errors: Mapping[str, Exception], now: datetime) -> None:
@@ -77,8 +79,9 @@ class RecordedHindrances:
                 self._written[work] = {}
                 return
             kept = {what: _older(one, (known or {}).get(what)) for what, one in found.items()}
-            self._folder.write(f"{work}{_END}", json.dumps(encode(kept)).encode())
-            self._written[work] = kept
+            if self._is_there():
+                self._folder.write(f"{work}{_END}", json.dumps(encode(kept)).encode())
+                self._written[work] = kept
 
     def update(self, work: Work, errors: Mapping[str, Exception], asked: Collection[str], now: datetime) -> None:
         """Record what hinders a part of one kind of work, which several processes may do.
@@ -91,8 +94,12 @@ class RecordedHindrances:
             known = self.read().get(work, {})
             tried = {what: _older(Hindrance.of(error, now), known.get(what)) for what, error in errors.items()}
             found = {what: one for what, one in known.items() if what not in {*asked, *errors}} | tried
-            if _texts(found) != _texts(known):
+            if _texts(found) != _texts(known) and self._is_there():
                 self._folder.write(f"{work}{_END}", json.dumps(encode(found)).encode())
+
+    def _is_there(self) -> bool:
+        """Whether the lake holds the capture: into the empty folder of one that is not mounted nothing is written."""
+        return bool(self._log.names(_END))
 
     def read(self) -> Mapping[str, Hindrances]:
         """What is recorded, by kind of work; nothing of a file that cannot be understood.
