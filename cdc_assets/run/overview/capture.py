@@ -87,8 +87,6 @@ class CaptureOverview:
         self.state: CaptureState = FOLDING.state(self._rows)
         self._included, self._adapters = included_by(config), adapters
         self._facts: dict[str, DatabaseFacts] = {}
-        self._instances_of = cache(lambda database: self._source.capture_instances(database))
-        """All capture instances of a database, asked once."""
         self._tables_of = cache(lambda database: self._source.user_tables(database))
         """All user tables of a database, asked once."""
 
@@ -278,7 +276,7 @@ class CaptureOverview:
         if not databases or any(self.facts(database).problem for database in databases):
             return []
         tables = [table for database in databases for table in self._tables_of(database)]
-        instances = [instance.name for database in databases for instance in self._instances_of(database)]
+        instances = [instance.name for database in databases for instance in self.facts(database).captured]
         captured = [table for table in tables if self._included(table)]
         return find_unmatched(
             self.config, Existing(tables, instances, Structures(self._recorded, self._source, captured))
@@ -316,7 +314,7 @@ class CaptureOverview:
             RetryableError: the server is away or busy.
         """
         if database not in self._facts:
-            self._facts[database] = ask_database(self._source, self.config, self.state, database, self._instances_of)
+            self._facts[database] = ask_database(self._source, self.config, self.state, database)
         return self._facts[database]
 
     def knows(self, database: str) -> bool:
@@ -389,7 +387,7 @@ class CaptureOverview:
 
     @cached_property
     def _drifts(self) -> Sequence[Drift]:
-        return drifts(self._source, self._history, self.state, self._instances_of)
+        return drifts(self._source, self._history, self.state, lambda database: self.facts(database).captured)
 
     @cached_property
     def _history(self) -> SchemaHistory:

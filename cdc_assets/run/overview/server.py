@@ -1,7 +1,7 @@
 """What a server reports about one database of a capture now."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -27,6 +27,7 @@ class DatabaseFacts:
         fork: its recovery fork; None if the login may not see it.
         restored: why nothing more may be read from it after a restore, with the next step; empty if it was not
             restored.
+        captured: all its capture instances.
         instances: its capture instances by table, except those that the settings leave out.
         times: times of the newest commits up to its tables' positions and the oldest kept changes of its instances; without
             those that the server no longer knows.
@@ -39,6 +40,7 @@ class DatabaseFacts:
     problem: CdcError | None = None
     fork: RecoveryFork | None = None
     restored: str = ""
+    captured: Sequence[CaptureInstance] = ()
     instances: Mapping[TableId, list[CaptureInstance]] = field(default_factory=dict)
     times: Mapping[Lsn, datetime] = field(default_factory=dict)
     newest: Lsn | None = None
@@ -47,19 +49,12 @@ class DatabaseFacts:
     now: datetime | None = None
 
 
-def ask_database(
-    source: Source,
-    config: CaptureConfig,
-    state: CaptureState,
-    database: str,
-    instances_of: Callable[[str], Sequence[CaptureInstance]],
-) -> DatabaseFacts:
+def ask_database(source: Source, config: CaptureConfig, state: CaptureState, database: str) -> DatabaseFacts:
     """Read all facts with a few small queries, whose number does not grow with the number of tables.
 
     Args:
         state: state recorded in the manifest.
         database: in the server's letter case.
-        instances_of: returns all capture instances of a database.
 
     Raises:
         RetryableError: the server is away or busy.
@@ -68,17 +63,19 @@ def ask_database(
         if problem := source.trouble(database):
             return DatabaseFacts(problem)
         fork, restored = restore_problem(source, state, database)
-        instances = by_table(instances_of(database), config.streaming)
         positions = {
             known.position for table, known in state.tables.items() if table.database == database and known.position
         }
-        marks = {instance.start_lsn for found in instances.values() for instance in found}
         newest = source.max_transaction_lsn(database, None, 0) if positions else None
         unread, unplanned = _waiting(source, state, database, newest)
+        # asked after what waits: what the clean-up job removes before, so that it cannot be seen waiting, shows as a gap
+        captured = source.capture_instances(database)
+        instances = by_table(captured, config.streaming)
+        marks = {instance.start_lsn for found in instances.values() for instance in found}
         known = positions | marks | {lsn for lsn in (newest, unread, unplanned) if lsn is not None}
         times = source.commit_times(database, sorted(known)) if positions else {}
         now = source.server_time()
-        return DatabaseFacts(None, fork, restored, instances, times, newest, unread, unplanned, now)
+        return DatabaseFacts(None, fork, restored, captured, instances, times, newest, unread, unplanned, now)
     except (CdcDisabledError, DatabaseAwayError) as error:
         return DatabaseFacts(error)
 
