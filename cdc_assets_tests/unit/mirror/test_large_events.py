@@ -1,6 +1,8 @@
 """Events with large values: a task holds few of them at a time, however many there are."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +12,7 @@ from cdc_assets.lake import pieces
 from cdc_assets.mirror import events, staged
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.world import World, ordered
-from cdc_assets_tests.unit.streaming.child import DATABASE
+from cdc_assets_tests.unit.streaming.child import DATABASE, run
 
 BYTES = 256 * 1024
 
@@ -29,8 +31,11 @@ def test_events_are_staged_in_portions_of_bytes(tmp_path: Path, monkeypatch: pyt
     with StandIn(databases=(DATABASE,)) as server:
         world = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, image varbinary(max)")
         for key in range(40):
-            world.server.execute("INSERT INTO dbo.t VALUES (?, ?)", key, bytes([key]) * 70_000, database=DATABASE)
-        world.capture("snapshot")
+            server.execute("INSERT INTO dbo.t VALUES (?, ?)", key, bytes([key]) * 70_000, database=DATABASE)
+        server.agent.drain()
+        # not in this process: while the driver waits for a large value, it would stop the server, too
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            pool.submit(run, world.config, "snapshot").result(120)
         world.mirror()
         assert ordered(world.rows()) == ordered(world.on_server("id, image"))
     assert sum(held) > 40 * 70_000
