@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
     from cdc_assets.defs.spark import SparkResource
     from cdc_assets.defs.sqlserver import SqlServerCdcResource
-    from cdc_assets.defs.translator import CdcTranslator, RoleLastTranslator
+    from cdc_assets.defs.translator import CdcTranslator
     from cdc_assets.lake.sink import Append
 
 __version__ = "0.1.0"
@@ -36,7 +36,6 @@ __all__ = [
     "Append",
     "CdcTranslator",
     "EnvelopeIOManager",
-    "RoleLastTranslator",
     "SchemaHistoryIOManager",
     "SparkResource",
     "SqlServerCdcComponent",
@@ -53,7 +52,6 @@ _HOMES = {
     "Append": "lake.sink",
     "CdcTranslator": "defs.translator",
     "EnvelopeIOManager": "defs.envelope_io",
-    "RoleLastTranslator": "defs.translator",
     "SchemaHistoryIOManager": "defs.schema_history_io",
     "SparkResource": "defs.spark",
     "SqlServerCdcComponent": "defs.component",

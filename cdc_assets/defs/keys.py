@@ -50,16 +50,11 @@ def require_distinct_keys(tables: Iterable[TableId], key: Callable[[TableId, Rol
 
 
 def table_and_role(key: dg.AssetKey) -> tuple[tuple[str, ...], str | None]:
-    """The parts of a key without its role, and the role; None if the key names none.
-
-    Knows the default keys, and those with the role as a part of its own (`RoleLastTranslator`).
-    """
+    """The parts of a key without its role, and the role; None if the key names none, as `table_key` does."""
     *folder, last = key.path
     table, _, role = last.rpartition(".")
-    forms = [(folder, last), *([([*folder, table], role)] if table else [])]
-    for parts, found in forms:
-        if found in _ROLES and len(parts) >= _LEAST_PARTS:
-            return tuple(parts), found
+    if table and role in _ROLES and len(folder) + 1 >= _LEAST_PARTS:
+        return (*folder, table), role
     return tuple(key.path), None
 
 

@@ -14,7 +14,6 @@ import dagster as dg
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema, declared_type
 from cdc_assets.defs.keys import Role, table_key
-from cdc_assets.envelope.naming import key_parts
 
 _NOT_A_WORD = re.compile(r"\W+", re.ASCII)
 _NOT_A_LABEL = re.compile(r"[^\w.-]+", re.ASCII)
@@ -97,18 +96,6 @@ class CdcTranslator:
             skippable=role != "source",
             freshness_policy=self.freshness_policy(prefix, table, role),
         )
-
-
-class RoleLastTranslator(CdcTranslator):
-    """Keeps the keys that earlier releases made, with the role as a part of its own, and so the history under them.
-
-    Example:
-        >>> defs = build_definitions("erp.json", translator=RoleLastTranslator())
-    """
-
-    def asset_key(self, prefix: str, table: TableId, role: Role) -> dg.AssetKey:
-        """`[prefix, database, schema, table, role]`."""
-        return dg.AssetKey([prefix, *key_parts(table), role])
 
 
 _DESCRIPTIONS: dict[Role, str] = {

@@ -47,6 +47,8 @@ CHECKPOINT_EVERY = 25
 of a commit."""
 LEAST_COMMITS = 4 * CHECKPOINT_EVERY
 """Number of commits that are always kept."""
+RETENTION = "delta.deletedFileRetentionDuration"
+"""Delta's property that says for how long the log keeps entries of replaced files."""
 _GRACE_S = 60.0
 _YOUNG_COMMITS = 200
 _TORN_S = 10.0
@@ -67,7 +69,7 @@ def log_properties(replaced_minutes: int) -> dict[str, str]:
         "delta.checkpointInterval": str(CHECKPOINT_EVERY),
         "delta.enableExpiredLogCleanup": "true",
         "delta.logRetentionDuration": "interval 1 hours",
-        "delta.deletedFileRetentionDuration": f"interval {max(replaced_minutes, 1)} minutes",
+        RETENTION: f"interval {max(replaced_minutes, 1)} minutes",
     }
 
 

@@ -1,7 +1,7 @@
 """Whose a topic table is: two captures that write one would put each event into it twice, and nobody would notice.
 
-A table is marked with its capture when it is made, by a property of its own. One of an earlier release has no mark; then the
-application ids of its commits tell. A second capture is refused by name before it has written anything.
+A table is marked with its capture when it is made, by a property of its own; one without a mark was made by another program, and is
+nobody's. A second capture is refused by name before it has written anything.
 """
 
 from typing import Final
@@ -9,14 +9,10 @@ from typing import Final
 from deltalake import DeltaTable
 
 from cdc_assets.errors import LakeError
-from cdc_assets.lake.commits import read_commit
 from cdc_assets.lake.tables import DeltaTables
 
 OWNER: Final = "cdc_assets.capture"
 """Property of a table: the topic prefix of the capture that writes it."""
-_LOOKED_AT: Final = 100
-"""Commits that are looked at, the newest first: others than captures commit between theirs."""
-_OF_USERS: Final = "dagster:"
 
 
 def require_own(tables: DeltaTables, directory: str, handle: DeltaTable) -> None:
@@ -25,27 +21,13 @@ def require_own(tables: DeltaTables, directory: str, handle: DeltaTable) -> None
     Raises:
         LakeError: one does.
     """
-    owner = handle.metadata().configuration.get(OWNER) or _by_commits(tables, directory, handle)
+    owner = handle.metadata().configuration.get(OWNER, tables.capture)
     if owner != tables.capture:
         raise LakeError(
             f"The topic table {directory} is written by the capture with topic.prefix {owner}, and {tables.capture} is another "
             "one: each event would be there twice. Next: give one of them a lake.path of its own, or leave the topic out of "
             f"what {tables.capture} reads; if this is the same capture, give it its topic.prefix back."
         )
-
-
-def _by_commits(tables: DeltaTables, directory: str, handle: DeltaTable) -> str:
-    """The capture whose number a table's commits carry; this one if it has committed, or nobody has."""
-    if tables.transaction(handle, directory) is not None:
-        return tables.capture
-    newest = handle.version()
-    for version in range(newest, max(-1, newest - _LOOKED_AT), -1):
-        commit = read_commit(tables.location, directory, version)
-        if commit is None:
-            break
-        if others := [name for name in commit.transactions if not name.startswith(_OF_USERS)]:
-            return others[0].removesuffix(" left out")
-    return tables.capture
 
 
 def refuse_beside(tables: DeltaTables, record: str) -> None:

@@ -150,10 +150,6 @@ class DeltaTables:
         del schema
         return log_properties(self._replaced_minutes)
 
-    def properties_of(self, handle: DeltaTable) -> dict[str, str]:
-        """Delta's properties that a table should have."""
-        return self.properties(arrow_schema(handle))
-
     def reached(self, directory: str) -> int:
         """Number of the last commit to this table, such as a window's, or -1."""
         handle = self.open(directory)

@@ -1,7 +1,10 @@
 """Keeps tables fast to read: joins small files, and vacuums what nobody names any more.
 
 It runs at the end of a loop, in the process of the single writer. Joining is a commit that says that it changes no row
-(`joining`), so a reader of the log sees nothing new. Tables of earlier releases are upgraded once.
+(`joining`), so a reader of the log sees nothing new.
+
+A table gets what it lacks by the way (`adapt`): the retention of replaced files, if the property of the capture was changed, and
+the features that a crash behind a commit of new columns has left out.
 
 Vacuum removes files that no version within the retention names: files replaced by compaction or by folding the
 manifest, and files of attempts that never committed. It never runs while recorded files wait for their commit, which
@@ -27,11 +30,11 @@ from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS
 from cdc_assets.lake.commits import commit_path
-from cdc_assets.lake.earlier import modernize
+from cdc_assets.lake.delta_log import RETENTION
 from cdc_assets.lake.joining import Join, SmallFiles, join_topic_files
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.replacing import Fence
-from cdc_assets.lake.tables import DeltaTables
+from cdc_assets.lake.tables import DeltaTables, allow_plain_timestamps, arrow_schema, missing_features, unreadable
 
 _THREADS = 16
 """Number of parallel requests to a store."""
@@ -111,6 +114,31 @@ class Upkeep:
         return (root / path).parent.resolve().is_relative_to(root)
 
 
+def adapt(tables: DeltaTables, directory: str) -> None:
+    """Give a table the retention that the settings say now, and the features that its columns need.
+
+    Raises:
+        LakeConflictError: another writer was first.
+        LakeError: the store refuses.
+    """
+    handle = tables.open(directory)
+    if handle is None:
+        return
+    schema = arrow_schema(handle)
+    wanted = tables.properties(schema)[RETENTION]
+    is_changed = handle.metadata().configuration.get(RETENTION) != wanted
+    if not is_changed and not missing_features(handle, schema):
+        return
+    try:
+        allow_plain_timestamps(handle, schema)
+        if is_changed:
+            handle.alter.set_table_properties({RETENTION: wanted})
+    except STORE_ERRORS as error:
+        raise unreadable(tables.location.uri(directory), error) from error
+    finally:
+        tables.forget(directory)
+
+
 def tidy(
     tables: DeltaTables,
     settings: LakeSettings,
@@ -133,7 +161,7 @@ def tidy(
     directories = list(directories)
     for directory in directories:
         with suppress(*LAKE_ERRORS):
-            modernize(tables, directory, fence)
+            adapt(tables, directory)
     done = SmallFiles(tables, settings, runner, fence, join).join(directories)
     for directory in done:
         Upkeep(tables, settings).try_vacuum(directory)

@@ -35,7 +35,6 @@ from pyarrow import fs
 
 from cdc_assets.core.steps import step
 from cdc_assets.errors import (
-    LAKE_ERRORS,
     FencedError,
     InvariantError,
     LakeConflictError,
@@ -43,7 +42,6 @@ from cdc_assets.errors import (
     LakeFullError,
 )
 from cdc_assets.lake.commits import has_commit, read_commit
-from cdc_assets.lake.earlier import modernize
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.replacing import Replacement, replace_files
@@ -106,10 +104,6 @@ class FencedLog:
         """
         self._tables.forget(self.directory)
         self._attempts.clear()
-        with suppress(
-            *LAKE_ERRORS
-        ):  # of a table made by an earlier release, unless another process does it at this moment
-            modernize(self._tables, self.directory, lambda: None)
         rows = self.in_order(self._files(self._tables.ensure(self.directory, self._schema), known or {}))
         self._sequence = rows[-1]["sequence"] if rows else 0
         return rows

@@ -37,7 +37,7 @@ from cdc_assets.defs.keys import Role
 from cdc_assets.defs.partitions import all_ranges, range_numbers, range_partitions
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.defs.translator import CdcTranslator, RoleLastTranslator, word
+from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.standin import sample
@@ -83,13 +83,6 @@ def test_graph_names_table_and_role_though_it_shows_the_last_key_part_only(graph
     assert len(set(labels)) == len(labels)
     assert {f"{table}.{role}" for table in TABLES for role in ("source", "snapshot", "changes")} < set(labels)
     assert not {kind for node in graph.asset_nodes for kind in node.kinds if "products" in kind}
-
-
-def test_keys_of_earlier_releases_can_be_kept(shop: Shop) -> None:
-    with shop.in_environment():
-        definitions = build_definitions(shop.file, translator=RoleLastTranslator())
-    old = dg.AssetKey(["shop", "SalesDb", "dbo", "orders", "changes"])
-    assert old in definitions.resolve_asset_graph().get_all_asset_keys()
 
 
 @pytest.mark.parametrize("name", ["Order Details", "日本 [x]", "n" * 128])

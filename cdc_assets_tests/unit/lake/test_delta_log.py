@@ -5,20 +5,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError
 from cdc_assets.lake import delta_log
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, trim
-from cdc_assets.lake.earlier import modernize
-from cdc_assets.lake.evolution import lake_schema
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import adapt
 from cdc_assets_tests.unit.config.minimum import MINIMUM
-from cdc_assets_tests.unit.lake.writing import nobody_else, schema_of
+from cdc_assets_tests.unit.lake.writing import schema_of
 
 SCHEMA = schema_of(id=pa.int32())
 KEPT = 2 * CHECKPOINT_EVERY
@@ -143,19 +142,17 @@ def test_reader_with_an_older_version_open_continues(tables: TopicTables) -> Non
     assert len(reader.file_uris()) == 6 * CHECKPOINT_EVERY - 1
 
 
-def test_table_of_an_earlier_release_gets_the_properties_but_what_somebody_chose_stays(tmp_path: Path) -> None:
+def test_a_table_gets_the_retention_of_today_and_what_somebody_chose_stays(tmp_path: Path) -> None:
     location = Location(str(tmp_path))
-    for topic, chosen in (("topic", "interval 7 days"), ("other", "interval 90 days")):
-        configuration = {"delta.logRetentionDuration": chosen}
-        DeltaTable.create(location.uri(topic), Schema.from_arrow(lake_schema(SCHEMA)), configuration=configuration)
-    tables = TopicTables(location, "shop")
-    for topic, kept in (("topic", "interval 1 hours"), ("other", "interval 90 days")):
-        modernize(tables, topic, nobody_else)
-        found = DeltaTable(location.uri(topic))
-        assert found.metadata().configuration["delta.logRetentionDuration"] == kept
-        assert found.metadata().configuration["delta.checkpointInterval"] == str(CHECKPOINT_EVERY)
-        modernize(tables, topic, nobody_else)
-        assert DeltaTable(location.uri(topic)).version() == found.version(), "it is done once"
+    TopicTables(location, "shop").ensure("topic", SCHEMA)
+    DeltaTable(location.uri("topic")).alter.set_table_properties({"delta.logRetentionDuration": "interval 90 days"})
+    tables = TopicTables(location, "shop", LakeSettings(str(tmp_path), retention_hours=5))
+    adapt(tables, "topic")
+    found = DeltaTable(location.uri("topic"))
+    assert found.metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 300 minutes"
+    assert found.metadata().configuration["delta.logRetentionDuration"] == "interval 90 days"
+    adapt(tables, "topic")
+    assert DeltaTable(location.uri("topic")).version() == found.version(), "it is done once"
 
 
 def test_property_says_how_many_commits_stay(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 
-from cdc_assets.lake.earlier import modernize
 from cdc_assets.lake.evolution import lake_schema
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import adapt
 from cdc_assets_tests.unit.lake.writing import schema_of, write
 
 NEEDED = {"invariants", "timestampNtz"}
@@ -37,12 +37,12 @@ def test_a_topic_that_is_made_or_extended_says_them(tables: TopicTables, first: 
     assert (mark.window, mark.rows) == (2, 2)
 
 
-def test_one_of_an_earlier_release_is_upgraded(tables: TopicTables) -> None:
+def test_one_whose_writer_died_before_it_said_them_says_them_later(tables: TopicTables) -> None:
     schema = lake_schema(WITH_TIME)
     DeltaTable.create(tables.location.uri("topic"), Schema.from_arrow(schema), configuration=tables.properties(schema))
     assert features(tables) == {"timestampNtz"}
-    modernize(tables, "topic", lambda: None)
+    adapt(tables, "topic")
     assert features(tables) == NEEDED
     version = DeltaTable(tables.location.uri("topic")).version()
-    modernize(tables, "topic", lambda: None)
+    adapt(tables, "topic")
     assert DeltaTable(tables.location.uri("topic")).version() == version
