@@ -2,7 +2,8 @@
 
 A form may keep less of a value than the column has (`typemap.exact`), and every table of a topic has a form of its own. What such
 events tell counts for nothing: a mirror begins when the whole table was read again in a form that holds every digit, and there is
-none before. A mirror that is older has missed what they told, so for it changes were lost until then.
+none before. A mirror that is older has missed what they told, so for it changes were lost up to the last of them. (Not up to that reading:
+every later one would be another loss, which a mirror that is right takes for the end of all that it knew.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,7 +68,9 @@ def exactly_told(
         return target, exact
     read = target.read
     reading = max((window_of(file, -1) for file in exact if file.least[:22] <= read <= file.greatest[:22]), default=-1)
-    for file in files:
-        if file.generation in coarse and (file.greatest[:22], window_of(file, _NEVER)) > (read, reading):
+    shortened = [file for file in files if file.generation in coarse]
+    for file in shortened:
+        if (file.greatest[:22], window_of(file, _NEVER)) > (read, reading):
             raise coarse[file.generation]
-    return replace(target, starts=tuple(sorted({*target.starts, read}))), exact
+    last = max(file.greatest[:22] for file in shortened)
+    return replace(target, starts=tuple(sorted({*target.starts, last}))), exact

@@ -23,7 +23,7 @@ from cdc_assets.run.capture import Capture
 from cdc_assets.standin.control import StandIn
 from cdc_assets.typemap.exact import coarse_by
 from cdc_assets.typemap.mapping import map_column
-from cdc_assets_tests.unit.mirror.world import TOPIC, World
+from cdc_assets_tests.unit.mirror.world import TOPIC, World, content
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 TABLE = TableId(DATABASE, "dbo", "t")
@@ -132,3 +132,18 @@ def test_a_mirror_that_begins_behind_events_of_shortened_keys(world: World) -> N
     write(world, "UPDATE dbo.t SET note = N'new' WHERE at = @3'")
     world.mirror()
     assert notes(world) == on_server(world)
+
+
+def test_a_later_reading_of_the_table_takes_no_history(world: World) -> None:
+    in_mode(world, "connect")
+    write(world, "DELETE FROM dbo.t WHERE at = @5'")
+    in_mode(world, "adaptive")
+    read_again(world)
+    world.mirror()
+    write(world, "UPDATE dbo.t SET note = N'new' WHERE at = @3'")
+    world.mirror()
+    before = content(world.lake)
+    assert len(before[1]) == 1
+    read_again(world)
+    world.mirror()
+    assert content(world.lake) == before
