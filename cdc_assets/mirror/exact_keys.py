@@ -1,6 +1,7 @@
-"""Events whose key holds less than the server compares: two rows could be one in them.
+"""Events whose key holds less than the server compares, or not all of its columns: two rows could be one in them.
 
-A form may keep less of a value than the column has (`typemap.exact`), and every table of a topic has a form of its own. What such
+A form may keep less of a value than the column has (`typemap.exact`), and every table of a topic has a form of its own. A table without a
+key may get one by `message.key.columns` later; that opens another table of the topic. What such
 events tell counts for nothing: a mirror begins when the whole table was read again in a form that holds every digit, and there is
 none before. A mirror that is older has missed what they told, so for it changes were lost up to the last of them. (Not up to that reading:
 every later one would be another loss, which a mirror that is right takes for the end of all that it knew.)
@@ -35,9 +36,28 @@ def coarse_tables(
     found = {}
     for number, known in enumerate(fields):
         for name, column in key.items():
-            if column is not None and name in known and (setting := coarse_by(column, known[name])):
+            if column is None:
+                continue
+            if name not in known:
+                if not entries[-1].schema.key:  # else its structure says when it got its key (`altered`)
+                    found[number] = _unkeyed(column, entries[-1])
+            elif setting := coarse_by(column, known[name]):
                 found[number] = _refusal(setting, known[name], column, entries[-1])
     return found
+
+
+def _unkeyed(column: Column, entry: HistoryEntry) -> ConfigurationError:
+    return ConfigurationError(
+        "message.key.columns", column.name, f"a column that the keys of all events of {entry.table} hold; those from before it was named "
+        "do not tell which row they are about", _read_again(entry),
+    )  # fmt: skip
+
+
+def _read_again(entry: HistoryEntry) -> str:
+    return (
+        f"read the table again (cdc-assets capture --table {entry.table.within_database}), or leave it out by "
+        "mirror.table.include.list"
+    )
 
 
 def _refusal(setting: str, field: pa.Field, column: Column, entry: HistoryEntry) -> ConfigurationError:
@@ -45,8 +65,7 @@ def _refusal(setting: str, field: pa.Field, column: Column, entry: HistoryEntry)
         setting, meaning(field) or str(field.type),
         f"a form that holds every digit of key column {column.name} of {entry.table} ({declared_type(column)}), so that no two rows "
         "share a key",
-        f"set {exact_setting(column)} and read the table again (cdc-assets capture --table {entry.table.within_database}), "
-        f"or leave it out by mirror.table.include.list",
+        f"set {exact_setting(column)} and {_read_again(entry)}",
     )  # fmt: skip
 
 
