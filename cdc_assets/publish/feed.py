@@ -5,6 +5,10 @@ counter, and every row holds the number of the commit that brought it. So topics
 published once nothing can be committed under it any more, or under one before it. Heartbeats and notifications have numbers
 of their own, which grow with time.
 
+*A database that holds back* (it is away in the middle of a round, or its snapshot cannot begin) holds back its own tables alone: each topic of a
+table has a number up to which it is complete (`Topic.complete`), by what is in flight of its database. Topics of the whole capture, as that
+of transactions, have rows of all databases under a number, so they wait for all.
+
 *Every topic is there before its first number is complete*, for a publisher that has passed a number passes it in all topics. A table
 has a state only at the end of its first snapshot, whose rounds are complete long before; so tables of snapshots in flight count, and
 those that have READs of one that was given up (`CaptureState.early`).
@@ -47,6 +51,7 @@ class Topic:
         rank: its place among the topics of a window: schema changes come before data.
         numbered: whether its commits have the numbers of windows.
         newest: greatest number that the manifest knows of; None if it does not know.
+        complete: greatest number under which nothing of it is committed any more, nor under any before it.
         holds: what the topic still holds, as the manifest says.
         in_first_partition: whether all its records go into the first partition, and not where their keys lead.
         structures: what describes its rows; None if its table does.
@@ -57,6 +62,7 @@ class Topic:
     rank: int
     numbered: bool
     newest: int | None
+    complete: int
     rows: TopicRows
     holds: Retained
     in_first_partition: bool = False
@@ -105,7 +111,7 @@ class Feed:
         return str(handle.metadata().id)
 
     def look(self) -> tuple[int, Sequence[Topic]]:
-        """The greatest number of a window that is complete, with all before it; and the topics.
+        """The greatest number of a window that is complete in all topics, with all before it; and the topics.
 
         Raises:
             LakeError: the manifest cannot be read.
@@ -117,7 +123,8 @@ class Feed:
     def topics(self, state: CaptureState) -> Sequence[Topic]:
         """The topics of a capture in this state, in the order in which a window's are published."""
         newest = _newest(state)
-        ranks = {topic_name(table, self._config.events): _DATA for table in _tables(state)}
+        complete = self._complete(state)
+        ranks = dict.fromkeys(complete, _DATA)
         own, first, shared = set[str](), set[str](), dict[str, OwnRows | None]()
         for kind, topic in system_topics(self._config).items():
             shared[topic] = own_rows(kind, self._config)
@@ -133,6 +140,7 @@ class Feed:
                 rank,
                 name not in own,
                 newest.get(name),
+                complete.get(name, state.complete_window),
                 self._rows_of(name),
                 state.retained.get(name, Retained()),
                 name in first,
@@ -142,6 +150,17 @@ class Feed:
             for name, rank in ranks.items()
         ]
         return sorted(found, key=lambda topic: (topic.rank, topic.name))
+
+    def _complete(self, state: CaptureState) -> dict[str, int]:
+        """Up to which number each topic of a table is complete."""
+        numbers: dict[str, int] = {}
+        found: dict[str, int] = {}
+        for table in _tables(state):
+            if (database := table.database) not in numbers:
+                numbers[database] = state.complete_window_of(database)
+            name = topic_name(table, self._config.events)
+            found[name] = min(numbers[database], found.get(name, numbers[database]))
+        return found
 
     def commit_stamp(self) -> int | None:
         """A number that changes with each commit of the manifest, at the cost of a system call; None where there is none."""

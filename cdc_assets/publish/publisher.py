@@ -9,6 +9,9 @@ connection broke, the broker is opened again, which waits for the outcome; then 
 *Numbers without events* are passed over when events of a later one are there, not before: so structures that are written late under
 a number that nothing else has (`adoption`) are not missed.
 
+*Topics whose database is ahead* of one that holds windows back (`feed`) have places of their own in the marker, as those that are in the
+middle of a window have. So the marker's own number never passes a topic that is not complete, nor one that nobody knows of yet.
+
 *What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when
 it has enough rows, or has taken a third of the time that a broker allows by default. Parts are cut between two positions of a
 topic, never between a delete and its tombstone, and the marker names the topics that are ahead of their window.
@@ -231,18 +234,22 @@ class Publisher:
         if self._span is None:
             return complete, topics
         last = complete if self._span.last is None else min(complete, self._span.last)
-        return last, [topic for topic in topics if topic.numbered]
+        return last, [replace(topic, complete=last) for topic in topics if topic.numbered]
 
     def _stream(self, topic: Topic, ahead: Ahead) -> Stream:
         """What a topic holds behind its place."""
         place = self._published.of(topic.name, numbered=topic.numbered)
         until = self._span.until if self._span else ""
-        runs = runs_behind(topic, self._renderer, place, self._complete, self._after, until)
-        return Stream(topic, self._unreadable.guarded(runs, place, self._complete), ahead)
+        runs = runs_behind(topic, self._renderer, place, self._after, until)
+        return Stream(topic, self._unreadable.guarded(runs, place, topic.complete), ahead)
 
     def _reached(self, streams: list[Stream], window: int) -> None:
-        """Note that all topics that are not stopped are published up to a window."""
-        self._base = max(self._base, window)
+        """Note that a window is sent: all topics that are not stopped are published up to it, if it is complete in all of them; else those
+        that had events in it, whose own places say so until the others come."""
+        if window <= self._complete:
+            self._base = max(self._base, window)
+        else:
+            streams = [stream for stream in streams if self._places[stream.name][0] == window]
         for stream in streams:
             if stream.name not in self.stopped:
                 self._places[stream.name] = max(self._places[stream.name], (window, WHOLE))

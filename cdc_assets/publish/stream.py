@@ -122,14 +122,14 @@ class Unreadable:
             yield trouble(window, "", describe_error(error))
 
 
-def runs_behind(topic: Topic, renderer: Renderer, place: Place, complete: int, after: str, until: str) -> Iterator[Run]:
+def runs_behind(topic: Topic, renderer: Renderer, place: Place, after: str, until: str) -> Iterator[Run]:
     """A topic's records behind its place.
 
     Args:
-        complete: greatest window that is complete.
         after: commit LSN after which records are published; empty for all.
         until: commit LSN up to which they are; empty for all.
     """
+    complete = topic.complete
     is_behind = topic.newest is not None and (topic.newest < place[0] or (topic.newest, WHOLE) == place)
     if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):  # a mark alone does not show that
         return

@@ -3,16 +3,20 @@
 *A window without events* is published with the next one that has some, so what waits are the windows and rounds behind the marker
 that have events, not the difference of two numbers.
 
+*A topic that is ahead* of the marker's number, because its database is ahead of another one, is named in the marker: a window waits only if
+one of the topics that it was committed to does.
+
 *What rows do not list any more* is asked of topics (`waiting`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.publish.place import RATE_S, Published, parse_published
+from cdc_assets.publish.place import RATE_S, WHOLE, Published, parse_published
 
 AskMarker = Callable[[], str | None]
 """Asks a broker for the newest marker."""
@@ -56,20 +60,24 @@ def _none(known: Published | None, waits: bool) -> None:
 
 
 def published_report(
-    marker: str | None, rows: Sequence[Mapping[str, Any]], now: datetime, unlisted: AskUnlisted = _none
+    marker: str | None,
+    rows: Sequence[Mapping[str, Any]],
+    now: datetime,
+    unlisted: AskUnlisted = _none,
+    numbered: Collection[str] = (),
 ) -> PublishedReport:
     """The report of a marker.
 
     Args:
         marker: the newest one; None if nothing is published yet.
         rows: rows of the manifest in order.
+        numbered: topics whose commits have the numbers of windows.
 
     Raises:
         LakeError: it is no marker, or a topic's table cannot be read.
     """
     known = parse_published(marker) if marker is not None else None
-    window, after = (known.window, known.after) if known else (-1, "")
-    times = [row["at"] for row in rows if has_events(row) and row["window_id"] > window and not _before(row, after)]
+    times = [row["at"] for row in rows if has_events(row) and _waits(row, known or Published(""), numbered)]
     if (since := unlisted(known, bool(times))) is not None:
         times.append(since)
     behind_s = max(0.0, (now - min(times)).total_seconds()) if times else 0.0
@@ -77,7 +85,7 @@ def published_report(
         return PublishedReport(waiting=len(times), behind_s=behind_s)
     at = datetime.fromtimestamp(known.written, UTC) if known.written else None
     return PublishedReport(
-        window=window,
+        window=known.window,
         lsn=Lsn.parse(known.lsn) if known.lsn else None,
         waiting=len(times),
         behind_s=behind_s,
@@ -90,6 +98,16 @@ def published_report(
 def has_events(row: Mapping[str, Any]) -> bool:
     """Whether a row of the manifest completes a window or a round with events."""
     return row["event"] == "complete" and bool(row["rows"]) and row["window_id"] is not None
+
+
+def _waits(row: Mapping[str, Any], known: Published, numbered: Collection[str]) -> bool:
+    """Whether a window or a round is not published."""
+    if row["window_id"] <= known.window or _before(row, known.after):
+        return False
+    marks = json.loads(row["detail"]).get("marks", {}) if known.places else {}
+    reached = {directory.partition("@")[0]: mark["window"] for directory, mark in marks.items() if mark}
+    own = reached.keys() & set(numbered)
+    return not own or any(known.of(topic) < (reached[topic], WHOLE) for topic in own)
 
 
 def _before(row: Mapping[str, Any], after: str) -> bool:

@@ -32,15 +32,15 @@ def waiting_unlisted(
     Raises:
         LakeError: a table cannot be read.
     """
-    known, complete, topics = known or Published(""), state.complete_window, feed.topics(state)
-    if waits:  # what they list is counted
-        complete = min((row["window_id"] for row in rows if has_events(row)), default=complete + 1) - 1
+    known, topics = known or Published(""), feed.topics(state)
+    listed = min((row["window_id"] for row in rows if has_events(row)), default=None) if waits else None
     places = {topic.name: known.of(topic.name) for topic in topics if topic.numbered}
     for topic in sorted(topics, key=lambda topic: places.get(topic.name, (0, ""))):
         place = places.get(topic.name)
         if place is None or topic.newest is None or not _is_behind(place, topic.newest):
             continue
-        number = topic.rows.first_behind(place, complete, known.after)
+        until = topic.complete if listed is None else min(topic.complete, listed - 1)  # what rows list is counted
+        number = topic.rows.first_behind(place, until, known.after)
         if number is not None:
             return _since(rows, topic.name, number)
     return None

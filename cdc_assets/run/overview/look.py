@@ -174,7 +174,8 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         def unlisted(known: Published | None, waits: bool) -> datetime | None:
             return waiting_unlisted(feed, state, known, rows, waits=waits)
 
-        found = published_report(text, rows, at, unlisted)
+        numbered = [topic.name for topic in feed.topics(state) if topic.numbered]
+        found = published_report(text, rows, at, unlisted, numbered)
         return replace(found, held=state.held_by) if found.waiting else found
     except CdcError as error:
         return PublishedReport(problem=describe_error(error))

@@ -63,7 +63,7 @@ def stream(count: int, ahead: Ahead, made: list[int]) -> Stream:
 
 def topic(name: str) -> Topic:
     # what a stream needs of a topic is its name
-    return Topic(name, 1, True, None, None, None)  # type: ignore[arg-type]
+    return Topic(name, 1, True, None, 0, None, None)  # type: ignore[arg-type]
 
 
 def test_runs_are_made_ahead_in_their_order_and_a_few_only() -> None:
