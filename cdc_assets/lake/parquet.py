@@ -1,7 +1,7 @@
 """A Parquet file in which columns that repeat are not written row by row.
 
-Each row group is taken apart: leaves that hold a few runs or count become column chunks here (`runs`, `run_pages`,
-`count_pages`), pyarrow writes all others into a file in memory, whose chunks are put beside them. The footer names all chunks in the order of the schema; what
+Each row group is taken apart: leaves that hold a few runs become column chunks here (`runs`, `run_pages`), pyarrow writes all
+others into a file in memory, whose chunks are put beside them. The footer names all chunks in the order of the schema; what
 pyarrow says about its chunks is kept but for their offsets, and the schema is the one that pyarrow writes for the whole. A row
 group takes its chunks without gaps, the first column first: readers that divide files do so by these offsets.
 
@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdc_assets.lake import thrift
-from cdc_assets.lake.count_pages import Counts, count_chunk
 from cdc_assets.lake.encoding import encoding, has_statistics, ordered
-from cdc_assets.lake.run_pages import Chunk, Leaf, Path, Repetition, chunk_of
+from cdc_assets.lake.run_pages import Chunk, Leaf, Path, chunk_of
 from cdc_assets.lake.runs import repetitions, without
 from cdc_assets.lake.thrift import I16, I64, LIST, STRUCT
 
@@ -60,7 +59,7 @@ class ParquetFile:
     def write(self, table: pa.Table) -> dict[Path, thrift.Struct]:
         """Write a row group; returns the metadata of its columns."""
         found = repetitions(table)
-        chunks = {path: _chunk(path, self._leaves[path], content) for path, content in found.items()}
+        chunks = {path: chunk_of(path, self._leaves[path], content) for path, content in found.items()}
         rest = without(table, set(found)) if found else table
         written = _Written(rest) if rest.num_columns else None
         begun = self._stream.tell()
@@ -111,10 +110,6 @@ class _Written:
         [group] = footer[_GROUPS][1][1]
         columns = [column[3][1] for column in group[1][1][1]]
         return {tuple(name.decode() for name in column[3][1][1]): _moved(column, at - len(MAGIC)) for column in columns}
-
-
-def _chunk(path: Path, leaf: Leaf, content: Repetition | Counts) -> Chunk:
-    return count_chunk(path, leaf, content) if isinstance(content, Counts) else chunk_of(path, leaf, content)
 
 
 def least_and_greatest(metadata: thrift.Struct) -> tuple[str, str] | None:

@@ -188,25 +188,6 @@ def _chunk(path: Path, leaf: Leaf, known: list[Any], data: bytes, values: int, n
     return _put_together(path, leaf, data, values, _statistics(known, nulls), _RLE_DICTIONARY, dictionary)
 
 
-def data_chunk(path: Path, leaf: Leaf, data: bytes, values: int, encoding: int, ends: Sequence[str]) -> Chunk:
-    """A chunk of one data page without nulls.
-
-    Args:
-        path: of the column.
-        leaf: what the schema says about it.
-        data: levels and values.
-        values: how many.
-        encoding: Parquet's number of the encoding of the values.
-        ends: some of the values, among them the least and the greatest.
-    """
-    return _put_together(path, leaf, data, values, _statistics(list(ends), 0), encoding)
-
-
-def present_levels(leaf: Leaf, rows: int) -> bytes:
-    """Definition levels of rows that are all there."""
-    return _sized(_run(rows, leaf.defined, _width(leaf.defined))) if leaf.defined else b""
-
-
 def _put_together(
     path: Path,
     leaf: Leaf,

@@ -1,12 +1,10 @@
-"""Finds leaf columns of a row group whose rows need not be looked at one by one, and the table without them.
-
-These hold a few runs of the same value, or texts that count.
+"""Finds leaf columns of a row group that hold a few runs of the same value, and the table without them.
 
 Most columns of an envelope are like that: the source block names the table, a READ has no `before`, every event has the same
 headers. Of such a column nothing needs to be looked at row by row (`run_pages`).
 
 *Why no value is lost.* A leaf is taken out only if each of its batches is known to hold one value: a slice of repeated texts
-(`core.repeated`), nulls by their count, integers that are repeated or were compared; or to count (`core.counted`). All other leaves stay.
+(`core.repeated`), nulls by their count, integers that are repeated or were compared. All other leaves stay.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_assets.core.repeated import number_of, repeated_texts
-from cdc_assets.lake.count_pages import Counts, counts_of
 from cdc_assets.lake.run_pages import Cycle, Numbers, Path, Repetition, Run
 
 MAP_ENTRIES = ("key_value",)
@@ -57,9 +54,9 @@ class _Rows:
         return None
 
 
-def repetitions(table: pa.Table) -> dict[Path, Repetition | Counts]:
-    """The leaves, by Parquet's path, that hold a few runs or count."""
-    found: dict[Path, Repetition | Counts] = {}
+def repetitions(table: pa.Table) -> dict[Path, Repetition]:
+    """The leaves, by Parquet's path, that hold a few runs."""
+    found: dict[Path, Repetition] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
         chunks = [_Rows(array, 0).inner(field, array) for array in column.chunks]
         known = [rows for rows in chunks if rows is not None]
@@ -68,7 +65,7 @@ def repetitions(table: pa.Table) -> dict[Path, Repetition | Counts]:
     return found
 
 
-def _leaves(path: Path, kind: pa.DataType, chunks: Sequence[_Rows]) -> Iterator[tuple[Path, Repetition | Counts]]:
+def _leaves(path: Path, kind: pa.DataType, chunks: Sequence[_Rows]) -> Iterator[tuple[Path, Repetition]]:
     if pa.types.is_struct(kind):
         for index in range(kind.num_fields):
             field = kind.field(index)
@@ -79,15 +76,9 @@ def _leaves(path: Path, kind: pa.DataType, chunks: Sequence[_Rows]) -> Iterator[
     elif pa.types.is_map(kind):
         yield from _map_leaves(path, chunks)
     elif not pa.types.is_nested(kind):
-        content = _runs(chunks) or _counts(chunks)
+        content = _runs(chunks)
         if content is not None:
             yield path, content
-
-
-def _counts(chunks: Sequence[_Rows]) -> Counts | None:
-    if any(rows.absent or rows.present is not None for rows in chunks):
-        return None
-    return counts_of([rows.array for rows in chunks], _MOST_RUNS)
 
 
 def _runs(chunks: Sequence[_Rows]) -> tuple[Run, ...] | None:
