@@ -18,7 +18,8 @@
         ├── LoginError              login refused, database unknown to the login
         │   └── CredentialsError        user or password refused
         ├── PreflightError          CDC off, permission missing (also in a Kafka broker), Agent missing
-        │   └── CdcDisabledError        change data capture is off in a database
+        │   ├── CdcDisabledError        change data capture is off in a database
+        │   └── ObjectDeniedError       a right on one table or column is missing
         ├── DatabaseRestoredError   a database was restored to a point before what was already read
         ├── QueryError              the server refused a statement
         ├── InvariantError          the log or the lake contradicts itself
@@ -198,6 +199,10 @@ class PreflightError(TerminalError):
 
 class CdcDisabledError(PreflightError):
     """Change data capture is off in a database, so none of its tables can be captured."""
+
+
+class ObjectDeniedError(PreflightError):
+    """The login lacks a right on one table, or on one column of it; other tables are not concerned."""
 
 
 class DatabaseRestoredError(TerminalError):

@@ -27,7 +27,7 @@ def columns_with_nulls(
 
 
 def active_instances(session: Session, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
-    """Which instances have change rows in `(bounds[name], until]`; also those whose change table was dropped."""
+    """Which instances have change rows in `(bounds[name], until]`; also those whose change table was dropped, or may not be read."""
 
     def active(names: Sequence[str]) -> list[str]:
         probes = change_queries.probes(database, names)

@@ -23,6 +23,7 @@ from cdc_assets.errors import (
     DatabaseAwayError,
     LockTimeoutError,
     LoginError,
+    ObjectDeniedError,
     PreflightError,
     QueryError,
     ServerBusyError,
@@ -55,6 +56,8 @@ LOGIN = frozenset({916, 4060, 4064, 40615})
 """Database or address refused."""
 PERMISSION = frozenset({229, 230, 262, 297, 300, 371, 378, 15247, 22902, 22904, 22914, 22981})
 """Permission missing."""
+OF_ONE_OBJECT = frozenset({229, 230})
+"""Permission on one object, or on one column of it, missing."""
 _NO_USER = 916
 """The login has no user in a database."""
 INVALID_OBJECT = 208
@@ -215,7 +218,8 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
             f"{server} refused the login: {message}. Next: check database.user, database.password and database.names"
         )
     if number in PERMISSION:
-        return PreflightError(f"{server} denied access: {message}. Next: `cdc-assets doctor` prints the required GRANT")
+        kind = ObjectDeniedError if number in OF_ONE_OBJECT else PreflightError
+        return kind(f"{server} denied access: {message}. Next: `cdc-assets doctor` prints the required GRANT")
     if number in NO_CDC:
         return PreflightError(f"Change data capture is off: {message}. Next: `cdc-assets doctor` prints the T-SQL")
     return _by_neighbours(number, message, server)

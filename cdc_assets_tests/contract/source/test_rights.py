@@ -69,9 +69,9 @@ class Reader:
             elif statement.strip():
                 self.server.execute(statement, database=database)
 
-    def operations(self) -> list[str | None]:
-        """Of the events of the topic."""
-        lines = self.run("tail", "orders", "-n", "100").output.splitlines()
+    def operations(self, table: str = "orders") -> list[str | None]:
+        """Of the events of a topic."""
+        lines = self.run("tail", table, "-n", "100").output.splitlines()
         return [(json.loads(line)["value"] or {}).get("op") for line in lines if line.startswith("{")]
 
 
@@ -101,6 +101,30 @@ def test_what_the_page_grants_is_enough_for_a_capture(reader: Reader) -> None:
     second = reader.run("capture", "--local")
     assert second.exit_code == 0, second.output
     assert reader.operations() == ["r", "r", "u", "d", None, "r"]
+
+
+def test_a_right_that_one_table_lacks_stops_no_other(reader: Reader) -> None:
+    reader.admin(
+        f"USE {DATABASE}; CREATE TABLE dbo.other (id int NOT NULL PRIMARY KEY); "
+        "EXEC sys.sp_cdc_enable_table 'dbo', 'other', @role_name = NULL; GRANT SELECT ON dbo.other TO cdc_reader"
+    )
+    reader.texts["table.include.list"] = "dbo.orders,dbo.other"
+    reader.server.agent.drain()
+    assert reader.run("capture", "--local").exit_code == 0
+    reader.admin(f"USE {DATABASE}; DENY SELECT ON cdc.dbo_orders_CT TO cdc_reader")
+    reader.admin(f"USE {DATABASE}; DELETE FROM dbo.orders WHERE id = 2; INSERT INTO dbo.other VALUES (1)")
+    reader.server.agent.drain()
+    denied = reader.run("capture", "--local")
+    assert denied.exit_code != 0
+    assert "The SELECT permission was denied" in " ".join(denied.output.split())
+    assert reader.operations("other") == ["c"], denied.output
+    assert reader.operations() == ["r", "r"]
+    status = json.loads(reader.run("status", "--json").stdout)
+    conditions = {table["table"].split(".")[-1]: table["condition"] for table in status["tables"]}
+    assert (conditions["orders"], conditions["other"]) == ("failed", "streaming")
+    reader.admin(f"USE {DATABASE}; GRANT SELECT ON cdc.dbo_orders_CT TO cdc_reader")
+    assert reader.run("capture", "--local").exit_code == 0
+    assert reader.operations() == ["r", "r", "d", None]
 
 
 def granted(reader: Reader) -> str:
