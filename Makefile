@@ -4,6 +4,8 @@
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
+# where it is set, each of a thousand processes of the tests would compile the package anew
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

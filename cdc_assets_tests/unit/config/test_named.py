@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def test_chunks_of_a_round() -> None:
     assert f"{MOST_CHUNKS} times" in (ROOT / "docs" / "signals.md").read_text()
 
 
+@cache
 def settings_of_tests() -> set[str]:
     """Texts and keywords of all tests, of which those that set a property are some."""
     found: set[str] = set()
@@ -72,10 +74,10 @@ def settings_of_tests() -> set[str]:
     return found
 
 
-SET = settings_of_tests()
 CHOSEN = [row for row in PROPERTIES if row.status is Status.SUPPORTED and len(row.kind.values) != 1]
 
 
 @pytest.mark.parametrize("row", CHOSEN, ids=lambda row: row.name)
 def test_some_test_sets_each_property(row: Property) -> None:
-    assert row.name in SET or any(row.patterned and row.holes(text) for text in SET)
+    known = settings_of_tests()
+    assert row.name in known or any(row.patterned and row.holes(text) for text in known)
