@@ -133,6 +133,7 @@ _NOT_PASSED_ON = ("connection", "transfer-encoding", "content-length", "date", "
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body would wait 40 ms for the client to acknowledge its headers
     server: _Server
 
     def log_message(self, *args: object) -> None:
