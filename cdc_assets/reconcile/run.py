@@ -55,6 +55,8 @@ from cdc_assets.snapshot.slices import ranges_wanted
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
+_FIRST_POLL_S = 0.05
+"""Of a wait; each pause is twice as long as the one before, since most waits are short and there is one for each group."""
 _ATTEMPTS = 10
 _READS = 6
 
@@ -270,6 +272,7 @@ class Reconciler:
             Moment(self._source, self._clock, table.database, self._config.mirror.settle_s),
             self._clock.elapsed(),
         )
+        pause_s = _FIRST_POLL_S
         while True:
             self._follow(table)
             reached = Lsn.parse(self._lsn(table))
@@ -282,7 +285,8 @@ class Reconciler:
                     "is not known which differences are in flight. Next: let the capture run (its run, or cdc-assets capture), "
                     "then compare again; it continues where it was."
                 )
-            self._clock.sleep(_POLL_S)
+            self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, _POLL_S)
 
     # ---- what is known -------------------------------------------------------------------------------------------
 
