@@ -40,6 +40,7 @@ laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken sig
 	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/retention/test_law.py
 	CDC_SOAK_SECONDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_mirror_soak.py
 	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_schema_law.py
+	CDC_MOMENT_LAGS=0,1.5,5 $(PYTEST) -q cdc_assets_tests/unit/snapshot/test_moment.py
 
 histories: setup-dev ## Random histories of two databases in bad weather: runs killed, asleep and woken, capture jobs that lag, structures changed, stores that lose answers; with CDC_HISTORIES_SPARK=1 on Spark, whose processes are killed (CDC_HISTORIES, CDC_HISTORIES_LAG); the better part of an hour
 	CDC_HISTORIES=$${CDC_HISTORIES:-200} CDC_HISTORIES_LAG=$${CDC_HISTORIES_LAG:-30} $(PYTEST) -q -n $${WORKERS:-2} cdc_assets_tests/contract/test_histories.py

@@ -27,8 +27,8 @@ from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 
-LAGS = [float(text) for text in os.environ.get("CDC_MOMENT_LAGS", "0,1.5").split(",")]
-"""Seconds by which the capture job is late."""
+LAGS = [float(text) for text in os.environ.get("CDC_MOMENT_LAGS", "0,1.2").split(",")]
+"""Seconds by which the capture job is late: not at all, and by more than times of commits are rounded."""
 ISOLATIONS = ["read_committed", "repeatable_read", "exclusive", "snapshot"]
 WAYS = ["signal table", "SNAPSHOT", "signal table and SNAPSHOT", "locks"]
 
@@ -74,7 +74,8 @@ class Shop:
     def writing(self, seed: int) -> Iterator[threading.Event]:
         """Somebody writes until the event is set; whoever is locked out waits."""
         over, chance = threading.Event(), Random(seed)  # noqa: S311 - a repeatable workload
-        writer = threading.Thread(target=lambda: [self.write(chance) for _ in iter(over.is_set, True)])
+        pause_s = 0.004  # so that the readers have a part of the machine
+        writer = threading.Thread(target=lambda: [self.write(chance) for _ in iter(lambda: over.wait(pause_s), True)])
         writer.start()
         try:
             yield over
