@@ -28,8 +28,8 @@ setup-mysql: ## System packages and .venv, with MariaDB's programs (no service i
 dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live workload
 	@$(PY) -m cdc_assets.cli.demo dev
 
-test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; two workers (WORKERS)
-	$(PYTEST) -q -n $${WORKERS:-2} --dist loadfile
+test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; three workers (WORKERS), since they wait for each other, servers and JVMs a third of their time
+	$(PYTEST) -q -n $${WORKERS:-3} --dist loadfile --no-loadscope-reorder
 
 laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken signals, changing structures, tables of any shape, a hundred times (CDC_LAW_EXAMPLES); minutes
 	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/signals/test_incremental_law.py \
