@@ -174,7 +174,7 @@ def test_a_run_that_waits_for_its_mirrors_can_be_terminated(shop: Shop, monkeypa
             asked = monotonic()
             goes_on.set()
             thread.join()
-        assert monotonic() - asked < 10
+        assert monotonic() - asked < 60
         [run] = instance.get_runs()
         assert run.is_finished
         assert "RESTARTED" not in str([entry.user_message for entry in instance.all_logs(run.run_id)])

@@ -170,7 +170,7 @@ def test_idle_tick_asks_once_a_poll_and_ends_before_the_daemon_looks_again(
     finally:
         shop.write({})
     assert 3 <= ask.call_count <= 11
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20, "the daemon looks again after half a minute"
 
 
 def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -407,7 +407,7 @@ def test_where_to_cut_a_locked_table_is_asked_without_waiting(
         began = time.monotonic()
         rows = source.row_counts([schema])[schema.table]
         assert len(source.key_ranges(schema, rows, 2)) == 2
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         other.execute("ROLLBACK")
 
 
@@ -419,7 +419,7 @@ def test_locks_are_waited_for_no_longer_than_allowed(shop: Server, standin: Stan
         began = time.monotonic()
         with pytest.raises(LockTimeoutError, match=r"snapshot\.lock\.timeout\.ms"):
             source.delete_signal(table("a"), "id", "1")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         other.execute("ROLLBACK")
         [[outside]] = source.session.rows("SELECT @@LOCK_TIMEOUT")
         assert outside == -1
@@ -442,7 +442,7 @@ def test_capture_job(shop: Server, standin: StandIn, source: SqlServerSource) ->
 
 
 def test_capture_job_that_fails_tells_why(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
-    trouble, deadline = "", time.monotonic() + 10
+    trouble, deadline = "", time.monotonic() + 60
     for number in count(900):
         standin.agent.fail_next(SqlError(22859, "Log Scan process failed in processing log records."))
         with suppress(SqlError):  # what failed shows itself to the next commit

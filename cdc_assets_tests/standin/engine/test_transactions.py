@@ -159,7 +159,7 @@ def test_a_second_writer_waits_for_the_first(table: Client, connect: Connect) ->
     time.sleep(0.1)
     assert thread.is_alive()
     table.do("COMMIT")
-    thread.join(5)
+    thread.join(60)
     assert ids(table) == [1, 2, 4]
 
 
@@ -220,7 +220,7 @@ def test_who_waits_for_a_table_keeps_nobody_from_writing_others(table: Client, c
     other.do("SET LOCK_TIMEOUT 500 INSERT u VALUES (1)")
     assert thread.is_alive()
     table.do("COMMIT")
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -231,10 +231,11 @@ def test_a_deadlock_has_one_victim(table: Client, connect: Connect) -> None:
     outcome: list[list[int]] = []
     thread = threading.Thread(target=lambda: outcome.append(table.errors("INSERT t VALUES (2, 0)")))
     thread.start()
-    time.sleep(0.1)
+    while not other.value("SELECT COUNT(*) FROM sys.dm_exec_requests WHERE blocking_session_id <> 0"):
+        time.sleep(0.01)
     assert other.errors("INSERT u VALUES (2)") == [1205]
     assert other.value("SELECT @@TRANCOUNT") == 0
-    thread.join(5)
+    thread.join(60)
     assert outcome == [[]]
     table.do("COMMIT")
 
@@ -245,7 +246,7 @@ def test_an_attention_ends_the_wait_for_a_lock(table: Client, connect: Connect) 
     begin = time.monotonic()
     with pytest.raises(Cancelled):
         other.session.batch("INSERT t VALUES (3, 0)", Collected(stop=Cancelled()))
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 20
     table.do("COMMIT")
     other.do("INSERT t VALUES (3, 0)")
 
@@ -327,7 +328,7 @@ def test_writers_wait_for_each_other_also_on_other_tables(
     thread.start()
     query = "SELECT session_id, blocking_session_id, status FROM sys.dm_exec_requests WHERE blocking_session_id <> 0"
     numbers = second.session.session_id, first.session.session_id
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while first.rows(query) != [(*numbers, "suspended")]:
         assert time.monotonic() < deadline
     while not caplog.messages:
@@ -335,6 +336,6 @@ def test_writers_wait_for_each_other_also_on_other_tables(
         time.sleep(0.01)
     assert caplog.messages == [f"session {numbers[0]} waits to write for session {numbers[1]}"]
     first.do("INSERT u VALUES (2) COMMIT")
-    thread.join(5)
+    thread.join(60)
     assert ids(first) == [1, 2, 3]
     assert first.rows("SELECT id FROM u ORDER BY id") == [(1,), (2,)]

@@ -9,6 +9,7 @@ import pytest
 from cdc_assets.standin.contract import Cancelled
 from cdc_assets.standin.errors import SqlError
 from cdc_assets.standin.store.locks import Locks, Mode
+from cdc_assets_tests.patience import wait_until
 
 
 def in_thread(work: Callable[[], None]) -> tuple[threading.Thread, list[BaseException]]:
@@ -23,6 +24,11 @@ def in_thread(work: Callable[[], None]) -> tuple[threading.Thread, list[BaseExce
     thread = threading.Thread(target=run)
     thread.start()
     return thread, errors
+
+
+def until_waiting(locks: Locks, count: int) -> None:
+    """Return when so many requests wait."""
+    wait_until(lambda: len(locks.waiting()) == count, 60, locks.waiting, every=0.005)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +78,13 @@ def test_waiters_are_served_in_order() -> None:
         locks.release_all("second")
 
     first_thread, _ = in_thread(reader)
-    time.sleep(0.05)
+    until_waiting(locks, 1)
     second_thread, _ = in_thread(second)
-    time.sleep(0.05)
+    until_waiting(locks, 2)
     assert order == []
     locks.release_all("writer")
-    first_thread.join(5)
-    second_thread.join(5)
+    first_thread.join(60)
+    second_thread.join(60)
     assert order == ["reader", "second"]
 
 
@@ -87,12 +93,12 @@ def test_the_one_that_closes_a_cycle_is_the_victim() -> None:
     locks.acquire("a", 1)
     locks.acquire("b", 2)
     thread, errors = in_thread(lambda: locks.acquire("a", 2))
-    time.sleep(0.05)
+    until_waiting(locks, 1)
     with pytest.raises(SqlError) as raised:
         locks.acquire("b", 1)
     assert raised.value.number == 1205
     locks.release_all("b")
-    thread.join(5)
+    thread.join(60)
     assert not errors
     assert locks.holds("a", 2, Mode.X)
 
@@ -124,5 +130,5 @@ def test_a_counter_under_many_threads() -> None:
 
     threads = [in_thread(lambda number=number: work(f"t{number}"))[0] for number in range(4)]  # type: ignore[misc]
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert count == 200

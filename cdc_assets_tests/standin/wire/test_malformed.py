@@ -94,7 +94,7 @@ def test_what_is_read_as_a_parameter_is_a_value_of_its_type(sent: bytes) -> None
     ],
 )
 def test_a_stranger_is_shown_out(engine: ScriptedEngine, server: TdsServer, sent: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as stranger:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as stranger:
         stranger.sendall(sent)
         with contextlib.suppress(OSError):  # it may be out already
             stranger.shutdown(socket.SHUT_WR)

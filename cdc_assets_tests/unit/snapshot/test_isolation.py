@@ -93,7 +93,7 @@ def test_lock_that_is_not_to_be_had_in_time(server: StandIn, tmp_path: Path, tim
         began = time.monotonic()
         with pytest.raises(ServerBusyError, match=rf"dbo\.b could not be locked within {timeout} ms.*lock\.timeout"):
             shop.world.snapshot()
-        assert least_s <= time.monotonic() - began < least_s + 2
+        assert least_s <= time.monotonic() - began < least_s + 8
         other.execute("ROLLBACK")
     assert shop.world.snapshot().tables == tuple(shop.tables)
 
