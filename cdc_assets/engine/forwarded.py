@@ -6,6 +6,8 @@ left in the lake, and the run that has the connector writes it into the file tha
 *When a signal is removed from the lake.* When the connector has emptied its file, as it does once it has read it. Until then the run is
 not idle, but for so long only: a connector that reads no file must not keep a run for ever.
 
+*The connector may read at any moment*, and empties its file then. So signals are written into an empty file alone, all by one write.
+
 *Crash between any two steps.* Before the line is written, and before it is read: the signal waits in the lake, and the next run writes
 it, unless the file still has that line. Between the connector's reading and the removal: it is written again, so a snapshot may be
 taken twice, and its READ events say the same state twice. What the connector has taken up and not recorded in its offsets is lost with
@@ -19,7 +21,7 @@ from typing import Final
 
 from cdc_assets.core.signal import Delivery, SignalChannel
 from cdc_assets.engine.feed import Chunk, EngineFeed
-from cdc_assets.engine.requested import append_signal, holds_signals
+from cdc_assets.engine.requested import append_lines, holds_signals, signal_line
 from cdc_assets.errors import CdcError, InvalidValueError
 
 log = logging.getLogger(__name__)
@@ -96,11 +98,13 @@ class ForwardedSignals:
             self._channel.forget(self._delivery)
             self._delivery = Delivery()
         found = self._channel.receive({})
+        lines = list[str]()
         for signal in found.signals:
             try:
-                append_signal(self._path, signal)
+                lines.append(signal_line(signal))
             except InvalidValueError as error:
                 log.warning("Signal %r is ignored: %s", signal.id, error)
+        append_lines(self._path, lines)
         self._delivery, self._written = found, time.monotonic()
 
     def committed(self, number: int) -> None:

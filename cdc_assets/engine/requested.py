@@ -11,7 +11,7 @@ the lake; the same holds then. An incremental one goes on in the next run: its p
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,16 +37,37 @@ def append_signal(path: Path, signal: Signal) -> None:
         InvalidValueError: its data are no JSON.
         EngineError: the file cannot be written.
     """
+    append_lines(path, [signal_line(signal)])
+
+
+def signal_line(signal: Signal) -> str:
+    """A signal as the connector's file channel reads it.
+
+    Raises:
+        InvalidValueError: its data are no JSON.
+    """
     try:
         data = json.loads(signal.data or "{}")
     except (ValueError, RecursionError):
         raise InvalidValueError("data", shortened(str(signal.data)), "JSON", "send the signal again") from None
-    line = json.dumps({"id": signal.id, "type": signal.type, "data": data})
+    return json.dumps({"id": signal.id, "type": signal.type, "data": data})
+
+
+def append_lines(path: Path, lines: Sequence[str]) -> None:
+    """Put lines into a signal file, unless it has them, by one write.
+
+    The connector empties the file as soon as it has read a line. So what is written behind the first of several lines, while it does, would
+    be gone; of one write it reads all lines, or none.
+
+    Raises:
+        EngineError: the file cannot be written.
+    """
     try:
-        with path.open("a+", encoding="utf-8") as file:
+        with path.open("ab+", buffering=0) as file:
             file.seek(0)
-            if line not in file.read().splitlines():
-                file.write(line + "\n")
+            known = file.readall().decode().splitlines()
+            if new := [line for line in dict.fromkeys(lines) if line not in known]:
+                file.write("".join(f"{line}\n" for line in new).encode())
     except (OSError, UnicodeDecodeError) as error:
         raise EngineError(f"The signal file {path} cannot be written: {error}. Next: check signal.file.") from error
 

@@ -1,12 +1,16 @@
 """Signals that wait in the lake, and the file of a connector in another container."""
 
 import json
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.forwarded import ForwardedSignals
+from cdc_assets.engine.requested import holds_signals
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.unit.engine.feeds import ListFeed
@@ -105,3 +109,37 @@ def test_a_file_that_cannot_be_written_is_tried_again(site: Site, caplog: pytest
     site.file.rmdir()
     run.next(0)
     assert site.lines() == ["a"]
+
+
+def test_a_connector_that_reads_in_the_middle_loses_none_of_several_signals(site: Site) -> None:
+    """It reads all lines, and then empties its file, in another process."""
+    read, ended = list[str](), threading.Event()
+
+    def connector() -> None:
+        while not ended.is_set():
+            with suppress(FileNotFoundError):
+                if lines := site.file.read_text().splitlines():
+                    time.sleep(0.001)
+                    site.file.write_text("")
+                    read.extend(json.loads(line)["id"] for line in lines)
+
+    thread = threading.Thread(target=connector)
+    thread.start()
+    try:
+        for turn in range(40):
+            sent = [f"{turn}-{number}" for number in range(5)]
+            for name in sent:
+                site.inbox.put(Signal(name, "log", None))
+            run = site.run()
+            run.next(0)
+            while holds_signals(site.file):
+                time.sleep(0.001)
+            run.next(0)
+            assert not site.inbox.waiting({})
+            deadline = time.monotonic() + 10
+            while not set(sent) <= set(read) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert set(sent) <= set(read), "what left the lake was read"
+    finally:
+        ended.set()
+        thread.join()
