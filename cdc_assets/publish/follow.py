@@ -1,4 +1,9 @@
-"""Publishes until nothing is new, or without end; a broker that is away only delays."""
+"""Publishes until nothing is new, or without end; a broker that is away only delays.
+
+*A lake that cannot be read* (a file system that is not mounted or gives errors) does the same once publishing has begun, if it is to go on
+without end; nothing of it is passed over, as places move with what is sent. At the start a second such error in a row ends it, as whoever
+has started it can see the reason. A lake that is another one now, or an older copy, always ends it (`start`).
+"""
 
 import logging
 import time
@@ -43,17 +48,18 @@ def publish(
         FencedError: another publisher has taken over.
         CdcError: the lake cannot be read, or the broker was away for too long.
     """
-    failures, former, outages = 0, None, Outages()
+    failures, former, outages, begun = 0, None, Outages(), False
     try:
         while True:
             try:
                 publisher.open()
+                begun = True
                 while _turn(publisher, feed, follow=follow, ends=ends):
                     failures, former = 0, None
                     outages.end(_KAFKA)
             except (RetryableError, LakeError, FencedError) as error:
                 failures += 1
-                if ends() or not _may_succeed(error, former, failures, most_retries):
+                if ends() or not _may_succeed(error, former, failures, most_retries, waits=follow and begun):
                     raise
                 if isinstance(error, FencedError) and _is_fenced(publisher, outages, pause_s, most_retries, ends):
                     raise
@@ -94,15 +100,18 @@ def _pause(seconds: float, ends: Callable[[], bool]) -> None:
         sleep(min(left, _LOOK_EVERY_S))
 
 
-def _may_succeed(error: CdcError, former: CdcError | None, failures: int, most_retries: int) -> bool:
+def _may_succeed(error: CdcError, former: CdcError | None, failures: int, most_retries: int, *, waits: bool) -> bool:
     """Whether another attempt may succeed.
 
     A file that is gone was perhaps joined with others while it was read: the tables are opened anew, once. A store that does not answer
     raises what is waited for, as a broker does.
+
+    Args:
+        waits: whether a lake that cannot be read is waited for, too.
     """
-    if isinstance(error, LakeError):
-        return not isinstance(former, LakeError)
-    return isinstance(error, FencedError) or most_retries < 0 or failures <= most_retries
+    if isinstance(error, FencedError) or (isinstance(error, LakeError) and not isinstance(former, LakeError)):
+        return True
+    return (waits or not isinstance(error, LakeError)) and (most_retries < 0 or failures <= most_retries)
 
 
 def _is_fenced(

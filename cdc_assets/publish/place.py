@@ -22,8 +22,8 @@ class Published:
     Args:
         lake: identity of the manifest whose windows are meant; another lake numbers them anew.
         window: number of the window up to which topics are published that `places` does not name.
-        places: how far other topics are: those in the middle of a window, those that are stopped, and those whose
-            commits have numbers of their own.
+        places: how far other topics are: those in the middle of a window, those that are stopped, those whose database is ahead of
+            another one, and those whose commits have numbers of their own.
         stopped: why topics are not published further, by name.
         after: commit LSN after which events are published; empty for all of them.
         writer: identity of the process that wrote this.

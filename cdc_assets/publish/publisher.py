@@ -127,10 +127,10 @@ class Publisher:
 
         Raises:
             RetryableError: the broker is away.
-            LakeError: the marker is of another lake.
+            LakeError: the lake cannot be read.
             EventsDroppedError: topics no longer hold what is to be published first.
             ConfigurationError: a start was given, but the topics are published already.
-            PreflightError: the marker is gone.
+            PreflightError: the marker is gone, or of another lake.
         """
         text = self._broker.open()
         start = Start(self._feed.lake(), self._after, self._span, self._writer, self._without_marker)

@@ -2,7 +2,8 @@
 
 The truth is the marker in Kafka. The file is written after it, now and then, so it never says more than is published;
 retention of topics waits for what it says, without asking a broker. It is replaced as a whole: a crash leaves the former
-one. A publisher that was fenced may write it once more, with a place that the other one has passed.
+one. A publisher that was fenced may write it once more, with a place that the other one has passed. Nothing is written where the manifest
+is not: a file system that is not mounted would get a folder of its own.
 """
 
 from pyarrow import fs
@@ -10,6 +11,7 @@ from pyarrow import fs
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.ledger.manifest import manifest_directory
 from cdc_assets.publish.place import Published, parse_published
 
 _NAME = "published.json"
@@ -24,11 +26,16 @@ class RecordedPlace:
 
     def __init__(self, location: Location, prefix: str) -> None:
         self.directory = f"{prefix}.__publisher"
-        self._location = location
+        self._location, self._prefix = location, prefix
         self._folder = Folder(location, self.directory)
 
     def write(self, published: Published) -> None:
         """Record a place."""
+        if self._location.on_disk and not self._is_there(manifest_directory(self._prefix)):
+            place = self._location.uri(manifest_directory(self._prefix))
+            raise LakeError(
+                f"The manifest {place} is not there. Next: see whether its file system is mounted (lake.path)"
+            )
         self._folder.write(_NAME, published.text().encode())
 
     def read(self) -> Published | None:
@@ -51,8 +58,11 @@ class RecordedPlace:
             self._folder.drop()
 
     def _exists(self) -> bool:
+        return self._is_there(f"{self.directory}/{_NAME}")
+
+    def _is_there(self, path: str) -> bool:
         try:
-            found = self._location.existing(self.directory).get_file_info(_NAME)
+            found = self._location.existing("").get_file_info(path)
         except STORE_ERRORS as error:
             place = self._location.uri(self.directory)
             raise trouble(f"The folder {place} cannot be read", error, "check lake.path") from error

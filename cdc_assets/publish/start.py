@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from cdc_assets.errors import ConfigurationError, LakeError, PreflightError
+from cdc_assets.errors import ConfigurationError, PreflightError
 from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.place import Published
 from cdc_assets.publish.span import Span
@@ -70,7 +70,7 @@ class Start:
             new: whether nothing is published yet.
 
         Raises:
-            LakeError: it is of another lake.
+            PreflightError: it is of another lake.
             EventsDroppedError: topics no longer hold what is to be published first.
             ConfigurationError: a start or another range was given, but the topics are published already; or a range of which
                 nothing is complete.
@@ -86,7 +86,7 @@ class Start:
             expected = f"a range of complete windows, windows up to {complete}"
             raise ConfigurationError("--replay", self.span.text(), expected, "copy one from `cdc-assets status`")
         if known.lake != self.lake or known.window > complete:
-            raise LakeError(
+            raise PreflightError(
                 f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
                 f"{known.window}; here {self.lake}, {complete}). Next: restore that lake; or delete the topics and the topic "
                 "of markers, and publish anew."

@@ -76,12 +76,16 @@ class Structures:
         return bisect_right(begins, place) - 1
 
     def _refresh(self) -> None:
+        """Read the history if that is due. It stays due if it cannot be read: no row may be described by less than there is."""
         if not self._is_due:
             return
-        self._is_due = False
         handle = self._tables.open(self._history.directory)
-        if handle is None or handle.version() == self._version:
-            return
+        if handle is not None and handle.version() != self._version:
+            self._read()
+            self._version = handle.version()
+        self._is_due = False
+
+    def _read(self) -> None:
         self._begins.clear()
         self._entries.clear()
         self._planned.clear()
@@ -91,7 +95,6 @@ class Structures:
                 topic = topics.setdefault(entry.table, topic_name(entry.table, self._config.events))
                 self._begins.setdefault(topic, []).append((window, str(entry.lsn)))
                 self._entries.setdefault(topic, []).append(entry)
-        self._version = handle.version()
 
     def _described(self, topic: str, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         planned = self._schema(topic, max(number, 0))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.errors import ConnectionLostError, FencedError, LakeAwayError, LakeError
+from cdc_assets.errors import ConnectionLostError, FencedError, LakeAwayError, LakeError, PreflightError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish import follow
 from cdc_assets.publish.feed import Feed
@@ -72,12 +72,15 @@ class Endings:
     def __init__(self, *endings: Exception | int, fenced: Sequence[Exception | bool] = ()) -> None:
         self.endings, self.fenced = list(endings), list(fenced)
         self.opened = self.forgotten = 0
+        self.at_open: list[Exception | None] = []
 
     def open(self) -> None:
         self.opened += 1
+        if self.at_open and (error := self.at_open.pop(0)) is not None:
+            raise error
 
     def turn(self) -> int:
-        found = self.endings.pop(0)
+        found = self.endings.pop(0) if self.endings else 0
         if isinstance(found, Exception):
             raise found
         return found
@@ -95,9 +98,12 @@ class Endings:
     def forget(self) -> None:
         self.forgotten += 1
 
-    def run(self, most_retries: int = -1) -> None:
+    def run(self, most_retries: int = -1, *, following: bool = False) -> None:
         own: Any = self
-        follow.publish(own, own, follow=False, pause_s=0.0, most_retries=most_retries, close=lambda: None)
+        ends = (lambda: not self.endings) if following else (lambda: False)
+        follow.publish(
+            own, own, follow=following, pause_s=0.0, most_retries=most_retries, close=lambda: None, ends=ends
+        )
 
 
 AWAY, GONE, FENCED = ConnectionLostError("away"), LakeError("a file is gone"), FencedError("another one")
@@ -124,3 +130,25 @@ def test_a_second_error_of_the_lake_in_a_row_ends_it_and_other_errors_do_not_cou
     Endings(away, away, away, 0).run()
     with pytest.raises(LakeAwayError):
         Endings(away, away, away, 0).run(most_retries=2)
+
+
+def test_who_follows_waits_for_a_lake_that_cannot_be_read_once_publishing_has_begun(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = Endings(1, GONE, GONE, GONE, AWAY, GONE, 1, 0)
+    found.run(following=True)
+    assert (found.opened, found.forgotten) == (6, 4)
+    told = [record for record in caplog.records if record.levelname == "WARNING" and "a file is gone" in record.message]
+    assert len(told) == 1, "one line when it begins"
+    with pytest.raises(LakeError):
+        Endings(1, GONE, GONE, GONE, 1).run(most_retries=2, following=True)
+    with pytest.raises(LakeError):
+        Endings(1, GONE, GONE, 1).run()
+    never = Endings(0)
+    never.at_open = [GONE, GONE]
+    with pytest.raises(LakeError):
+        never.run(following=True)
+    other = Endings(1, GONE, 1)
+    other.at_open = [None, PreflightError("The topics were published from another lake.")]
+    with pytest.raises(PreflightError):
+        other.run(following=True)

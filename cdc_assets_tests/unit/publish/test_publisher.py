@@ -11,7 +11,7 @@ from cdc_assets.cli.tail import lines
 from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.settings import KafkaSettings, TextSettings
 from cdc_assets.config.settings.kafka import AVRO, JSON
-from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.errors import ConfigurationError, LakeError, PreflightError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.snapshot_state import SnapshotRun
@@ -132,7 +132,7 @@ def test_the_marker_tells_who_wrote_it_and_from_which_lake(world: World) -> None
     assert one.is_fenced()
     assert broker.marker is not None
     broker.marker = json.dumps(json.loads(broker.marker) | {"lake": "another"})
-    with pytest.raises(LakeError, match="another lake"):
+    with pytest.raises(PreflightError, match="another lake"):
         one.open()
     broker.marker = "{}"
     with pytest.raises(LakeError, match="no marker"):

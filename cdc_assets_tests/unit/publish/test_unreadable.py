@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.errors import LakeError, RetryableError
+from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish import follow, publisher
 from cdc_assets.publish.feed import Feed
@@ -104,3 +105,18 @@ def test_what_passes_by_itself_stops_nothing(world: World, monkeypatch: pytest.M
     assert not published(world, broker).stopped
     assert not left
     assert len(broker.topics[TOPIC]) == 2
+
+
+def test_rows_are_not_described_by_less_than_there_is_where_structures_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: SchemaHistory) -> Any:
+        raise LakeError("The schema history cannot be read.")
+
+    broker = MemoryBroker()
+    with monkeypatch.context() as patch:
+        patch.setattr(SchemaHistory, "read", broken)
+        assert set(published(world, broker).stopped) == {TOPIC, OTHER}, "none of them is published without"
+    assert not {TOPIC, OTHER} & broker.topics.keys()
+    assert not published(world, broker).stopped
+    assert len(broker.topics[OTHER]) == 4

@@ -1,0 +1,27 @@
+"""Where a lake is told how far its topics are published."""
+
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import Location
+from cdc_assets.ledger.manifest import manifest_directory
+from cdc_assets.publish.place import Published
+from cdc_assets.publish.recorded import RecordedPlace
+
+
+@pytest.mark.parametrize("root", ["", "file://"])
+def test_nothing_is_written_where_the_lake_is_not(tmp_path: Path, root: str) -> None:
+    lake = tmp_path / "lake"
+    record = RecordedPlace(Location(f"{root}{lake}"), "shop")
+    for there in (False, True):
+        if there:
+            lake.mkdir()
+        with pytest.raises(LakeError, match="mounted"):
+            record.write(Published("l", 3))
+        assert record.read() is None
+        assert not lake.exists() or not list(lake.iterdir())
+    (lake / manifest_directory("shop")).mkdir()
+    record.write(Published("l", 3))
+    assert record.read() == Published("l", 3)
