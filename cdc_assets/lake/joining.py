@@ -26,6 +26,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, LakeError, RetryableError
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.pieces import rows_at_once
 from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
 from cdc_assets.lake.tables import DeltaTables, arrow_schema
 
@@ -98,7 +99,7 @@ def batches_of(task: JoinTask, path: str) -> Iterator[pa.RecordBatch]:
             location.existing(task.directory).open_input_file(path) as stream,
             pq.ParquetFile(stream, pre_buffer=not location.is_local) as parquet,
         ):
-            for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
+            for batch in parquet.iter_batches(rows_at_once(parquet, _BATCH_ROWS), use_threads=False):
                 yield from _fitted(pa.Table.from_batches([batch]), task.schema).to_batches()
     except STORE_ERRORS as error:
         place = f"{location.uri(task.directory)}/{path}"

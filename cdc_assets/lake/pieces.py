@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from cdc_assets.lake.location import Location
@@ -55,12 +56,14 @@ class Piece:
         name: of the file.
         number: of a leaf, a range of keys or a file: who reads the rows.
         batch: index of the batch in the file.
+        size: bytes in memory.
     """
 
     name: str
     number: int
     batch: int
     rows: int
+    size: int = 0
 
 
 class StagedFile:
@@ -79,7 +82,7 @@ class StagedFile:
         """Stage rows of a number."""
         for batch in batches:
             self._writer = self._writer or pa.ipc.new_file(self._stream, batch.schema, options=_IPC)
-            self.pieces.append(Piece(self._name, number, len(self.pieces), batch.num_rows))
+            self.pieces.append(Piece(self._name, number, len(self.pieces), batch.num_rows, batch.nbytes))
             self._writer.write_batch(batch)
 
     def close(self) -> None:
@@ -104,6 +107,13 @@ def staged_batches(location: Location, folder: str, pieces: Sequence[Piece]) -> 
     for name in dict.fromkeys(piece.name for piece in pieces):
         with files.open_input_file(name) as stream, pa.ipc.open_file(stream) as reader:
             yield from (reader.get_batch(piece.batch) for piece in pieces if piece.name == name)
+
+
+def rows_at_once(parquet: pq.ParquetFile, most: int) -> int:
+    """How many rows of a file are read at once: fewer if they are large."""
+    groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
+    widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+    return int(max(1, min(most, PORTION_BYTES // max(1, widest))))
 
 
 def portions(tables: Iterable[pa.Table], least: int) -> Iterator[pa.Table]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.pieces import PORTION_BYTES
+from cdc_assets.lake.pieces import rows_at_once
 from cdc_assets.mirror.fold import mask_of
 from cdc_assets.mirror.natural import Natural, converter
 from cdc_assets.mirror.shape import AT, OPERATION, POSITION, Shape
@@ -138,7 +138,7 @@ class TopicReader:
             own = range(number * total // count, (number + 1) * total // count)
             groups = [at for at in own if wanted.may_hold(*_bounds(parquet, at))]
             names = self.columns(generation, parquet.schema_arrow)
-            rows = rows_at_once(parquet)
+            rows = rows_at_once(parquet, _BATCH_ROWS)
             for batch in parquet.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
                 table = pa.Table.from_batches([batch])
                 keep = pc.and_(wanted.takes(table["position"], table["window_id"]), pc.is_valid(table["value"]))
@@ -253,13 +253,6 @@ def _missing(generation: TopicGeneration, values: pa.Array) -> pa.Array:
 def _natural(field: pa.Field, wanted: Natural, array: pa.Array) -> pa.Array:
     found = converter(field, wanted)(array)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-
-
-def rows_at_once(parquet: pq.ParquetFile) -> int:
-    """How many rows of a file are read at once: fewer if they are large."""
-    groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
-    widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
-    return int(max(1, min(_BATCH_ROWS, PORTION_BYTES // max(1, widest))))
 
 
 def _bounds(parquet: pq.ParquetFile, group: int) -> tuple[str | None, str | None]:

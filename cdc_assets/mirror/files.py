@@ -8,7 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cdc_assets.lake import pieces
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.pieces import rows_at_once
 from cdc_assets.mirror.leaves import NewFile
 from cdc_assets.mirror.natural import cast
 from cdc_assets.mirror.shape import LSN, has_bounds
@@ -64,7 +66,7 @@ def _batches(stream: pa.NativeFile, location: Location, plain: Sequence[str] | N
     with pq.ParquetFile(
         stream, metadata=metadata, read_dictionary=encoded, pre_buffer=not location.is_local
     ) as parquet:
-        yield from parquet.iter_batches(GROUP_ROWS, use_threads=False)
+        yield from parquet.iter_batches(rows_at_once(parquet, GROUP_ROWS), use_threads=False)
 
 
 def last_rows(location: Location, directory: str, path: str, schema: pa.Schema) -> pa.Table:
@@ -143,7 +145,8 @@ class FileWriter:
         self._waiting.append(rows)
         self.rows += rows.num_rows
         waiting = sum(table.num_rows for table in self._waiting)
-        self._put(waiting - waiting % GROUP_ROWS)
+        is_wide = sum(table.nbytes for table in self._waiting) >= pieces.PORTION_BYTES
+        self._put(waiting if is_wide else waiting - waiting % GROUP_ROWS)
 
     def _put(self, count: int) -> None:
         """Write the first rows of those that wait."""

@@ -41,7 +41,7 @@ from cdc_assets.mirror.shape import (
 from cdc_assets.mirror.texts import TEXTS, in_form, is_encoded, joined, plain, whole
 from cdc_assets.typemap.kernels import Numbers
 
-_LSN_WIDTH = 22
+LSN_WIDTH = 22
 """Characters of a position that are the commit LSN."""
 
 
@@ -123,7 +123,7 @@ def lsns_of(positions: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The commit LSNs of positions, as a dictionary array; if they are that already, as they are."""
     if is_encoded(positions.type):
         return whole(positions)
-    return whole(pc.utf8_slice_codeunits(positions, 0, _LSN_WIDTH).dictionary_encode())
+    return whole(pc.utf8_slice_codeunits(positions, 0, LSN_WIDTH).dictionary_encode())
 
 
 def _numbered(keys: pa.Array) -> Numbers:

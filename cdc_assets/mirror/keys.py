@@ -79,6 +79,13 @@ def encode(table: pa.Table, parts: Sequence[KeyPart], kind: pa.DataType) -> pa.A
     return pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, b"")
 
 
+def as_bytes(keys: pa.Array) -> pa.Array:
+    """Keys as bytes in the same order, of which none begins another."""
+    if not pa.types.is_integer(keys.type):
+        return keys
+    return binaries(np.arange(len(keys) + 1) * 8, _fixed(keys).reshape(-1), None, pa.binary())
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Whether a key of one column of this type is a number."""
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind))

@@ -65,13 +65,23 @@ def stage(task: PartTask, tables: Iterable[pa.Table]) -> list[Piece]:
         LakeError: the lake cannot be read or written.
     """
     shape, bounds = task.reader.shape, [bound_key(bound, task.reader.shape.key_type) for bound in task.bounds[1:]]
+    numbered = ((events, leaves_of(shape.keys(events), bounds)) for events in tables)
+    return stage_numbered(task.reader.location, task.staging, numbered)
+
+
+def stage_numbered(location: Location, staging: str, tables: Iterable[tuple[pa.Table, Numbers]]) -> list[Piece]:
+    """Stage events by numbers.
+
+    Raises:
+        LakeError: the lake cannot be read or written.
+    """
     try:
-        with staged_file(task.reader.location, task.staging) as file:
-            for events in tables:
-                for leaf, batches in parted(events, leaves_of(shape.keys(events), bounds)):
-                    file.add(leaf, batches)
+        with staged_file(location, staging) as file:
+            for events, numbers in tables:
+                for number, batches in parted(events, numbers):
+                    file.add(number, batches)
     except STORE_ERRORS as error:
-        place = task.reader.location.uri(task.staging)
+        place = location.uri(staging)
         raise trouble(f"Events cannot be staged in {place}", error, "check the path and its rights") from error
     return file.pieces
 

@@ -3,35 +3,37 @@
 A step is two jobs. The first reads the topic (`staged`): each of its tasks reads some files, puts the events in the order of keys
 and writes them, leaf by leaf, into one file of a staging folder. The second has a task for each leaf that events are
 about: it reads its parts of the staged files, folds them into the leaf, and writes the leaf and the versions that ended
-(`rewrite`). So no task holds more than the events of some files, or those of one leaf, however large the table is; only
-for tables without a key a task holds its leaf as well. Files count only
+(`rewrite`). So no task holds more than the events of some files, or a range of those of one leaf (`ranges`), however large the table is;
+only for tables without a key a task holds its leaf as well. Files count only
 when a commit names them, so a task may be repeated or given up at any moment.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise
+from itertools import chain, pairwise
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.errors import MirrorError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.pieces import Piece
-from cdc_assets.mirror.events import EventFile, EventRange, TopicReader, in_order
+from cdc_assets.mirror.events import EventFile, EventRange, TopicReader
 from cdc_assets.mirror.files import FileWriter, fitted, portions_of, read_rows, write_parquet
 from cdc_assets.mirror.fold import Folded, Void
-from cdc_assets.mirror.keys import bound_bytes
+from cdc_assets.mirror.keys import as_bytes, bound_bytes
 from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name
 from cdc_assets.mirror.multiset import fold_multiset
-from cdc_assets.mirror.rewrite import LeafWriter, by_key, folded_portions
-from cdc_assets.mirror.shape import CHANGED_AT, OPERATION, STEP, TO_LSN, Shape
-from cdc_assets.mirror.staged import staged, tidy
+from cdc_assets.mirror.ranges import EventRanges
+from cdc_assets.mirror.rewrite import LeafWriter, folded_portions
+from cdc_assets.mirror.shape import OPERATION, STEP, TO_LSN, Shape
+from cdc_assets.mirror.staged import tidy
 
-PORTION_ROWS = 2_000_000
-"""Events that are folded at once; more are folded portion by portion."""
+MOST_BYTES = 1_500_000_000
+"""Bytes of a column of which a table without a key may hold in one leaf: an array of Arrow ends at 2 GB."""
 _SAMPLED = 4096
 _UNKNOWN_RATIO = 3
 """Bytes in memory for one in a file, of rows that come from no file."""
@@ -93,38 +95,26 @@ def fold_leaf(task: FoldTask) -> FoldResult:
         LakeError: the lake cannot be read or written.
     """
     try:
-        events = _events(task)
-        tidy()
-        result = _fold_portions(task, events) if task.shape.keyed else _fold_rows(task, events)
-        return replace(result, newest=pc.max(events[CHANGED_AT]).as_py())
+        ranges = EventRanges(task.location, task.staging, task.pieces, task.shape, is_void=task.void is not None)
+        result = _fold_portions(task, ranges) if task.shape.keyed else _fold_rows(task, ranges)
+        return replace(result, newest=ranges.newest, events=sum(piece.rows for piece in task.pieces))
     finally:
         tidy()
 
 
-def _events(task: FoldTask) -> pa.Table:
-    """The events about a leaf, in the order of their positions; in that of their keys if rows have one."""
-    found, shape = list(staged(task.location, task.staging, task.pieces, task.shape)), task.shape
-    if not shape.keyed:
-        return in_order(found, shape)
-    whole = [in_order(found, shape)]
-    found.clear()
-    return by_key(shape, whole.pop())
-
-
-def _fold_portions(task: FoldTask, events: pa.Table) -> FoldResult:
+def _fold_portions(task: FoldTask, ranges: EventRanges) -> FoldResult:
     """Fold a leaf of a table with a key, portion by portion."""
-    if not task.rewrite and _only_repeats(events) and not any(folded.changed for folded in _folded(task, events)):
-        return FoldResult((), (), (), 0, events.num_rows)
-    ended = _Versions(task)
-    rows = LeafWriter(task.location, task.current, task.shape, task.leaf, task.leaf.rows + events.num_rows)
-    for folded in _folded(task, events):
+    repeats = not task.rewrite and all(_only_repeats(ranges.events(number)) for number in range(len(ranges)))
+    if repeats and not any(folded.changed for folded in _folded(task, ranges)):
+        return FoldResult((), (), (), 0, 0)
+    ended, events = _Versions(task), sum(piece.rows for piece in task.pieces)
+    rows = LeafWriter(task.location, task.current, task.shape, task.leaf, task.leaf.rows + events)
+    for folded in _folded(task, ranges):
         rows.write(folded.rows)
         ended.write(folded.ended)
         del folded
         tidy()
-    return FoldResult(
-        task.leaf.paths, tuple(rows.end()), ended.end(), ended.rows, events.num_rows, tuple(sorted(rows.nulls))
-    )
+    return FoldResult(task.leaf.paths, tuple(rows.end()), ended.end(), ended.rows, 0, tuple(sorted(rows.nulls)))
 
 
 def _only_repeats(events: pa.Table) -> bool:
@@ -132,45 +122,49 @@ def _only_repeats(events: pa.Table) -> bool:
     return not bool(pc.any(pc.is_in(events[OPERATION], value_set=pa.array(["c", "u"]))).as_py())
 
 
-def _folded(task: FoldTask, events: pa.Table) -> Iterator[Folded]:
+def _folded(task: FoldTask, ranges: EventRanges) -> Iterator[Folded]:
     keys = [part.name for part in task.shape.key]
-    rows = portions_of(task.location, task.current, task.leaf.paths, task.shape.rows, keys)
-    return folded_portions(task.shape, rows, events, task.void)
+    left = task.shape.no_rows()
+    for number in range(len(ranges)):
+        rows = portions_of(task.location, task.current, task.leaf.paths, task.shape.rows, keys)
+        if len(ranges) > 1:
+            rows = chain([left], (ranges.within(number, portion) for portion in rows))
+        left, key = task.shape.no_rows(), ranges.going_on(number)
+        for folded in folded_portions(task.shape, rows, ranges.events(number), task.void):
+            last = folded.rows.slice(max(0, folded.rows.num_rows - 1))
+            if key is not None and as_bytes(task.shape.keys(last)).to_pylist() == [key]:
+                left, folded = last, replace(folded, rows=folded.rows.slice(0, folded.rows.num_rows - 1))
+            yield folded
 
 
-def _fold_rows(task: FoldTask, events: pa.Table) -> FoldResult:
+def _fold_rows(task: FoldTask, ranges: EventRanges) -> FoldResult:
     """Fold a leaf of a table without a key: readings count all copies of a row."""
-    rows = read_rows(task.location, task.current, task.leaf.paths, task.shape.rows).combine_chunks()
-    folded = fold(task.shape, rows, events, task.void)
-    if not folded.changed and not task.rewrite:
-        return FoldResult((), (), (), 0, events.num_rows)
-    density = (
-        task.leaf.size / task.leaf.rows
-        if task.leaf.rows
-        else folded.rows.nbytes / _UNKNOWN_RATIO / max(1, folded.rows.num_rows)
+    rows, changed, ended = (
+        read_rows(task.location, task.current, task.leaf.paths, task.shape.rows),
+        False,
+        _Versions(task),
     )
-    leaves = tuple(_write_leaves(task, folded.rows, int(density * folded.rows.num_rows)))
-    nulls = tuple(
-        column.name for column in task.shape.columns if not column.nullable and folded.rows[column.name].null_count
-    )
-    ended = _Versions(task)
-    ended.write(folded.ended)
-    return FoldResult(task.leaf.paths, leaves, ended.end(), ended.rows, events.num_rows, nulls)
-
-
-def fold(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
-    """Apply events to all rows of a table without a key; many of them portion by portion, so that memory stays bounded.
-
-    Rows that were not found when the table was read anew need all events at once.
-    """
-    if void is not None or events.num_rows <= PORTION_ROWS:
-        return fold_multiset(shape, rows, events, void)
-    ended, changed = [shape.versions.empty_table()], False
-    for start in range(0, events.num_rows, PORTION_ROWS):
-        folded = fold_multiset(shape, rows, events.slice(start, PORTION_ROWS), None)
+    for number in range(len(ranges)):
+        _require_room(task, rows)
+        folded = fold_multiset(task.shape, rows.combine_chunks(), ranges.events(number), task.void)
         rows, changed = folded.rows, changed or folded.changed
-        ended.append(folded.ended)
-    return Folded(rows, pa.concat_tables(ended), changed)
+        ended.write(folded.ended)
+    if not changed and not task.rewrite:
+        return FoldResult((), (), (), 0, 0)
+    size = task.leaf.size / task.leaf.rows * rows.num_rows if task.leaf.rows else rows.nbytes / _UNKNOWN_RATIO
+    leaves = tuple(_write_leaves(task, rows, int(size)))
+    nulls = tuple(column.name for column in task.shape.columns if not column.nullable and rows[column.name].null_count)
+    return FoldResult(task.leaf.paths, leaves, ended.end(), ended.rows, 0, nulls)
+
+
+def _require_room(task: FoldTask, rows: pa.Table) -> None:
+    """Check that the rows of a leaf without a key are no more than one array of Arrow holds, and the task."""
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if column.nbytes > MOST_BYTES:
+            raise MirrorError(
+                f"{task.current} has {column.nbytes} bytes of {name}, and without a key one task holds all of them, at most {MOST_BYTES}. "
+                "Next: give the table a key, its own or by message.key.columns, and read it again, or leave it out by mirror.table.include.list."
+            )
 
 
 def _write_leaves(task: FoldTask, rows: pa.Table, size: int) -> Iterator[NewFile]:

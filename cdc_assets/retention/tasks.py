@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.pieces import Piece, parted, portions, staged_batches, staged_file
-from cdc_assets.mirror.events import EventFile, EventRange, TopicGeneration, TopicReader, rows_at_once
+from cdc_assets.lake.pieces import Piece, parted, portions, rows_at_once, staged_batches, staged_file
+from cdc_assets.mirror.events import EventFile, EventRange, TopicGeneration, TopicReader
 from cdc_assets.mirror.fold import mask_of
 from cdc_assets.mirror.keys import bound_bytes, bound_key
 from cdc_assets.mirror.shape import MISSING, OPERATION, POSITION
@@ -112,7 +112,7 @@ def _entries_of(
 ) -> Iterator[pa.Table]:
     reader, start = task.reader, 0
     names = reader.columns(generation, parquet.schema_arrow)
-    for batch in parquet.iter_batches(rows_at_once(parquet), columns=names, use_threads=False):
+    for batch in parquet.iter_batches(rows_at_once(parquet, _BATCH_ROWS), columns=names, use_threads=False):
         table = pa.Table.from_batches([batch])
         may_go = task.wanted.takes(table["position"], table["window_id"])
         rows = np.flatnonzero(mask_of(pc.and_(may_go, pc.is_valid(table["value"]))))
@@ -273,7 +273,7 @@ def _batches(task: RewriteTask, columns: list[str] | None) -> Iterator[pa.Record
         location.existing(task.directory).open_input_file(task.path) as stream,
         pq.ParquetFile(stream, pre_buffer=not location.is_local) as parquet,
     ):
-        yield from parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False)
+        yield from parquet.iter_batches(rows_at_once(parquet, _BATCH_ROWS), columns=columns, use_threads=False)
 
 
 def _unread(location: Location, directory: str, path: str, error: Any) -> Exception:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.lake import pieces
-from cdc_assets.mirror import events, staged
+from cdc_assets.mirror import staged
 from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.world import World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE, run
@@ -25,8 +25,7 @@ def test_events_are_staged_in_portions_of_bytes(tmp_path: Path, monkeypatch: pyt
             held.append(portion.nbytes)
             yield portion
 
-    for module in (pieces, events):
-        monkeypatch.setattr(module, "PORTION_BYTES", BYTES)
+    monkeypatch.setattr(pieces, "PORTION_BYTES", BYTES)
     monkeypatch.setattr(staged, "portions", noted)
     with StandIn(databases=(DATABASE,)) as server:
         world = World(server, tmp_path / "lake", "id int NOT NULL PRIMARY KEY, image varbinary(max)")

@@ -1,0 +1,119 @@
+"""The events about a leaf, in ranges that fit into a task's memory.
+
+A step is bounded by rows. A bulk load, or many updates of a few wide rows, brings one leaf more bytes than a task may hold, and a column of an
+array ends at 2 GB. Such events are staged once more, by ranges of key and commit LSN, or of the LSN alone if rows have no key, and folded
+range after range.
+
+*Why the result is the same.* A range ends between two commits of a key, as a step does: what one range leaves of a row is the row that the
+next one begins with (`rewrite.fold_ranges`). Which rows a table lacks that was read anew is seen by all events of a key at once, so then
+ranges are of keys alone, and without a key there is one.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.pieces import Piece
+from cdc_assets.mirror.events import in_order
+from cdc_assets.mirror.fold import LSN_WIDTH
+from cdc_assets.mirror.keys import as_bytes
+from cdc_assets.mirror.rewrite import by_key
+from cdc_assets.mirror.shape import CHANGED_AT, POSITION, Shape
+from cdc_assets.mirror.staged import leaves_of, stage_numbered, staged, tidy
+from cdc_assets.mirror.texts import plain
+from cdc_assets.typemap.kernels import Numbers
+
+EVENT_BYTES = 256 * 1024 * 1024
+"""Bytes of events that a task holds at once, about."""
+_SAMPLES = 64
+"""Events of a range among which its bounds are chosen."""
+
+
+class EventRanges:
+    """The events about a leaf; of one range all are kept, of several those that were asked for last.
+
+    Args:
+        staging: folder of the staged files.
+        pieces: of the leaf, in the order of the topic's files.
+        is_void: whether rows go that no event is about.
+
+    Raises:
+        LakeError: the lake cannot be read or written.
+    """
+
+    def __init__(
+        self, location: Location, staging: str, pieces: Sequence[Piece], shape: Shape, *, is_void: bool
+    ) -> None:
+        self._location, self._staging, self._shape = location, staging, shape
+        self._by_lsn = not is_void
+        self.bounds: list[bytes] = []
+        """Where each range but the first begins."""
+        self.newest: datetime | None = None
+        """When the newest event that was read was committed."""
+        self._pieces = [tuple(pieces)]
+        self._held: tuple[int, pa.Table] | None = None
+        size = sum(piece.size for piece in pieces)
+        if size > EVENT_BYTES and (shape.keyed or not is_void):
+            self._part(pieces, size)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def _part(self, pieces: Sequence[Piece], size: int) -> None:
+        sampled: list[bytes] = []
+        for events in self._staged(pieces):
+            chosen = np.linspace(0, events.num_rows - 1, 1 + _SAMPLES * events.nbytes // EVENT_BYTES).astype(np.int64)
+            sampled += self._places(events.take(pa.array(chosen))).to_pylist()
+        sampled.sort()
+        count = 2 * size // EVENT_BYTES
+        self.bounds = sorted({sampled[len(sampled) * at // count] for at in range(1, count)})
+        parted = ((plain(events), self.of(events)) for events in self._staged(pieces))
+        found = stage_numbered(self._location, self._staging, parted)
+        numbers = range(len(self.bounds) + 1)
+        self._pieces = [tuple(piece for piece in found if piece.number == number) for number in numbers]
+
+    def _staged(self, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
+        return staged(self._location, self._staging, pieces, self._shape)
+
+    def _places(self, rows: pa.Table) -> pa.Array:
+        """What orders events among the ranges: the key, and behind it the LSN. A row is before all events of its key."""
+        shape = self._shape
+        keys = as_bytes(shape.keys(rows)) if shape.keyed else pa.repeat(pa.scalar(b""), rows.num_rows)
+        if not self._by_lsn or POSITION not in rows.column_names:
+            return keys
+        lsns = pc.utf8_slice_codeunits(rows[POSITION].combine_chunks(), 0, LSN_WIDTH).cast(pa.binary())
+        return pc.binary_join_element_wise(keys, lsns, b"")
+
+    def of(self, rows: pa.Table) -> Numbers:
+        """The range of each row or event."""
+        return leaves_of(self._places(rows), self.bounds)
+
+    def within(self, number: int, rows: pa.Table) -> pa.Table:
+        """Those of some rows that lie in a range."""
+        return rows.filter(pa.array(self.of(rows) == number))
+
+    def going_on(self, number: int) -> bytes | None:
+        """The key that may have events in a range and in the next one; None if no key has."""
+        bound = self.bounds[number] if number < len(self.bounds) and self._by_lsn and self._shape.keyed else None
+        return None if bound is None else bound[:-LSN_WIDTH]
+
+    def events(self, number: int) -> pa.Table:
+        """The events of a range in the order of their keys, or of their positions if rows have none.
+
+        Raises:
+            LakeError: the lake cannot be read.
+        """
+        if self._held is None or self._held[0] != number:
+            self._held = None
+            tidy()
+            found = list(self._staged(self._pieces[number]))
+            whole = [in_order(found, self._shape)]
+            found.clear()
+            self.newest = max(filter(None, [self.newest, pc.max(whole[0][CHANGED_AT]).as_py()]), default=None)
+            self._held = number, by_key(self._shape, whole.pop()) if self._shape.keyed else whole.pop()
+            tidy()
+        return self._held[1]
