@@ -100,6 +100,7 @@ def test_a_mirror_has_the_rows_that_the_server_tells_apart(server: StandIn, tmp_
     lake = str(tmp_path / "lake")
     config = config_of(server.port, server.password, lake)
     config = replace(config, events=replace(config.events, time_mode=mode))
+    config = replace(config, streaming=replace(config.streaming, max_iteration_transactions=0))
     run(config, "snapshot")
     for turn in range(3):
         if turn:
