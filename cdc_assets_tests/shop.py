@@ -66,8 +66,8 @@ class Shop:
         self.properties = json.loads((ROOT / "resources" / "captures" / "shop.json").read_text()) | {
             "database.port": str(self.server.port),
             "lake.path": str(self.folder / "lake"),
-            "poll.interval.ms": "50",
-            "stream.idle.timeout.ms": "300",
+            "poll.interval.ms": "20",
+            "stream.idle.timeout.ms": "50",
             **properties,
         }
         if "mirror.enabled" not in properties:

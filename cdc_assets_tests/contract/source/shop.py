@@ -24,8 +24,8 @@ class Shop:
             "driver.encrypt": connection(server).encrypt,
             "driver.trustServerCertificate": "true",
             "connection.validation.timeout.ms": "2000",
-            "stream.idle.timeout.ms": "300",
-            "poll.interval.ms": "50",
+            "stream.idle.timeout.ms": "50",
+            "poll.interval.ms": "20",
             "lake.path": str(folder / "lake"),
         }
 

@@ -49,8 +49,8 @@ class Reader:
             "driver.encrypt": "no",
             "table.include.list": "dbo.orders",
             "signal.data.collection": f"{DATABASE}.dbo.cdc_signal",
-            "stream.idle.timeout.ms": "300",
-            "poll.interval.ms": "50",
+            "stream.idle.timeout.ms": "50",
+            "poll.interval.ms": "20",
             "lake.path": str(folder / "lake"),
         }
 

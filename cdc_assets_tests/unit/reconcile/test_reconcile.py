@@ -225,7 +225,7 @@ def test_equal_while_a_writer_works(world: World) -> None:
         while not stop.is_set():
             world.run()
 
-    streaming = replace(world.config.streaming, max_iteration_transactions=1000, max_duration_s=2.0)
+    streaming = replace(world.config.streaming, max_iteration_transactions=1000, max_duration_s=2.0, idle_timeout_s=0.3)
     world.config = replace(world.config, streaming=streaming)
     threads = [threading.Thread(target=write), threading.Thread(target=capture)]
     for thread in threads:

@@ -49,8 +49,8 @@ class World:
             "database.names": DATABASE,
             "driver.encrypt": "false",
             "lake.path": self.lake,
-            "stream.idle.timeout.ms": "300",
-            "poll.interval.ms": "50",
+            "stream.idle.timeout.ms": "50",
+            "poll.interval.ms": "20",
             "notification.enabled.channels": "sink",
             "notification.sink.topic.name": "notes",
         }

@@ -26,7 +26,7 @@ def config_of(port: int, password: str, lake: str) -> CaptureConfig:
         connection=ConnectionSettings("127.0.0.1", "sa", password, (DATABASE,), port=port, encrypt="no"),
         events=EventSettings("shop"),
         lake=LakeSettings(lake),
-        streaming=StreamingSettings(idle_timeout_s=0.3, poll_interval_s=0.05, max_iteration_transactions=2, slices=2),
+        streaming=StreamingSettings(idle_timeout_s=0.05, poll_interval_s=0.02, max_iteration_transactions=2, slices=2),
     )
 
 
