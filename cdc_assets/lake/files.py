@@ -213,11 +213,16 @@ def _prefix(window_id: int, attempt: str) -> str:
 def remove_attempt(location: Location, directories: Iterable[str], window_id: int, attempt: str) -> None:
     """Remove the files of an attempt whose tasks have ended and of which nothing was committed; failures are
     ignored."""
+    remove_named(location, directories, _prefix(window_id, attempt))
+
+
+def remove_named(location: Location, directories: Iterable[str], part: str) -> None:
+    """Remove files with a text in their names, which no commit names or will; failures are ignored."""
     for directory in set(directories):
         with suppress(*STORE_ERRORS):
             files = location.existing(directory)
             for info in files.get_file_info(fs.FileSelector("", allow_not_found=True)):
-                if info.base_name.startswith(_prefix(window_id, attempt)):
+                if part in info.base_name:
                     files.delete_file(info.base_name)
 
 

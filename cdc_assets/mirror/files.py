@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -161,7 +161,7 @@ class FileWriter:
             for start in range(0, count, GROUP_ROWS):
                 self._writer.write_table(_compacted(joint.slice(start, min(GROUP_ROWS, count - start))))
         except STORE_ERRORS as error:
-            raise self._trouble(error) from error
+            raise self._failed(error) from error
 
     def _open(self, first: pa.Table) -> None:
         """Begin the file; texts are written as they come in the first rows, or by number if they seem to repeat."""
@@ -182,7 +182,7 @@ class FileWriter:
                 store_schema=False,
             )
         except STORE_ERRORS as error:
-            raise self._trouble(error) from error
+            raise self._failed(error) from error
 
     def _formed(self, table: pa.Table) -> pa.Table:
         forms = self._forms or self._schema
@@ -203,9 +203,14 @@ class FileWriter:
             size = self._stream.tell()
             self._stream.close()
         except STORE_ERRORS as error:
-            raise self._trouble(error) from error
+            raise self._failed(error) from error
         bounds = {name: bound for name, found in self._extents.items() if (bound := _joined(found)) is not None}
         return NewFile(self._path, size, self.rows, int(time.time() * 1000), bounds)
+
+    def _failed(self, error: Exception) -> Exception:
+        with suppress(*STORE_ERRORS, ValueError):  # a file that is open keeps its room, also if it is removed
+            self._stream.close()
+        return self._trouble(error)
 
     def _trouble(self, error: Exception) -> Exception:
         place = self._location.uri(self._directory)

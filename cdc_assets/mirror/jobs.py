@@ -1,7 +1,8 @@
 """The two jobs of a step: which tasks there are, given what the topic and the mirror hold.
 
 The first stages the events that steps take by leaves; the second folds them into the leaves that they are about (`tasks`). All tables that
-have something new share both. Nothing is committed here.
+have something new share both. Nothing is committed here, and what tasks of a job that fails have written is removed: each repetition would leave
+more, and a full disk stay full, for which the capture waits, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +13,14 @@ import pyarrow as pa
 
 from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.ports import TaskRunner
+from cdc_assets.lake.files import remove_named
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.describe import Description
 from cdc_assets.mirror.events import EventFile, TopicReader
 from cdc_assets.mirror.fold import Void
 from cdc_assets.mirror.keys import bound_bytes
-from cdc_assets.mirror.leaves import LEAF_BYTES, Leaf, NewFile, groups
+from cdc_assets.mirror.leaves import LEAF_BYTES, Leaf, NewFile, groups, new_attempt
 from cdc_assets.mirror.staged import PartTask, part, stage
 from cdc_assets.mirror.steps import files_of, range_of
 from cdc_assets.mirror.tasks import ConvertTask, FoldResult, FoldTask, SampleTask, convert, fold_leaf, sample
@@ -50,11 +52,18 @@ class Jobs:
         """
         self._runner.get_ready()
         self._part(works)
-        tasks = [(work, self._fold_tasks(work)) for work in works]
+        attempt = new_attempt()
+        tasks = [(work, self._fold_tasks(work, attempt)) for work in works]
         flat = [task for _, found in tasks for task in found]
-        results = iter(self._runner.run(fold_leaf, flat, _job("folded", works, _rows_of(flat))))
-        made = [(work, [next(results) for _ in found]) for work, found in tasks]
-        return [(work, self._loosened(work, found)) for work, found in made]
+        try:
+            results = iter(self._runner.run(fold_leaf, flat, _job("folded", works, _rows_of(flat))))
+            made = [(work, [next(results) for _ in found]) for work, found in tasks]
+            return [(work, self._loosened(work, found, attempt)) for work, found in made]
+        except Exception:
+            topics = [work.table.topic for work in works]
+            directories = [*map(current_directory, topics), *map(history_directory, topics)]
+            remove_named(self._tables.location, directories, attempt)
+            raise
 
     def _part(self, works: Sequence[Work]) -> None:
         """Stage the events of steps by leaves, in one job for all tables."""
@@ -106,7 +115,7 @@ class Jobs:
         bounds = sorted({keys[len(keys) * at // count] for at in range(1, count)} if keys else set())
         return [Leaf((), bound) for bound in [b"", *(bound for bound in bounds if bound)]]
 
-    def _fold_tasks(self, work: Work) -> list[FoldTask]:
+    def _fold_tasks(self, work: Work, attempt: str) -> list[FoldTask]:
         planned, topic = work.planned, work.table.topic
         void = Void(planned.since, planned.until, None) if planned.void else None
         everything = range(len(work.leaves)) if void is not None or work.retyped else ()
@@ -124,19 +133,20 @@ class Jobs:
                 tuple(piece for piece in work.pieces if piece.number in set(members)),
                 void,
                 planned.step,
+                attempt,
                 work.history or work.table.description.shape.history,
                 rewrite=work.retyped,
             )
             for leaf, members in chosen
         ]
 
-    def _loosened(self, work: Work, results: list[FoldResult]) -> list[FoldResult]:
+    def _loosened(self, work: Work, results: list[FoldResult], attempt: str) -> list[FoldResult]:
         """Results of a step; all leaves are folded again if columns of the table can no longer be NOT NULL."""
         work.loose = frozenset(name for result in results for name in result.nulls) & work.strict
         if not work.loose or work.planned.whole or work.retyped or not work.leaves[0].paths:
             return results
         work.retyped = True
-        return self._runner.run(fold_leaf, self._fold_tasks(work), _job("folded", [work]))
+        return self._runner.run(fold_leaf, self._fold_tasks(work, attempt), _job("folded", [work]))
 
     def converted(self, work: Work) -> list[NewFile]:
         """Files of `history` written again, because columns have other types now; none if that is committed already."""

@@ -141,6 +141,16 @@ def cut(keys: pa.Array, size: int) -> list[int]:
     return [*places, rows]
 
 
-def new_name(bound: bytes) -> str:
+def new_attempt() -> str:
+    """What the names of all files have that one try to make a step writes, and no others."""
+    return uuid4().hex[:16]
+
+
+def new_name(bound: bytes, attempt: str) -> str:
     """Name of a leaf file that nobody else uses."""
-    return f"leaf-{bound.hex()}-{uuid4().hex}.parquet"
+    return f"leaf-{bound.hex()}-{unique(attempt)}.parquet"
+
+
+def unique(attempt: str) -> str:
+    """Digits that no other file of the attempt has."""
+    return attempt + uuid4().hex[:16]

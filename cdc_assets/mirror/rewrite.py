@@ -7,7 +7,7 @@ whatever the size of the leaf; a portion that no event is about goes from file t
 above all rows are portions of their own.
 
 Files are written before it is known whether the task ends: until a commit names them they do not exist, so a crash at any
-point leaves nothing but files that vacuum removes.
+point leaves nothing but files that vacuum removes. Those of a job that failed are removed at once (`jobs`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -116,10 +116,11 @@ class LeafWriter:
     Args:
         leaf: which is replaced.
         rows: number of rows that are expected, if need be too great.
+        attempt: see `leaves.new_attempt`.
     """
 
-    def __init__(self, location: Location, directory: str, shape: Shape, leaf: Leaf, rows: int) -> None:
-        self._location, self._directory = location, directory
+    def __init__(self, location: Location, directory: str, shape: Shape, leaf: Leaf, rows: int, attempt: str) -> None:
+        self._location, self._directory, self._attempt = location, directory, attempt
         self._shape, self._leaf, self._left = shape, leaf, rows
         self._cut = 0
         self._writer: FileWriter | None = None
@@ -166,7 +167,8 @@ class LeafWriter:
         return bound_bytes(self._shape.keys(rows.slice(at, 1))[0].as_py())
 
     def _opened(self, bound: bytes) -> FileWriter:
-        return FileWriter(self._location, self._directory, new_name(bound), self._shape.rows, self._shape.bounded)
+        name = new_name(bound, self._attempt)
+        return FileWriter(self._location, self._directory, name, self._shape.rows, self._shape.bounded)
 
     def _rows_of_a_file(self, rows: pa.Table) -> int:
         density = self._leaf.size / self._leaf.rows if self._leaf.rows else rows.nbytes / _MEMORY_RATIO / rows.num_rows

@@ -25,7 +25,7 @@ from cdc_assets.mirror.events import EventFile, EventRange, TopicReader
 from cdc_assets.mirror.files import FileWriter, fitted, portions_of, read_rows, write_parquet
 from cdc_assets.mirror.fold import Folded, Void
 from cdc_assets.mirror.keys import as_bytes, bound_bytes
-from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name
+from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name, unique
 from cdc_assets.mirror.multiset import fold_multiset
 from cdc_assets.mirror.ranges import EventRanges
 from cdc_assets.mirror.rewrite import LeafWriter, folded_portions
@@ -49,6 +49,7 @@ class FoldTask:
         history: directory of the versions that ended.
         pieces: in the order of the topic's files.
         step: number of the step.
+        attempt: see `leaves.new_attempt`.
         history_schema: columns of `history`.
     """
 
@@ -61,6 +62,7 @@ class FoldTask:
     pieces: tuple[Piece, ...]
     void: Void | None
     step: int
+    attempt: str
     history_schema: pa.Schema
     rewrite: bool = False
 
@@ -108,7 +110,7 @@ def _fold_portions(task: FoldTask, ranges: EventRanges) -> FoldResult:
     if repeats and not any(folded.changed for folded in _folded(task, ranges)):
         return FoldResult((), (), (), 0, 0)
     ended, events = _Versions(task), sum(piece.rows for piece in task.pieces)
-    rows = LeafWriter(task.location, task.current, task.shape, task.leaf, task.leaf.rows + events)
+    rows = LeafWriter(task.location, task.current, task.shape, task.leaf, task.leaf.rows + events, task.attempt)
     for folded in _folded(task, ranges):
         rows.write(folded.rows)
         ended.write(folded.ended)
@@ -176,7 +178,9 @@ def _write_leaves(task: FoldTask, rows: pa.Table, size: int) -> Iterator[NewFile
     keys, rows = keys.take(order), rows.take(order)
     for start, end in pairwise(cut(keys, size)):
         bound = bound_bytes(keys[start].as_py()) if start else task.leaf.bound
-        yield write_parquet(task.location, task.current, new_name(bound), rows.slice(start, end - start), [])
+        yield write_parquet(
+            task.location, task.current, new_name(bound, task.attempt), rows.slice(start, end - start), []
+        )
 
 
 class _Versions:
@@ -193,7 +197,7 @@ class _Versions:
         task = self._task
         schema = pa.schema([pa.field(field.name, field.type) for field in task.history_schema])
         if self._writer is None:
-            name = f"h{task.step:010d}-{uuid4().hex}.parquet"
+            name = f"h{task.step:010d}-{unique(task.attempt)}.parquet"
             self._writer = FileWriter(task.location, task.history, name, schema, [TO_LSN])
         stepped = ended.append_column(STEP, pa.repeat(pa.scalar(task.step, pa.int64()), ended.num_rows))
         self._writer.write(fitted(stepped, schema))

@@ -10,12 +10,13 @@ import pytest
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcError, FencedError, LakeAwayError, LakeError, MirrorError
+from cdc_assets.errors import CdcError, FencedError, LakeAwayError, LakeError, LakeFullError, MirrorError
 from cdc_assets.lake.retained import Retained
-from cdc_assets.mirror import capture, jobs
+from cdc_assets.mirror import capture, jobs, leaves
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
+from cdc_assets.mirror.files import FileWriter
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.tasks import FoldTask
 from cdc_assets.standin.control import StandIn
@@ -193,3 +194,34 @@ def test_a_table_may_have_columns_of_any_name(world: World) -> None:
     topic = TOPIC.replace("dbo.t", "dbo.x")
     [row] = MirrorReader(mirrors_of(str(world.lake)).tables, topic).current().to_pylist()
     assert (row["id"], row["__op"], row["__position"], row["__missing:__op"]) == (1, "u", 7, True)
+
+
+def test_what_a_failed_step_has_written_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk would stay full otherwise, and the capture wait with it."""
+    assert not mirrored(world)
+    before = files_of(world)
+    for number in range(20):
+        world.execute(f"INSERT INTO dbo.t VALUES ({100 + number}, N'x')")
+    world.execute("DELETE FROM dbo.t WHERE id < 3")
+    world.capture()
+    end, ended = FileWriter.end, list[str]()
+
+    def full(self: FileWriter) -> Any:
+        ended.append("")
+        if len(ended) > 1:
+            raise LakeFullError("No space left on device.")
+        return end(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leaves, "LEAF_BYTES", 1)
+        patch.setattr(FileWriter, "end", full)
+        with pytest.raises(LakeFullError):
+            mirrored(world)
+        assert len(ended) > 1, "a file was complete"
+        assert files_of(world) == before
+    assert not mirrored(world)
+
+
+def files_of(world: World) -> set[str]:
+    """Data files of the mirror's tables, and what is staged."""
+    return {str(path) for path in world.lake.glob(f"{TOPIC}.__*/*") if path.is_file()}

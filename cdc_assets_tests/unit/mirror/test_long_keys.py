@@ -15,7 +15,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.mirror import leaves, rewrite
 from cdc_assets.mirror.files import read_rows
 from cdc_assets.mirror.keys import BOUND_BYTES, KeyPart, bound_key
-from cdc_assets.mirror.leaves import Leaf, leaf_of
+from cdc_assets.mirror.leaves import Leaf, leaf_of, new_attempt
 from cdc_assets.mirror.ledger import MirrorLedger
 from cdc_assets.mirror.rewrite import LeafWriter, are_parted
 from cdc_assets.mirror.shape import AT, Shape, ShapeColumn
@@ -67,7 +67,7 @@ def test_files_end_only_where_the_bound_changes(
         {f"{chr(97 + at) * length}{number:04d}" for at, (length, count) in enumerate(groups) for number in range(count)}
     )
     rows, location = rows_of(names), Location(str(tmp_path_factory.mktemp("lake")))
-    writer = LeafWriter(location, "t", SHAPE, Leaf((), b""), len(names))
+    writer = LeafWriter(location, "t", SHAPE, Leaf((), b""), len(names), new_attempt())
     for start in range(0, len(names), portion):
         writer.write(rows.slice(start, portion))
     made = [leaf_of(file.path, file.size, file.rows) for file in writer.end()]

@@ -18,7 +18,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.mirror import ranges, tasks
 from cdc_assets.mirror.files import read_rows
 from cdc_assets.mirror.fold import Void
-from cdc_assets.mirror.leaves import Leaf
+from cdc_assets.mirror.leaves import Leaf, new_attempt
 from cdc_assets.mirror.shape import AT, CHANGED_AT, OPERATION, POSITION, Shape
 from cdc_assets.mirror.staged import stage_numbered
 from cdc_assets.mirror.tasks import FoldResult, FoldTask, fold_leaf
@@ -50,7 +50,7 @@ class LeafWorld:
         staged = stage_numbered(self.location, "staging", ((one, np.zeros(len(one), dtype=int)) for one in slices))
         result = fold_leaf(
             FoldTask(
-                self.location, self.shape, self.leaf, "current", "history", "staging", tuple(staged), void, self.step,
+                self.location, self.shape, self.leaf, "current", "history", "staging", tuple(staged), void, self.step, new_attempt(),
                 self.shape.history,
             )
         )  # fmt: skip
