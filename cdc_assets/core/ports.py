@@ -149,6 +149,9 @@ class Source(Protocol):
         """Time of the newest commit up to each LSN, aware with the server's current offset; without LSNs that are older than all
         entries of the server."""
 
+    def was_set_back(self, database: str, lsn: Lsn) -> bool:
+        """Whether the server's clock was set back after a commit, as when summer time ends, so that its time does not tell its age."""
+
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
         """Approximate row counts from the server's metadata: no table is read and no table lock is needed."""
 

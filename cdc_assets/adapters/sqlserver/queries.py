@@ -327,6 +327,17 @@ def times_before(database: str, count: int) -> str:
     return of_database(query("times_before", f"{part}{marks}) AS place (lsn)"), database)
 
 
+SET_BACK = query(
+    "set_back",
+    """SELECT TOP (1) 1 FROM {db}.cdc.lsn_time_mapping
+    WHERE start_lsn > ? AND (tran_end_time < DATEADD(second, ?, (SELECT tran_end_time FROM {db}.cdc.lsn_time_mapping WHERE start_lsn = ?))
+    OR tran_end_time > DATEADD(second, ?, GETDATE()))""",
+)
+"""Whether a later commit has an earlier time, or one that is still to come; by more than some seconds, the first of them negative.
+
+https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql
+"""
+
 COMMIT_TIME = query(
     "commit_time",
     """SELECT TOP (1) CONVERT(nvarchar(30), tran_end_time, 126) FROM {db}.cdc.lsn_time_mapping

@@ -26,7 +26,7 @@ from cdc_assets.adapters.sqlserver.structures import table_schemas
 from cdc_assets.config.column_rules import without_hidden_defaults
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, EventSettings
 from cdc_assets.config.snapshot_modes import rule_of
-from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.capture_job import CLOCK_SKEW_S, CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
@@ -304,6 +304,11 @@ class SqlServerSource:
         found = self._times(database, sorted(set(lsns)), _LSNS_PER_QUERY, queries.commit_times)
         between = sorted(set(lsns) - found.keys())
         return found | self._times(database, between, _TABLES_PER_QUERY, queries.times_before)
+
+    def was_set_back(self, database: str, lsn: Lsn) -> bool:
+        """Whether the server's clock was set back after a commit: later ones have earlier times, or times that are still to come."""
+        statement = queries.of_database(queries.SET_BACK, database)
+        return bool(self.session.rows(statement, lsn.raw, -CLOCK_SKEW_S, lsn.raw, CLOCK_SKEW_S))
 
     def _times(
         self, database: str, lsns: Sequence[Lsn], size: int, statement: Callable[[str, int], str]

@@ -1,7 +1,7 @@
 """What a server reports about one database of a capture now."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from cdc_assets.core.ports import RecoveryFork, Source
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.run.overview.report import LATE_S
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ class DatabaseFacts:
         times: times of the newest commits up to its tables' positions and the oldest kept changes of its instances; without
             those that the server no longer knows.
         newest: commit LSN of the newest captured transaction; its time is in `times`.
-        unread: the oldest captured transaction after the watermark, which waits longest; its time is in `times`.
-        unplanned: the oldest one after the window in flight; its time is in `times`.
+        unread: the oldest captured transaction after the watermark, which waits longest; its time is in `times`, if it is sure.
+        unplanned: the oldest one after the window in flight; its time is in `times`, if it is sure.
         now: the server's clock.
     """
 
@@ -75,9 +76,21 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         known = positions | marks | {lsn for lsn in (newest, unread, unplanned) if lsn is not None}
         times = source.commit_times(database, sorted(known)) if positions else {}
         now = source.server_time()
+        times = _sure(source, database, times, now, {unread, unplanned} - {None})
         return DatabaseFacts(None, fork, restored, captured, instances, times, newest, unread, unplanned, now)
     except (CdcDisabledError, DatabaseAwayError) as error:
         return DatabaseFacts(error)
+
+
+def _sure(
+    source: Source, database: str, times: Mapping[Lsn, datetime], now: datetime, waiting: Collection[Lsn | None]
+) -> Mapping[Lsn, datetime]:
+    """Times without those of what waits that seem to be of now, and are not: in the hour after summer time ends, what was committed an hour
+    ago has the same time by the server's clock. The question is asked only if the answer matters, for it reads all later entries."""
+    known = [lsn for lsn in waiting if lsn is not None and lsn in times]
+    near = [lsn for lsn in known if abs((now - times[lsn]).total_seconds()) <= LATE_S]
+    wrong = {lsn for lsn in near if source.was_set_back(database, lsn)}
+    return {lsn: time for lsn, time in times.items() if lsn not in wrong}
 
 
 def _waiting(source: Source, state: CaptureState, database: str, newest: Lsn | None) -> tuple[Lsn | None, Lsn | None]:

@@ -284,6 +284,9 @@ class SimulatedServer:
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         return {lsn: self.now for lsn in lsns if lsn in self.transactions}
 
+    def was_set_back(self, database: str, lsn: Lsn) -> bool:
+        return False
+
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
         return {schema.table: len(self.rows[schema.table]) for schema in schemas}
 
