@@ -25,6 +25,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.commits import read_commit
 from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest, manifest_directory
@@ -161,6 +162,15 @@ class Feed:
             name = topic_name(table, self._config.events)
             found[name] = min(numbers[database], found.get(name, numbers[database]))
         return found
+
+    def changed_topics(self, state: CaptureState) -> set[str]:
+        """Topics with commits behind the marked ones, if only by upkeep."""
+        location = self._tables.location
+        return {
+            directory.partition("@")[0]
+            for directory, mark in state.marks.items()
+            if not mark.timed and read_commit(location, directory, mark.version + 1) is not None
+        }
 
     def commit_stamp(self) -> int | None:
         """A number that changes with each commit of the manifest, at the cost of a system call; None where there is none."""

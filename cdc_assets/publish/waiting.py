@@ -3,9 +3,10 @@
 *Why not by rows alone.* The manifest keeps some rows for people, and a database writes one each time its log moves, also without
 events: while nobody publishes, a window with events leaves the list within minutes on a busy server. What does not get lost are the
 numbers of the newest commits by topic (marks), and the place of each topic in the marker. Where a mark is ahead of its place, the
-files of the table tell whether there are events behind it: a number may have been taken without any.
+files of the table tell whether there are events behind it: a number may have been taken without any. A mark that is not ahead proves nothing
+if the table has commits behind the marked one: then the table is asked, too.
 
-*What it costs.* Nothing while topics are published, since no mark is ahead. Otherwise tables are asked until one has such events.
+*What it costs.* One look for a file for each topic that is published, since no mark is ahead. Otherwise tables are asked until one has such events.
 """
 
 import json
@@ -35,11 +36,15 @@ def waiting_unlisted(
     known, topics = known or Published(""), feed.topics(state)
     listed = min((row["window_id"] for row in rows if has_events(row)), default=None) if waits else None
     places = {topic.name: known.of(topic.name) for topic in topics if topic.numbered}
+    changed = feed.changed_topics(state)
     for topic in sorted(topics, key=lambda topic: places.get(topic.name, (0, ""))):
         place = places.get(topic.name)
-        if place is None or topic.newest is None or not _is_behind(place, topic.newest):
+        behind = place is not None and topic.newest is not None and _is_behind(place, topic.newest)
+        if place is None or not (behind or topic.name in changed):
             continue
         until = topic.complete if listed is None else min(topic.complete, listed - 1)  # what rows list is counted
+        if not behind and topic.rows.has_nothing(place, until):
+            continue
         number = topic.rows.first_behind(place, until, known.after)
         if number is not None:
             return _since(rows, topic.name, number)

@@ -103,3 +103,19 @@ def test_a_topic_that_is_stopped_waits_however_far_the_others_are(world: World) 
     broker.most_bytes = 10**9
     assert not published(world.config, broker)
     assert (report(world, broker).waiting, report(world, broker).stopped) == (0, {})
+
+
+def test_a_mark_that_is_too_low_hides_nothing(world: World) -> None:
+    broker = MemoryBroker()
+    published(world.config, broker)
+    before = CaptureOverview(world.config).state.marks[TOPIC]
+    world.execute("INSERT INTO dbo.t VALUES (2, N'b')")
+    world.capture()
+    move_on(world)
+    manifest = Manifest(TopicTables.of(world.config), world.config.events.topic_prefix)
+    state = manifest.claim(datetime.now(UTC))
+    manifest.record_audit(datetime.now(UTC), (), {TOPIC: before}, state.next_window)
+    assert CaptureOverview(world.config).state.marks[TOPIC].window == before.window
+    assert report(world, broker).waiting == 1
+    published(world.config, broker)
+    assert report(world, broker).waiting == 0
