@@ -9,6 +9,9 @@ import pyarrow as pa
 Offsets = Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
 """Pairs of a source partition and its offset, as the connector made them."""
 
+FORGOTTEN: Mapping[str, Any] = {"forgotten": True}
+"""In place of an offset: nothing is known any more of a partition of the source."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:
@@ -48,6 +51,7 @@ class Chunk:
         history: records that the connector added to its schema history before these events.
         unfinished: whether a snapshot is under way, so that no restart is possible from here.
         anew: whether it holds rows of a connector's own first snapshot, with which it begins anew.
+        nulled: number of values that the connector has replaced by null because it could not convert them, by column.
     """
 
     number: int
@@ -57,6 +61,7 @@ class Chunk:
     history: Sequence[str] = ()
     unfinished: bool = False
     anew: bool = False
+    nulled: Mapping[str, int] = field(default_factory=dict)
 
 
 class EngineFeed(Protocol):

@@ -4,7 +4,7 @@
 |---|---|
 | `claim` | a run has become the only writer |
 | `planned` | a batch: its files, all of them written, and the offsets after it |
-| `complete` | the batch is in all its tables |
+| `complete` | the batch is in all its tables, with what these hold since (`lake.marks`) |
 | `quiet` | the connector has sent nothing more for as long as `stream.idle.timeout.ms`, and its place in the log has not moved |
 | `stopped` | the partitions and files that are not read on, all of them, with the reasons (`stops`) |
 | `state` | the fold of all rows before it |
@@ -16,6 +16,7 @@ The offsets of a batch are valid from `planned` on, because its events need not 
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -24,9 +25,12 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_assets.core.steps import step
+from cdc_assets.engine.feed import FORGOTTEN
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
 
@@ -42,6 +46,7 @@ SCHEMA = pa.schema(
 )
 _CHECKPOINT_EVERY = 100
 _KEEP_ROWS = 200
+_MOST_COLUMNS = 100
 
 
 def batches_directory(prefix: str) -> str:
@@ -62,6 +67,7 @@ class Batch:
         boundary: the last BEGIN or END of a transaction in it.
         gap: the places of the log between which changes are lost, because the connector began anew with this batch.
         anew: whether it holds the rows of a connector's own first snapshot: all of its tables.
+        nulled: number of values in it that are null because the connector could not convert them, by column.
     """
 
     batch_id: int
@@ -72,6 +78,7 @@ class Batch:
     boundary: Sequence[str] | None = None
     gap: Sequence[str] | None = None
     anew: bool = False
+    nulled: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,8 @@ class BatchState:
         quiet: whether the connector was quiet after the last batch.
         gaps: where changes were lost, and the batch with which the connector began anew behind them.
         stopped: partitions and files that are not read on, with the reasons.
+        nulled: number of values that are null because the connector could not convert them, by column.
+        marks: what each topic table's directory held after its last batch; none of batches of earlier releases.
     """
 
     next_batch: int = 0
@@ -120,6 +129,8 @@ class BatchState:
     quiet: bool = False
     gaps: tuple[Gap, ...] = ()
     stopped: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    nulled: Mapping[str, int] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """Partitions and offsets, as a connector takes them."""
@@ -163,14 +174,23 @@ class BatchLedger(FoldedLog[BatchState]):
         self._append(now, "planned", {"batch": _plain(batch)}, batch_id=batch.batch_id, rows=batch.rows)
         step("batch-planned")
 
-    def complete(self, now: datetime) -> None:
+    def complete(self, now: datetime, marks: Mapping[str, Mark]) -> None:
         """The pending batch is in all its tables.
+
+        Args:
+            marks: what they hold, by directory.
 
         Raises:
             FencedError: another writer has taken over.
         """
         batch = self.state.pending
-        self._append(now, "complete", {}, batch_id=batch and batch.batch_id, rows=batch and batch.rows)
+        self._append(
+            now,
+            "complete",
+            {"marks": encode(dict(marks))},
+            batch_id=batch and batch.batch_id,
+            rows=batch and batch.rows,
+        )
         step("batch-complete")
         self._fold_if_due(now)
 
@@ -201,9 +221,11 @@ def _after(state: BatchState, row: Row) -> BatchState:
             batch, place = detail.pop("pending"), detail.pop("place")
             boundary = detail.pop("boundary", None)  # earlier releases did not record it, nor gaps
             gaps = tuple(Gap(*gap) for gap in detail.pop("gaps", ()))
+            marks = decode(dict[str, Mark], detail.pop("marks", {}))
             return BatchState(
                 **detail,
                 gaps=gaps,
+                marks=marks,
                 pending=batch and _batch(batch),
                 place=None if place is None else tuple(place),
                 boundary=boundary and (boundary[0], boundary[1]),
@@ -216,19 +238,29 @@ def _after(state: BatchState, row: Row) -> BatchState:
                 pending=batch,
                 next_batch=batch.batch_id + 1,
                 quiet=False,
-                offsets={**state.offsets, **moved},
+                offsets={name: at for name, at in {**state.offsets, **moved}.items() if at != FORGOTTEN},
                 place=state.place if batch.place is None else tuple(batch.place),
                 boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else state.boundary,
+                nulled=_more(state.nulled, batch.nulled),
                 gaps=(*state.gaps, Gap(batch.gap[0], batch.gap[1], batch.batch_id)) if batch.gap else state.gaps,
             )
         case "complete" if state.pending is not None:
             reached = dict.fromkeys(state.pending.files, state.pending.batch_id)
-            return replace(state, pending=None, tables={**state.tables, **reached})
+            now = decode(dict[str, Mark], detail.get("marks", {}))
+            marks = {
+                name: mark.behind(state.marks[name]) if name in state.marks else mark for name, mark in now.items()
+            }
+            return replace(state, pending=None, tables={**state.tables, **reached}, marks={**state.marks, **marks})
         case "quiet":
             return replace(state, quiet=True)
         case "stopped":
             return replace(state, stopped=detail["stopped"])
     return state
+
+
+def _more(known: Mapping[str, int], nulled: Mapping[str, int]) -> Mapping[str, int]:
+    """Numbers of both; of very many columns those with the most."""
+    return dict((Counter(known) + Counter(nulled)).most_common(_MOST_COLUMNS))
 
 
 def _plain(batch: Batch) -> dict[str, Any]:
@@ -241,13 +273,14 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "boundary": batch.boundary and list(batch.boundary),
         "gap": batch.gap and list(batch.gap),
         "anew": batch.anew,
+        "nulled": dict(batch.nulled),
     }
 
 
 def _batch(data: Mapping[str, Any]) -> Batch:
     files = {directory: [DataFile(**file) for file in written] for directory, written in data["files"]}
     known = data["batch_id"], files, data["offsets"], data["rows"], data["place"]
-    return Batch(*known, data.get("boundary"), data.get("gap"), data.get("anew", False))
+    return Batch(*known, data.get("boundary"), data.get("gap"), data.get("anew", False), data.get("nulled", {}))
 
 
 def _state_detail(state: BatchState) -> dict[str, Any]:
@@ -261,6 +294,8 @@ def _state_detail(state: BatchState) -> dict[str, Any]:
         "quiet": state.quiet,
         "gaps": [[gap.begin, gap.end, gap.batch_id] for gap in state.gaps],
         "stopped": dict(state.stopped),
+        "marks": encode(dict(state.marks)),
+        "nulled": dict(state.nulled),
     }
 
 

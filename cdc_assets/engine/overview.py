@@ -10,6 +10,7 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.engine.history import History, newest_structure
 from cdc_assets.engine.ledger import FOLDING, BatchLedger, BatchState
+from cdc_assets.engine.losses import RESTORE, audited, lost
 from cdc_assets.engine.source import LogPoint, recorded_point
 from cdc_assets.engine.staging import history_directory
 from cdc_assets.engine.topics import table_of, topic_named, topics_of_tables
@@ -20,7 +21,8 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
 
-RESTORE = "restore it from a copy, or start again in another lake; positions are not guessed"
+AUDIT_S = 1.0
+"""Time limit in seconds, for whoever waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,13 @@ class EngineOverview:
 
     Args:
         tables: the lake's Delta tables; opened from the settings if None.
+        audit_s: time limit in seconds for examining tables that look right; None examines all of them.
     """
 
-    def __init__(self, config: EngineConfig, tables: TopicTables | None = None) -> None:
-        self.config = config
+    def __init__(
+        self, config: EngineConfig, tables: TopicTables | None = None, audit_s: float | None = AUDIT_S
+    ) -> None:
+        self.config, self._audit_s = config, audit_s
         self.lake = tables or TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
 
     @cached_property
@@ -133,7 +138,7 @@ class EngineOverview:
     @cached_property
     def losses(self) -> Mapping[str, str]:
         """What the lake lacks, or holds twice, by directory."""
-        found = {}
+        found = lost(audited(self.lake, self.state, self._audit_s))
         for directory, batch_id in self.state.tables.items():
             try:
                 reached = self.lake.reached(directory)
@@ -146,6 +151,8 @@ class EngineOverview:
                     f"The table {directory} must hold batch {batch_id}, and holds {holds}: it was removed or replaced. "
                     f"Next: {RESTORE}."
                 )
+            elif directory in found:
+                continue
             elif doubled := [one for one in look(self.lake, directory, -1).commits if one.kind == "doubled"]:
                 found[directory] = doubled[0].trouble
         return found

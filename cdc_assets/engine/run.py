@@ -28,6 +28,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart
 from cdc_assets.engine.history import History
 from cdc_assets.engine.ledger import Batch, BatchLedger, Gap
+from cdc_assets.engine.losses import BatchAudit
 from cdc_assets.engine.named import identifier, listed
 from cdc_assets.engine.notices import SnapshotNotices, notifications
 from cdc_assets.engine.positions import Repetitions
@@ -36,7 +37,6 @@ from cdc_assets.engine.staging import Staging, history_directory
 from cdc_assets.engine.stops import still_stopped, stream_of
 from cdc_assets.engine.topics import notification_topic, routes, table_of, topics_of_tables
 from cdc_assets.engine.upkeep import BatchUpkeep
-from cdc_assets.errors import LakeError
 from cdc_assets.lake.known import refuse_if_known, remember_record
 from cdc_assets.lake.owners import refuse_beside
 from cdc_assets.lake.topics import TopicTables
@@ -102,6 +102,7 @@ class EngineRun:
         self._stopped = stopped
         self._repeats, self._goal = repeats, goal
         self._ledger = BatchLedger(tables, config.topic_prefix)
+        self._audit = BatchAudit(tables, self._ledger)
         self._history = History(tables, config.topic_prefix)
         self._upkeep = BatchUpkeep(tables, self._ledger, config.lake)
         self._schemas: dict[int, pa.Schema] = {}
@@ -114,6 +115,7 @@ class EngineRun:
         self._behind: str | None = None
         self._notices = SnapshotNotices(self._captured)
         self._unread: list[str] = []
+        self._nulled: Counter[str] = Counter()
 
     def run(self) -> EngineSummary:
         """Finish the planned batch, then commit what the connector sends until it is idle.
@@ -132,10 +134,11 @@ class EngineRun:
             refuse_beside(self._tables, manifest_directory(self._config.topic_prefix))
         state = self._ledger.claim(_now())
         remember_record(location.uri(directory))
+        self._audit.begin()
         if state.pending is not None:
             log.info("Batch %s was planned and is not complete; it is finished first.", state.pending.batch_id)
             self._commit(state.pending)
-        self._check_tables()
+        self._audit.check()
         state = self._ledger.state
         self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
         if not self._repeats:
@@ -150,16 +153,6 @@ class EngineRun:
             self._rest()
         self._upkeep.tidy()
         return EngineSummary(ended, self._batches, self._rows, tuple(self._unread))
-
-    def _check_tables(self) -> None:
-        """Check that each table still holds its last batch: one that does not has lost data, and is never treated as new."""
-        for directory, batch_id in self._ledger.state.tables.items():
-            if (reached := self._tables.reached(directory)) < batch_id:
-                raise LakeError(
-                    f"The topic table {directory} must hold batch {batch_id}, and holds "
-                    f"{f'no later one than {reached}' if reached >= 0 else 'none'}: it was removed or replaced. "
-                    "Next: restore it from a copy, or start again in another lake; positions are never guessed."
-                )
 
     def _follow(self, feed: EngineFeed) -> Ending:
         """Commit what the connector sends until it is idle or time is up; the events of an unfinished batch are sent again later."""
@@ -223,6 +216,7 @@ class EngineRun:
 
     def _stage(self, chunk: Chunk) -> None:
         self._heard = True
+        self._nulled.update(chunk.nulled)
         self._listen(chunk)
         if self._staging is None:
             number = self._ledger.state.next_batch
@@ -256,11 +250,12 @@ class EngineRun:
         staging, self._staging = self._staging, None
         assert staging is not None  # noqa: S101 - the caller has looked
         try:
-            batch = self._with_gap(staging.close())
+            batch = replace(self._with_gap(staging.close()), nulled=dict(self._nulled))
         except BaseException:
             staging.abandon()
             raise
         begun = time.monotonic()
+        self._nulled.clear()
         self._ledger.plan(_now(), batch)
         self._commit(batch)
         self._commit_s = time.monotonic() - begun
@@ -289,7 +284,7 @@ class EngineRun:
             step("table-committed")
             if directory != history_directory(self._config.topic_prefix):
                 self._rows[directory] += sum(file.rows for file in files)
-        self._ledger.complete(_now())
+        self._ledger.complete(_now(), self._audit.marks(batch.batch_id))
         self._note_stops({stream_of(partition) for partition, _ in batch.offsets})
         self._upkeep.count(batch.files)
         self._batches += 1

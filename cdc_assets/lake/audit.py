@@ -203,7 +203,11 @@ def _bounds(actions: pa.Table) -> Iterable[tuple[str, str | None, str | None]]:
 
 
 def _lsn(position: str) -> Lsn:
-    return Lsn.parse(position[:22])
+    """The LSN of a position; of a batch of another connector's events, which has none, the least."""
+    try:
+        return Lsn.parse(position[:22])
+    except InvalidValueError:
+        return ZERO_LSN
 
 
 def _before(position: str) -> Lsn:

@@ -187,4 +187,5 @@ class DebeziumEngine:
             start += run["bytes"]
         offsets = [(partition, offset) for partition, offset in message["offsets"]]
         number, rows, history = message["number"], message["rows"], message["history"]
-        return Chunk(number, lines, rows, offsets, history, message["unfinished"], message["anew"])
+        nulled = self._log.nulled()
+        return Chunk(number, lines, rows, offsets, history, message["unfinished"], message["anew"], nulled)

@@ -1,9 +1,13 @@
-"""The log of an engine's process, told as this process's own, without secrets."""
+"""The log of an engine's process, told as this process's own, without secrets.
+
+A connector tells nobody else that it could not convert a value and sends null in its place (`event.converting.failure.handling.mode=warn`, its
+default). So these lines are counted, by column.
+"""
 
 import logging
 import re
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import IO, Final
 
@@ -14,6 +18,12 @@ log = logging.getLogger("cdc_assets.engine.log")
 
 _LEVELS: Final = {"ERROR": logging.ERROR, "FATAL": logging.ERROR, "WARN": logging.WARNING}
 _LEVEL: Final = re.compile(r"^\d\d:\d\d:\d\d\.\d+ +([A-Z]+)")
+_NULLED: Final = (
+    re.compile(r"Failed to properly convert data value for '([^']+)' of type"),
+    re.compile(r"Unexpected value for JDBC type \S+ and column (\S+).*: class="),
+    re.compile(r"Failed to convert value '.*' from column '([^']+)' to "),
+)
+"""What it says of values that it could not convert, with the column."""
 _REMEMBERED: Final = 50
 
 
@@ -30,6 +40,14 @@ class EngineLog:
         self._secrets = sorted(secrets, key=len, reverse=True)
         self._last: deque[str] = deque(maxlen=_REMEMBERED)
         self._level = logging.WARNING
+        self._nulled: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def nulled(self) -> dict[str, int]:
+        """Number of values that became null since the last call, by column."""
+        with self._lock:
+            found, self._nulled = self._nulled, Counter()
+        return dict(found)
 
     def follow(self, stream: IO[bytes]) -> threading.Thread:
         """Read it in a thread, which ends with the stream."""
@@ -55,4 +73,10 @@ class EngineLog:
                 self._last.append(line)
                 if level := _LEVEL.match(line):
                     self._level = _LEVELS.get(level[1], logging.INFO)
+                    self._count(line)
                 log.log(self._level, "%s", line)
+
+    def _count(self, line: str) -> None:
+        if column := next((found[1] for text in _NULLED if (found := text.search(line))), None):
+            with self._lock:
+                self._nulled[column] += 1

@@ -3,7 +3,6 @@
 import os
 import random
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,63 +11,23 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from cdc_assets.config.engine import EngineConfig, engine_config
 from cdc_assets.engine import ledger
 from cdc_assets.engine.feed import Chunk
 from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.run import EngineRun, EngineSummary
+from cdc_assets.engine.run import EngineRun
 from cdc_assets.errors import EngineError, LakeError
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.appends import CountingSink, appends_in_logs
 from cdc_assets_tests.crashes import PowerCutError, cut_after, cut_at
 from cdc_assets_tests.e2e.chains import CHECKPOINT
+from cdc_assets_tests.unit.engine.batches import EVENTS, TOPICS, assert_each_once, config_for, held, run
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
 from cdc_assets_tests.unit.lake.writing import join_all
 
-TOPICS = ("shop.t0", "shop.t1", "shop.t2")
-EVENTS = [event(number, topic=TOPICS[number % 3]) for number in range(1, 61)]
 SEEDS = int(os.environ.get("CDC_LAW_EXAMPLES", "2"))
-
-
-def config_for(lake: Path, rows: int = 10) -> EngineConfig:
-    return engine_config(
-        {
-            "connector.class": "MySqlConnector",
-            "topic.prefix": "shop",
-            "lake.path": str(lake),
-            "engine.batch.rows": str(rows),
-            "engine.batch.ms": "60000",
-            "stream.idle.timeout.ms": "1",
-        }
-    )
-
-
-def run(lake: Path, feed: ListFeed, rows: int = 10, sink: Sink = DIRECT) -> EngineSummary:
-    config = config_for(lake, rows)
-    tables = TopicTables(Location.of(config.lake), "shop", sink=sink)
-    return EngineRun(config, tables, feed, warm_up_s=0.001).run()
-
-
-def held(lake: Path) -> list[dict[str, Any]]:
-    """Events of all topics in the order of their positions."""
-    found = []
-    for topic in TOPICS:
-        if DeltaTable.is_deltatable(str(lake / topic)):
-            rows = DeltaTable(str(lake / topic)).to_pyarrow_table().to_pylist()
-            found += [row | {"topic": topic} for row in rows]
-    return sorted(found, key=lambda row: row["position"])
-
-
-def assert_each_once(lake: Path, events: Sequence[dict[str, Any]] = EVENTS) -> None:
-    rows = held(lake)
-    assert [row["key"]["id"] for row in rows] == [entry["key"]["id"] for entry in events]
-    assert [row["value"] for row in rows] == [entry["value"] for entry in events]
-    assert [row["headers"] for row in rows] == [[("h", str(entry["key"]["id"]))] for entry in events]
-    assert len({row["position"] for row in rows}) == len(rows)
 
 
 def test_events_are_committed_in_their_order_and_acknowledged(tmp_path: Path) -> None:

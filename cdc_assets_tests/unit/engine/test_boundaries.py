@@ -70,6 +70,6 @@ def test_it_is_recorded_with_the_batch_and_in_the_state(tmp_path: Path) -> None:
     ledger.claim(now)
     for number in range(60):
         ledger.plan(now, Batch(number, {}, [], 1, None, ("a", "END") if number == 0 else None))
-        ledger.complete(now)
+        ledger.complete(now, {})
     assert ledger.folded
     assert BatchLedger(tables, "shop").read().boundary == ("a", "END")
