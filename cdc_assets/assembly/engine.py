@@ -6,17 +6,21 @@ from functools import partial
 from cdc_assets.adapters.databases.probe import open_probe
 from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.adapters.kafka.source import KafkaSource
+from cdc_assets.adapters.kafka.unread import unread
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.config.reader import is_reader
+from cdc_assets.config.reader import FILES, is_reader, reader_settings
 from cdc_assets.engine.feed import EngineFeed, EngineStart, Offsets
 from cdc_assets.engine.forwarded import ForwardedSignals
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.requested import channels_of, signal_file, takes_signals
 from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.engine.topics import with_notifications
+from cdc_assets.engine.unread import AskUnread, Unread
 from cdc_assets.engine.watch import SourceWatch, WatchedFeed
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.reader.files import folder_of
+from cdc_assets.reader.listing import unread_files
 from cdc_assets.reader.opening import reader_for
 from cdc_assets.signals.inbox import Inbox
 
@@ -38,6 +42,20 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
     summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False, stopped=lambda: reader.stopped).run()
     reader.check()
     return summary
+
+
+def ask_unread(config: EngineConfig) -> AskUnread | None:
+    """What asks topics or files of others for what was not read; None if a database is asked."""
+    if not is_reader(config.properties.get("connector.class", "")):
+        return None
+
+    def ask(offsets: Offsets) -> Unread:
+        settings = reader_settings(config.properties)
+        if settings.kind == FILES:
+            return unread_files(folder_of(settings.path, settings.options), settings.pattern, offsets)
+        return unread(settings, offsets)
+
+    return ask
 
 
 def start_connector(config: EngineConfig, offsets: Offsets, history: Sequence[str]) -> EngineFeed:

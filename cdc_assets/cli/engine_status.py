@@ -11,15 +11,19 @@ from typing import Any
 from rich.table import Column, Table
 
 from cdc_assets.adapters.databases.probe import is_asked, open_probe
+from cdc_assets.assembly.engine import ask_unread
+from cdc_assets.assembly.reading import inspect_reader
 from cdc_assets.cli.as_json import of_status, print_json
 from cdc_assets.cli.console import out, warn
 from cdc_assets.cli.report import print_report
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import EngineConfig, load_engine_config, load_engine_lake_config
 from cdc_assets.core.check_result import CheckResult
+from cdc_assets.engine.feed import Offsets
 from cdc_assets.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.engine.requested import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
 from cdc_assets.engine.source import SourceProbe
+from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import (
     LAKE_ERRORS,
     CdcError,
@@ -61,7 +65,13 @@ def engine_status(place: Path, *, as_json: bool = False, lines: bool = False) ->
         with open_probe(config) as opened:
             yield opened
 
-    report = look_at_engine(overview, probe if is_asked(config) else None)
+    def ask(offsets: Offsets) -> Unread:
+        if unresolved is not None:
+            raise unresolved
+        return asked(offsets) if asked else Unread()
+
+    asked = ask_unread(config)
+    report = look_at_engine(overview, probe if is_asked(config) else None, ask_unread=ask if asked else None)
     if as_json:
         print_json(of_status(report), lines=lines)
         return report
@@ -139,9 +149,9 @@ def engine_checks(place: Path) -> list[CheckResult]:
         ConfigurationError: the configuration is invalid.
     """
     config = load_engine_config(place)
-    overview = EngineOverview(config)
+    overview = EngineOverview(config, audit_s=None)
     if not is_asked(config):  # others wrote the events
-        return list(_lake(overview))
+        return [*inspect_reader(config, overview.state.pairs), *_lake(overview)]
     return [*_engine(), *_heap(config), *_signals(config), *_database(overview), *_lake(overview)]
 
 

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from cdc_assets.adapters.databases.probe import is_asked, open_probe
 from cdc_assets.adapters.sqlserver.source import quick_source
+from cdc_assets.assembly.engine import ask_unread
 from cdc_assets.assembly.publishing import ask_marker
 from cdc_assets.cli.console import err
 from cdc_assets.config.engine import EngineConfig
@@ -64,7 +65,8 @@ def engine_exported(config: EngineConfig, read: Callable[[], EngineConfig]) -> A
 
     def look() -> CaptureReport:
         now = newest()
-        return look_at_engine(EngineOverview(now), partial(open_probe, now) if is_asked(now) else None)
+        probe = partial(open_probe, now) if is_asked(now) else None
+        return look_at_engine(EngineOverview(now), probe, ask_unread=ask_unread(now))
 
     return _exported(config.metrics, config.topic_prefix, look)
 

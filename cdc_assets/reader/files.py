@@ -9,6 +9,10 @@ where that one ended. Its place and that the old path is free are recorded no la
 before leaves all as it was. In an object store, renaming is copying and deleting: while both are there the copy waits for a
 minute. Another file at a path whose file is nowhere is not read. One that is gone before it was read to its end is told.
 
+*Files that are gone* are known for a while, since a folder that is not mounted for a moment has none either; those that have been gone for
+longest are forgotten, so that the record does not grow without end; not while the folder is empty. One of these that came back would be read as
+a new one.
+
 *A file that is being written.* A line counts when its end is there. The last line may lack it: it counts if it is a whole
 JSON object, which a part of one never is. A packed file that ends too early is read as far as it goes. Paths with a part
 that begins with `_` or `.` are left out, under which writers keep what is not ready.
@@ -28,25 +32,24 @@ from typing import Any, Final
 
 from pyarrow import fs
 
-from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.engine.feed import Offsets
-from cdc_assets.errors import LakeError
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.engine.feed import FORGOTTEN, Offsets
+from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.reader.content import Content
 from cdc_assets.reader.event_lines import EventLines, topic_of_file
 from cdc_assets.reader.feed import Item
 from cdc_assets.reader.known_files import KnownFiles, Progress
+from cdc_assets.reader.listing import DEFAULT_PATTERN, is_done, list_files, unlisted
 from cdc_assets.reader.messages import BadRecordError, Unreadable
 
 log = logging.getLogger(__name__)
 
-_DEFAULT: Final = r".*\.(json|jsonl|ndjson)(\.gz)?"
 _MOST_LINES: Final = 10_000
 _LIST_EVERY_S: Final = 1.0
 _COPYING_S: Final = 60.0
 """For how long a copy waits for the file that it is of to be deleted."""
-_NOT_READY: Final = re.compile(r"(?:.*/)?[_.][^/]*(?:/.*)?")
+_MOST_GONE: Final = 10_000
+"""Number of files that are known though they are gone."""
 _DATE: Final = re.compile(r"[^/]*=[^/]*|[0-9][0-9_-]*")
 """Folders that are no table's, but a day's."""
 
@@ -73,7 +76,7 @@ class FileSource:
         offsets: Offsets,
         report: Callable[[str, str], None],
     ) -> None:
-        self._location, self._pattern = location, pattern or _DEFAULT
+        self._location, self._pattern = location, pattern or DEFAULT_PATTERN
         self._lines, self._report = lines, report
         self._files = KnownFiles({partition["file"]: offset for partition, offset in offsets if "file" in partition})
         self._stopped: set[str] = set()
@@ -85,6 +88,8 @@ class FileSource:
         """What is to be recorded beside what is read."""
         self._places: dict[tuple[str, int], Progress] = {}
         """By file and place: what to record, for all that the last call has given."""
+        self._is_filled = False
+        """Whether the folder holds any file."""
         self._reading: Iterator[list[Item]] = iter(())
         self._listed: float = float("-inf")
         self._list()
@@ -116,12 +121,15 @@ class FileSource:
     def begun(self) -> Mapping[str, int]:
         """See `Source`: files that were renamed, and those that are gone."""
         begun, self._begun = self._begun, {}
+        if begun and self._is_filled:  # there is something to be recorded anyway
+            begun |= dict.fromkeys(self._files.forget(_MOST_GONE), Progress())
         self._places |= {(path, progress.offset): progress for path, progress in begun.items()}
         return {path: progress.offset for path, progress in begun.items()}
 
     def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
-        return {"file": stream}, asdict(self._places[stream, behind])
+        at = self._places[stream, behind]
+        return {"file": stream}, FORGOTTEN if at == Progress() else asdict(at)
 
     def stop(self, stream: str) -> None:
         """See `Source`."""
@@ -154,14 +162,9 @@ class FileSource:
     def _list(self) -> list[fs.FileInfo]:
         """The files that there are, in the order of their names."""
         self._listed = time.monotonic()
-        try:
-            infos = self._location.existing("").get_file_info(fs.FileSelector("", recursive=True))
-        except (*STORE_ERRORS, ValueError) as error:
-            raise _trouble(self._location.root, error) from error
-        found = [info for info in infos if info.type == fs.FileType.File]
-        ready = [info for info in found if info.path in self._files or not _NOT_READY.fullmatch(info.path)]
-        files = [info for info in ready if matches_name("files.pattern", self._pattern, info.path)]
-        return sorted(files, key=lambda info: str(info.path))
+        found = list_files(self._location, self._pattern, self._files)
+        self._is_filled = bool(found)
+        return found
 
     def _all(self, infos: Sequence[fs.FileInfo]) -> Iterator[list[Item]]:
         self._follow_renamed({info.path: info for info in infos})
@@ -176,11 +179,10 @@ class FileSource:
 
     def _give_up(self, path: str, error: Exception) -> None:
         self.stop(path)
-        self._report(path, str(_trouble(f"{self._location.root}/{path}", error)))
+        self._report(path, str(unlisted(f"{self._location.root}/{path}", error)))
 
     def _is_done(self, info: fs.FileInfo) -> bool:
-        before = self._files[info.path]
-        return before.done and (info.size, info.mtime_ns or 0) == (before.size, before.mtime)
+        return is_done(self._files, info)
 
     def _content(self, path: str) -> Content:
         return Content(self._location.existing(""), path)
@@ -217,7 +219,7 @@ class FileSource:
         for path, progress in self._files.items():
             if path in shown or progress.gone or not progress.offset or path in self._stopped:
                 continue
-            gone = replace(progress, done=True, gone=True)
+            gone = replace(progress, size=0, mtime=time.time_ns(), done=True, gone=True)
             self._files.put(path, gone)
             if progress.done:
                 self._begun[path] = gone
@@ -279,11 +281,6 @@ class FileSource:
             return self._lines.message(path, behind, place, text.decode())
         except (BadRecordError, UnicodeDecodeError) as error:
             return Unreadable(path, behind, place, "", str(error), raw.decode("utf-8", "replace"))
-
-
-def _trouble(what: str, error: Exception) -> Exception:
-    found = trouble(f"{what} cannot be read", error, "check files.path and files.storage.option.<option>")
-    return found if isinstance(found, LakeError) else LakeError(str(found))
 
 
 def folder_of(path: str, options: Sequence[tuple[str, str]]) -> Location:

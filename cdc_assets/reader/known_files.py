@@ -26,7 +26,8 @@ class Progress:
         head: checksum of its first bytes, of no more than were read.
         done: whether it was read to its end.
         checksum: of all bytes that were read; -1 if an earlier release recorded none.
-        gone: whether it was gone from its path, under no other name, after it was read to its end.
+        gone: whether it is gone from its path, under no other name; then `mtime` is when that was seen. If it comes back it is compared
+            with what was read, and read on.
     """
 
     size: int = 0
@@ -87,13 +88,30 @@ class KnownFiles:
             moves: the former path by the one now.
 
         Returns:
-            What is to be recorded.
+            What is to be recorded; nothing more is known of a path that no file has now.
         """
-        found = dict.fromkeys(moves.values(), Progress(gone=True))
+        found = dict.fromkeys(moves.values(), Progress())
         found |= {new: replace(self[old], size=0, mtime=0) for new, old in moves.items()}
         for path, progress in found.items():
             self._blocks.pop(path, None)
             self.put(path, progress)
+        for path in moves.values() - moves.keys():
+            del self._files[path]
+        return found
+
+    def forget(self, most: int) -> list[str]:
+        """Forget files that are gone, but for the last ones.
+
+        Args:
+            most: how many are kept.
+
+        Returns:
+            Their paths.
+        """
+        gone = sorted((progress.mtime, path) for path, progress in self._files.items() if progress.gone)
+        found = [path for _, path in gone[: max(0, len(gone) - most)]]
+        for path in found:
+            del self._files[path]
         return found
 
     def verified(self, path: str, content: Content) -> int | None:

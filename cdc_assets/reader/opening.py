@@ -39,10 +39,20 @@ def reader_for(properties: Mapping[str, str], tables: TopicTables, open_topics: 
     return Reader(opened, encoder, settings.prefix, tolerant=settings.tolerant)
 
 
-def _files(settings: ReaderSettings, offsets: Offsets, report: Report) -> FileSource:
+def check_converters(settings: ReaderSettings) -> None:
+    """Check what is known before anything is read.
+
+    Raises:
+        ConfigurationError: files with converters that are none of theirs, or declared schemas that are none.
+    """
+    _declared(settings.schemas_file)
     for side, converter in (("key", settings.key), ("value", settings.value)):
-        if converter.format != "json":
+        if settings.kind == FILES and converter.format != "json":
             raise ConfigurationError(f"{side}.converter", converter.format, "JsonConverter for files", "remove it")
+
+
+def _files(settings: ReaderSettings, offsets: Offsets, report: Report) -> FileSource:
+    check_converters(settings)
     key, value = JsonParts(settings.key.schemas), JsonParts(settings.value.schemas)
     lines = EventLines(key, value, settings.topic, settings.prefix)
     location = folder_of(settings.path, settings.options)

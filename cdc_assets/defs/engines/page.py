@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from cdc_assets.adapters.databases.probe import is_asked
+from cdc_assets.assembly.engine import ask_unread
 from cdc_assets.defs.board import evaluated
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.checks import COMPLETE, HEADROOM, complete_result, headroom_result, nothing_to_remove
@@ -19,7 +20,7 @@ from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.run.overview.engine import Answers, answers_of, report_of_engine
+from cdc_assets.run.overview.engine import Answers, Asked, answers_of, report_of_engine
 
 
 def engine_subject(catalog: ConnectorCatalog, resource: ConnectorResource) -> Subject:
@@ -46,13 +47,11 @@ def look(catalog: ConnectorCatalog, resource: ConnectorResource) -> Seen:
     """Ask lake and database once; whatever cannot be asked is in the report, and fails the checks that depend on it."""
     at = datetime.now(UTC)
     overview = resource.overview()
-    asked = answers_of(overview, resource.probe if is_asked(overview.config) else None)
+    asked = answers_of(overview, resource.probe if is_asked(overview.config) else None, ask_unread(overview.config))
     return Seen(report_of_engine(overview, asked, at), tuple(_results(catalog, overview, asked)))
 
 
-def _results(
-    catalog: ConnectorCatalog, overview: EngineOverview, asked: Answers | CdcError | None
-) -> Iterator[dg.AssetCheckEvaluation]:
+def _results(catalog: ConnectorCatalog, overview: EngineOverview, asked: Asked) -> Iterator[dg.AssetCheckEvaluation]:
     key = catalog.batches_key
     answers = asked if isinstance(asked, Answers) else None
     problem = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to ask"

@@ -10,6 +10,9 @@ connector was last heard. A batch that is planned and not in its tables is `wind
 *Head-room.* A database that keeps its log for some hours removes a file when it was last written so long ago. What is not read yet was
 written after the recorded place, so it is kept at least until that time plus these hours; if nothing is unread, for these hours.
 
+*What others wrote*, to topics or files, comes from no database that is known here. There the topics or files are asked what they hold behind
+the recorded offsets; the lag is the age of the oldest of it. A reader that sees none of its topics is in trouble.
+
 A database that does not answer makes the report shorter, and is among what is not known; a lake that cannot be read is its only
 trouble.
 """
@@ -24,10 +27,12 @@ from typing import Any
 
 from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.reader import is_reader
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
 from cdc_assets.engine.topics import routes
+from cdc_assets.engine.unread import AskUnread, Unread
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.run.overview.look import PERIOD
 from cdc_assets.run.overview.rates import mean_of
@@ -45,6 +50,7 @@ from cdc_assets.run.overview.report import (
 OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 
 NOT_ASKED = "The database cannot be asked,"
+_SOURCE = "the source"
 _OF_OTHERS = "Others wrote the events, so no database is asked how far its log goes."
 _STOPPED = "Next: remove the reason; the next run of the capture goes on there."
 _HEARD = ("complete", "quiet", "claim")
@@ -68,23 +74,34 @@ class Answers:
     tables: Sequence[TableId] = ()
 
 
+Asked = Answers | Unread | CdcError | None
+"""What the database, or topics and files of others, say; or why they cannot be asked; or None if there is nothing to ask."""
+
+
 def look_at_engine(
-    overview: EngineOverview, open_probe: OpenProbe | None, *, now: datetime | None = None
+    overview: EngineOverview,
+    open_probe: OpenProbe | None,
+    *,
+    now: datetime | None = None,
+    ask_unread: AskUnread | None = None,
 ) -> CaptureReport:
     """The report with all that can be read; see the module's head.
 
     Args:
         open_probe: opens the database; None if there is none to ask, because others wrote the events.
         now: the time; None is now.
+        ask_unread: asks what others wrote for what was not read; None if there is a database to ask.
     """
-    return report_of_engine(overview, answers_of(overview, open_probe), now or datetime.now(UTC))
+    return report_of_engine(overview, answers_of(overview, open_probe, ask_unread), now or datetime.now(UTC))
 
 
-def answers_of(overview: EngineOverview, open_probe: OpenProbe | None) -> Answers | CdcError | None:
-    """What the database says; or why it, or the lake, cannot be asked; or None if there is none to ask."""
-    if open_probe is None:
-        return None
+def answers_of(overview: EngineOverview, open_probe: OpenProbe | None, ask_unread: AskUnread | None = None) -> Asked:
+    """What the database, or the source of what others wrote, says; or why it, or the lake, cannot be asked."""
     try:
+        if ask_unread is not None:
+            return ask_unread(overview.state.pairs())
+        if open_probe is None:
+            return None
         with open_probe() as probe:
             return _ask(overview, probe)
     except CdcError as error:
@@ -98,7 +115,7 @@ def _ask(overview: EngineOverview, probe: SourceProbe) -> Answers:
     return Answers(probe.clock(), end, probe.retention(overview.point), proved, tables)
 
 
-def report_of_engine(overview: EngineOverview, asked: Answers | CdcError | None, at: datetime) -> CaptureReport:
+def report_of_engine(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureReport:
     """The report of an overview and what the database says; of the lake alone if it says nothing.
 
     Args:
@@ -110,33 +127,53 @@ def report_of_engine(overview: EngineOverview, asked: Answers | CdcError | None,
         return CaptureReport(overview.config.name, at, (Trouble("the lake", describe_error(error)),))
 
 
-def _report(overview: EngineOverview, asked: Answers | CdcError | None, at: datetime) -> CaptureReport:
+def _report(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureReport:
     answers = asked if isinstance(asked, Answers) else None
+    unread = asked if isinstance(asked, Unread) else None
     rates = _rates(overview, at)
     tables = tuple(_tables(overview, answers))
     return CaptureReport(
         capture=overview.config.name,
         at=at,
-        troubles=tuple(_troubles(overview, answers)),
-        unknown=_unknown(asked),
-        databases=(_database(overview, answers, tables, rates, at),) if overview.known or answers else (),
+        troubles=tuple(_troubles(overview, asked)),
+        unknown=_unknown(overview, asked),
+        databases=(_database(overview, asked, tables, rates, at),) if overview.known or answers else (),
         tables=tables,
         queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
         rates=rates,
         last_ddl=Ddl(*newest) if (newest := overview.last_ddl) else None,
-        advice=(*map(str, overview.state.gaps), *([_OF_OTHERS] if asked is None else [])),
+        advice=(*map(str, overview.state.gaps), *_nulled(overview), *_of_others(asked, unread)),
     )
 
 
-def _unknown(asked: Answers | CdcError | None) -> tuple[Trouble, ...]:
+def _nulled(overview: EngineOverview) -> Iterator[str]:
+    for column, count in overview.state.nulled.items():
+        yield (
+            f"{count:,} values of {column} are null in the lake, because the connector cannot convert them; its log names them. Next: "
+            "event.converting.failure.handling.mode=fail makes such a value an error"
+        )
+
+
+def _of_others(asked: Asked, unread: Unread | None) -> Iterator[str]:
+    if asked is None or unread:
+        yield _OF_OTHERS
+    if unread and unread.what:
+        yield f"{unread.what[0].upper()}{unread.what[1:]} wait to be read."
+
+
+def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
+    if isinstance(asked, CdcError) and is_reader(overview.config.properties.get("connector.class", "")):
+        return (Trouble(_SOURCE, f"what waits there to be read is not known: {describe_error(asked)}"),)
     if isinstance(asked, CdcError):
         return (Trouble(NOT_ASKED, f"{NOT_ASKED} so what it still has is not checked: {describe_error(asked)}"),)
     return ()
 
 
-def _troubles(overview: EngineOverview, answers: Answers | None) -> Iterator[Trouble]:
-    if answers and (text := answers.retention.lost or answers.retention.near):
+def _troubles(overview: EngineOverview, asked: Asked) -> Iterator[Trouble]:
+    if isinstance(asked, Answers) and (text := asked.retention.lost or asked.retention.near):
         yield Trouble("the log", text)
+    if isinstance(asked, Unread) and asked.missing:
+        yield Trouble(_SOURCE, asked.missing)
     for reason in overview.state.stopped.values():
         yield Trouble("not read on", f"{reason}. {_STOPPED}")
     topics = {directory: topic.table for topic in overview.topics for directory in topic.directories}
@@ -184,9 +221,9 @@ def _table(topic: EngineTopic, place: str | None, lost: str, *, streams: bool) -
 
 
 def _database(
-    overview: EngineOverview, answers: Answers | None, tables: Sequence[TableReport], rates: Rates, at: datetime
+    overview: EngineOverview, asked: Asked, tables: Sequence[TableReport], rates: Rates, at: datetime
 ) -> DatabaseReport:
-    point = overview.point
+    point, answers = overview.point, asked if isinstance(asked, Answers) else None
     committed = _committed(overview)
     return DatabaseReport(
         database=_name(overview.config, tables),
@@ -194,7 +231,7 @@ def _database(
         committed=committed,
         server_time=answers.now if answers else None,
         newest=str(answers.end) if answers else None,
-        lag=_lag(overview, answers, committed, rates, at),
+        lag=_lag(overview, asked, committed, rates, at),
         room_bytes=answers.retention.room_bytes if answers else None,
     )
 
@@ -206,18 +243,18 @@ def _name(config: EngineConfig, tables: Sequence[TableReport]) -> str:
     return names.pop() if len(names) == 1 else given or config.topic_prefix
 
 
-def _lag(
-    overview: EngineOverview, answers: Answers | None, committed: datetime | None, rates: Rates, at: datetime
-) -> Lag:
+def _lag(overview: EngineOverview, asked: Asked, committed: datetime | None, rates: Rates, at: datetime) -> Lag:
     if overview.state.pending is not None:
         planned = next(row["at"] for row in reversed(overview.rows) if row["event"] in ("planned", "state"))
         return Lag(None, None, seconds_behind(at, planned))
-    if answers is None:
+    if isinstance(asked, Unread):
+        return Lag(None, 0.0 if asked.since is None else seconds_behind(at, asked.since), 0.0)
+    if not isinstance(asked, Answers):
         return Lag()
-    if answers.proved:
+    if asked.proved:
         return Lag(None, 0.0, 0.0)
     if rates.rows and committed is not None:
-        return Lag(None, seconds_behind(answers.now, committed), 0.0)
+        return Lag(None, seconds_behind(asked.now, committed), 0.0)
     heard = next((row["at"] for row in reversed(overview.rows) if row["event"] in _HEARD), None)
     return Lag(None, seconds_behind(at, heard), 0.0)
 

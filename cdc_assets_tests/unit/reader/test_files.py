@@ -44,14 +44,46 @@ def test_the_command_exports_metrics(tmp_path: Path) -> None:
     assert "cdc_assets_health" not in text, "the command has ended"
 
 
-def test_doctor_asks_for_nothing_that_files_do_not_need(tmp_path: Path) -> None:
+def test_doctor_asks_for_what_files_need_and_nothing_else(tmp_path: Path) -> None:
     trial, configuration = Trial(tmp_path), tmp_path / "capture.json"
     trial.write("a.json", *map(event, range(10)))
     trial.run()
     configuration.write_text(json.dumps(trial.properties))
     checks = engine_checks(configuration)
     assert all(check.ok for check in checks)
-    assert {check.check for check in checks} == {"lake", "topic"}
+    assert {check.check for check in checks} == {"settings", "source", "lake", "topic"}
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "blocking"),
+    [
+        ({"files.path": "/nowhere/at/all"}, "source", True),
+        ({"errors.tolerance": "sometimes"}, "settings", True),
+        ({"files.patern": "x"}, "settings", True),
+        ({"key.converter": "org.apache.kafka.connect.storage.StringConverter"}, "settings", True),
+        ({"schemas.file": "/nowhere.json"}, "settings", True),
+        ({"files.pattern": "none"}, "source", False),
+        (
+            {"connector.class": "cdc_assets.KafkaEvents", "bootstrap.servers": "127.0.0.1:1", "topics": "t"},
+            "source",
+            True,
+        ),
+    ],
+)
+def test_doctor_finds_what_a_reader_could_not_work_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], check: str, blocking: bool
+) -> None:
+    monkeypatch.setattr("cdc_assets.adapters.kafka.unread._ANSWER_S", 0.5)
+    trial, configuration = Trial(tmp_path), tmp_path / "capture.json"
+    trial.write("a.json", *map(event, range(10)))
+    trial.run()
+    own = trial.properties | change
+    if "topics" in change:
+        own = {name: text for name, text in own.items() if not name.startswith("files.")}
+    configuration.write_text(json.dumps(own))
+    [found] = [found for found in engine_checks(configuration) if not found.ok]
+    assert (found.check, found.blocking) == (check, blocking)
+    assert found.remedy
 
 
 def test_doctor_does_not_refuse_a_capture_for_want_of_a_driver(tmp_path: Path) -> None:

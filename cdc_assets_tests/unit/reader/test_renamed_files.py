@@ -65,7 +65,7 @@ def test_numbers_of_rotated_files_shift(trial: Trial, step: str) -> None:
             with suppress(FileNotFoundError):
                 (trial.events / name).rename(trial.events / f"shop.{number}.json")
         trial.write("shop.json", row(read - 1), row(read))
-        with suppress(PowerCutError), cut_at(step, 0):
+        with suppress(PowerCutError), cut_at(step):
             trial.run()
         trial.run()
     assert ids(trial) == list(range(1, read + 1))

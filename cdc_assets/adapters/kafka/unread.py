@@ -1,0 +1,120 @@
+"""What topics hold behind the offsets that a reader has recorded, through librdkafka (extra `kafka`).
+
+A partition's end is no measure: marks of transactions, and records that were aborted or removed, have offsets too, and are never read. So
+where the end is ahead of a recorded offset, the next record is read, as the reader would; there may be none.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from cdc_assets.adapters.kafka.client import ClientLog, client_library
+from cdc_assets.adapters.kafka.options import of_connections
+from cdc_assets.adapters.kafka.places import AT_THE_END, MISSING, lost_span, place_name
+from cdc_assets.config.java_patterns import matches_name
+from cdc_assets.config.reader import ReaderSettings
+from cdc_assets.engine.feed import Offsets
+from cdc_assets.engine.unread import Unread
+from cdc_assets.errors import ConnectionLostError
+
+_ANSWER_S: Final = 5.0
+SEE: Final = (
+    "see whether bootstrap.servers is the right cluster, and whether the user has DESCRIBE and READ on these topics"
+)
+
+
+def unread(settings: ReaderSettings, offsets: Offsets) -> Unread:
+    """What waits.
+
+    Args:
+        settings: topics, brokers and options of the client.
+        offsets: where partitions were read to.
+
+    Raises:
+        ConfigurationError: the extra `kafka` is not installed, or its client does not accept an option.
+        ConnectionLostError: a broker does not answer.
+    """
+    kafka = client_library("connector.class", settings.kind)
+    own = {"group.id": f"cdc-assets-{settings.prefix}", "enable.auto.commit": False, "enable.partition.eof": True}
+    isolation = {name: text for name, text in settings.options if name == "isolation.level"}
+    options = {
+        **of_connections(settings.servers, settings.options),
+        **own,
+        **isolation,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = kafka.Consumer(options, logger=ClientLog())
+    try:
+        return _asked(kafka, consumer, settings, offsets)
+    except kafka.KafkaException as error:
+        raise ConnectionLostError(
+            f"Kafka at {settings.servers} cannot be asked what waits: {error.args[0].str()}. Next: check bootstrap.servers."
+        ) from None
+    finally:
+        consumer.close()
+
+
+def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets) -> Unread:
+    topics = consumer.list_topics(timeout=_ANSWER_S).topics
+    wanted = sorted(name for name in topics if _is_wanted(settings, name))
+    absent = tuple(sorted(set(settings.topics) - set(topics)))
+    if not wanted:
+        named = settings.pattern or ", ".join(settings.topics)
+        return Unread(missing=f"the broker shows no topic of {named}. Next: {SEE}", absent=absent)
+    recorded = {(place["topic"], place["partition"]): at["offset"] for place, at in offsets if "partition" in place}
+    there = {(name, number) for name in wanted for number in topics[name].partitions}
+    lost = [
+        f"{place_name(*own)}: {MISSING}"
+        for own in sorted(recorded)
+        if _is_wanted(settings, own[0]) and own not in there
+    ]
+    ahead = []
+    for place in (kafka.TopicPartition(*own) for own in sorted(there)):
+        low, high = consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
+        first = high if not recorded and dict(settings.options).get("auto.offset.reset") in AT_THE_END else low
+        at = recorded.get((place.topic, place.partition), first)
+        if not low <= at <= high:
+            lost.append(f"{place_name(place.topic, place.partition)}: {lost_span(at, low, high)}")
+        place.offset = max(low, at)
+        if place.offset < high:
+            ahead.append((place, high))
+    times = _oldest(kafka, consumer, [place for place, _ in ahead])
+    most = sum(high - place.offset for place, high in ahead if (place.topic, place.partition) in times)
+    return Unread(
+        min(times.values(), default=None),
+        f"up to {most:,} records of {len(times)} partitions" if times else "",
+        "; ".join(lost),
+        len(wanted),
+        absent,
+    )
+
+
+def _is_wanted(settings: ReaderSettings, name: str) -> bool:
+    if not settings.pattern:
+        return name in settings.topics
+    return not name.startswith("__") and matches_name("topics.regex", settings.pattern, name)
+
+
+def _oldest(kafka: Any, consumer: Any, places: Sequence[Any]) -> Mapping[tuple[str, int], datetime]:
+    """The time of the next record of each partition that has one."""
+    left = {(place.topic, place.partition): place for place in places}
+    found: dict[tuple[str, int], datetime] = {}
+    if places:
+        consumer.assign(list(places))
+    until = time.monotonic() + _ANSWER_S
+    while left:
+        if time.monotonic() >= until:
+            names = ", ".join(f"{topic} partition {number}" for topic, number in sorted(left))
+            raise ConnectionLostError(f"Kafka does not say what waits in {names}. Next: {SEE}.")
+        message = consumer.poll(0.2)
+        if message is None:
+            continue
+        own, error = (message.topic(), message.partition()), message.error()
+        if error is None and own in left:
+            found[own] = datetime.fromtimestamp(max(0, message.timestamp()[1]) / 1000, UTC)
+        elif error is not None and error.code() != kafka.KafkaError._PARTITION_EOF:
+            raise kafka.KafkaException(error)
+        if own in left:
+            consumer.incremental_unassign([left.pop(own)])
+    return found

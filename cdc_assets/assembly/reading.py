@@ -1,0 +1,68 @@
+"""Whether a reader of events that others wrote could work: its settings, the registry, and the topics or files that it would read."""
+
+from collections.abc import Callable, Iterator
+
+from cdc_assets.assembly.engine import ask_unread
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.reader import FILES, ReaderSettings, reader_settings
+from cdc_assets.core.check_result import CheckResult
+from cdc_assets.engine.feed import Offsets
+from cdc_assets.engine.unread import Unread
+from cdc_assets.errors import CdcError
+from cdc_assets.reader.opening import check_converters
+from cdc_assets.registry import SchemaRegistry
+
+
+def inspect_reader(config: EngineConfig, offsets: Callable[[], Offsets]) -> Iterator[CheckResult]:
+    """What a capture would meet first; changes nothing.
+
+    Args:
+        offsets: what the lake has recorded.
+    """
+    try:
+        settings = reader_settings(config.properties)
+        check_converters(settings)
+    except CdcError as error:
+        yield _failed("settings", config.topic_prefix, error)
+        return
+    yield CheckResult("settings", config.topic_prefix, True, "valid", "valid")
+    yield from _registries(settings)
+    place = settings.path if settings.kind == FILES else settings.servers
+    ask = ask_unread(config)
+    try:
+        found = ask(offsets()) if ask else Unread()
+    except CdcError as error:
+        yield _failed("source", place, error)
+        return
+    yield from _source(settings, place, found)
+
+
+def _source(settings: ReaderSettings, place: str, found: Unread) -> Iterator[CheckResult]:
+    fact, _, remedy = found.missing.partition(" Next: ")
+    if fact:
+        yield CheckResult("source", place, False, fact, "readable", remedy)
+        return
+    if settings.kind == FILES and not found.seen:
+        hint = "see files.path and files.pattern, unless files are still to come"
+        yield CheckResult("source", place, False, "no file that matches", "files", hint, blocking=False)
+        return
+    yield CheckResult("source", place, True, "readable", "readable")
+    for topic in found.absent:
+        yield CheckResult("topic to read", topic, False, "not there", "there", "correct topics, or create it")
+
+
+def _registries(settings: ReaderSettings) -> Iterator[CheckResult]:
+    for side in dict.fromkeys((settings.key, settings.value)):
+        if side.format != "avro":
+            continue
+        try:
+            SchemaRegistry(side.registry, side.credentials).check()
+        except CdcError as error:
+            yield _failed("schema registry", side.registry, error)
+        else:
+            yield CheckResult("schema registry", side.registry, True, "reached", "reached")
+
+
+def _failed(check: str, subject: str, error: CdcError) -> CheckResult:
+    fact, _, remedy = str(error).partition(" Next: ")
+    return CheckResult(check, subject, False, fact, "valid" if check == "settings" else "reached", remedy)

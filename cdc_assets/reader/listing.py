@@ -1,0 +1,63 @@
+"""The files of a reader's folder, and which of them hold what was not read.
+
+Paths with a part that begins with `_` or `.` are left out, under which writers keep what is not ready.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from pyarrow import fs
+
+from cdc_assets.config.java_patterns import matches_name
+from cdc_assets.engine.feed import Offsets
+from cdc_assets.engine.unread import Unread
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.reader.known_files import KnownFiles
+
+DEFAULT_PATTERN: Final = r".*\.(json|jsonl|ndjson)(\.gz)?"
+_NOT_READY: Final = re.compile(r"(?:.*/)?[_.][^/]*(?:/.*)?")
+
+
+def unread_files(location: Location, pattern: str, offsets: Offsets) -> Unread:
+    """What files hold behind the places up to which they were read: of those that have changed since, or were not read to their ends.
+
+    Raises:
+        LakeError: the folder cannot be listed.
+    """
+    known = KnownFiles({partition["file"]: offset for partition, offset in offsets if "file" in partition})
+    infos = list_files(location, pattern or DEFAULT_PATTERN, known)
+    waiting = [info for info in infos if info.size and not is_done(known, info)]
+    since = min(((info.mtime_ns or 0) / 1e9 for info in waiting), default=None)
+    if since is None:
+        return Unread(seen=len(infos))
+    return Unread(datetime.fromtimestamp(since, UTC), f"{len(waiting):,} files", seen=len(infos))
+
+
+def list_files(location: Location, pattern: str, known: KnownFiles) -> list[fs.FileInfo]:
+    """The files that there are, in the order of their names.
+
+    Raises:
+        LakeError: the folder cannot be listed.
+    """
+    try:
+        infos = location.existing("").get_file_info(fs.FileSelector("", recursive=True))
+    except (*STORE_ERRORS, ValueError) as error:
+        raise unlisted(location.root, error) from error
+    found = [info for info in infos if info.type == fs.FileType.File]
+    ready = [info for info in found if info.path in known or not _NOT_READY.fullmatch(info.path)]
+    files = [info for info in ready if matches_name("files.pattern", pattern, info.path)]
+    return sorted(files, key=lambda info: str(info.path))
+
+
+def is_done(known: KnownFiles, info: fs.FileInfo) -> bool:
+    """Whether a file was read to its end, and has not changed since."""
+    before = known[info.path]
+    return before.done and (info.size, info.mtime_ns or 0) == (before.size, before.mtime)
+
+
+def unlisted(what: str, error: Exception) -> Exception:
+    """What to raise if a folder or a file cannot be read."""
+    found = trouble(f"{what} cannot be read", error, "check files.path and files.storage.option.<option>")
+    return found if isinstance(found, LakeError) else LakeError(str(found))
