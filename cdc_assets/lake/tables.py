@@ -93,6 +93,11 @@ class DeltaTables:
         with self._lock:
             self._handles.pop(directory, None)
 
+    def forget_all(self) -> None:
+        """Drop all handles."""
+        for directory in list(self._handles):
+            self.forget(directory)
+
     def kept(self, directory: str) -> DeltaTable:
         """The cached handle, not refreshed."""
         return self._handles[directory]

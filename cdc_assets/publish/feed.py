@@ -115,9 +115,12 @@ class Feed:
         """The greatest number of a window that is complete in all topics, with all before it; and the topics.
 
         Raises:
-            LakeError: the manifest cannot be read.
+            LakeError: the manifest cannot be read, or is not there.
         """
         state = self._manifest.read()
+        if state.next_window == 1:  # nothing was captured, or the lake is gone: then it is no older copy
+            self._tables.forget(self._manifest.directory)
+            self.lake()
         self._structures.expect_more()
         return state.complete_window, self.topics(state)
 
@@ -188,10 +191,8 @@ class Feed:
         return RecordedPlace(self._tables.location, self._config.events.topic_prefix)
 
     def forget(self) -> None:
-        """Open tables anew the next time."""
-        for name in self._rows:
-            for directory in self._tables.generations(name):
-                self._tables.forget(directory)
+        """Open tables anew the next time; asks nothing, since the lake may be away."""
+        self._tables.forget_all()
 
     def _rows_of(self, name: str) -> TopicRows:
         return self._rows.setdefault(name, TopicRows(self._tables, name))

@@ -152,3 +152,39 @@ def test_who_follows_waits_for_a_lake_that_cannot_be_read_once_publishing_has_be
     other.at_open = [None, PreflightError("The topics were published from another lake.")]
     with pytest.raises(PreflightError):
         other.run(following=True)
+
+
+@pytest.mark.parametrize("there", ["", "folder", "file"])
+def test_a_lake_that_is_away_for_a_while_is_waited_for(tmp_path: Path, there: str) -> None:
+    """As a file system that is not mounted, which leaves an empty folder, or that gives errors."""
+    lake, away = tmp_path / "lake", tmp_path / "away"
+    with StandIn(databases=(DATABASE,)) as server:
+        world, broker, ended, sent = World(server, lake), MemoryBroker(), Event(), list[Commit]()
+        world.execute("INSERT INTO dbo.t VALUES (1, N'a')")
+        world.capture("snapshot")
+        feed = Feed(world.config, TopicTables.of(world.config))
+        publisher = Publisher(feed, broker, Renderer(world.config.kafka), 100, sent.append)
+        options = {"follow": True, "pause_s": 0.2, "most_retries": -1, "close": broker.close, "ends": ended.is_set}
+        thread = Thread(target=follow.publish, args=(publisher, feed), kwargs=options, daemon=True)
+        thread.start()
+        wait_for(lambda: len(broker.topics[TOPIC]) == 1)
+        world.execute("INSERT INTO dbo.t VALUES (2, N'b')")
+        world.capture()
+        lake.rename(away)
+        if there == "folder":
+            lake.mkdir()
+        elif there:
+            lake.write_text("no folder")
+        time.sleep(2)
+        assert thread.is_alive()
+        if there == "folder":
+            assert not list(lake.iterdir()), "nothing is written where the lake is not"
+            lake.rmdir()
+        elif there:
+            lake.unlink()
+        away.rename(lake)
+        wait_for(lambda: len(broker.topics[TOPIC]) == 2)
+        ended.set()
+        world.capture()
+        thread.join(60)
+        assert not thread.is_alive()
