@@ -20,9 +20,11 @@ from cdc_assets.config.load import CONFIGURATION_VARIABLE
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.core.state_folder import STATE_VARIABLE
 from cdc_assets.core.steps import STEPS, VARIABLE
-from cdc_assets.defs.checks import HEADROOM
+from cdc_assets.defs.capture_job import CAPTURE_JOB
+from cdc_assets.defs.checks import DRIFT, HEADROOM
 from cdc_assets.defs.continuity import CONTINUITY
 from cdc_assets.defs.envelope_io import FROM_LSN, TO_LSN
+from cdc_assets.defs.health import HEALTH
 from cdc_assets.defs.reporting import OPERATIONS
 from cdc_assets_tests.e2e.browser import SHOWN
 
@@ -178,7 +180,7 @@ def test_metadata_is_all_there() -> None:
 
 
 def test_checks_and_input_metadata_are_named() -> None:
-    assert {CONTINUITY, HEADROOM} <= set(re.findall(r"`([a-z_]+)`", OPERATIONS_PAGE))
+    assert {CAPTURE_JOB, CONTINUITY, DRIFT, HEADROOM, HEALTH} <= set(re.findall(r"`([a-z_]+)`", OPERATIONS_PAGE))
     architecture = (ROOT / "docs" / "architecture.md").read_text()
     assert all(f"`{name}`" in architecture for name in (FROM_LSN, TO_LSN))
 

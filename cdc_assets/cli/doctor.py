@@ -1,6 +1,7 @@
 """`cdc-assets doctor`: checks whether everything is ready, and prints the SQL that corrects what is not."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from cdc_assets.adapters.sqlserver.grants import grants
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.assembly.publishing import inspect_publishing
+from cdc_assets.assembly.publishing import ask_marker, inspect_publishing
 from cdc_assets.capture.instances import by_table, newest
 from cdc_assets.cli.as_json import of_doctor, print_json
 from cdc_assets.cli.console import (
@@ -35,6 +36,7 @@ from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
 from cdc_assets.mirror.key_checks import check_keys
 from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.run.overview.look import derived_troubles
 from cdc_assets.run.overview.tables import RECORD_IT
 
 COMPLETE = "complete"
@@ -142,8 +144,17 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
             yield CheckResult("topic", table.name, False, fact, COMPLETE, remedy)
         elif table.status not in ("waiting", "not captured"):
             yield CheckResult("topic", table.topic, True, COMPLETE, COMPLETE)
+    yield from _derived(overview)
     if source is not None:
         yield from _forks(source, overview)
+
+
+def _derived(overview: CaptureOverview) -> Iterator[CheckResult]:
+    """Mirrors and topics in Kafka that do not follow; that the broker is away, `inspect_publishing` tells."""
+    for trouble in derived_troubles(overview, datetime.now(UTC), ask_marker(overview.config)):
+        fact, _, remedy = trouble.what.partition(" Next: ")
+        remedy = remedy or "follow the reason; `cdc-assets mirror` shows it at once"
+        yield CheckResult("following", trouble.where, False, fact, "up to its topic", remedy, blocking=False)
 
 
 def _foreign(overview: CaptureOverview) -> Iterator[CheckResult]:

@@ -23,9 +23,10 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 from cdc_assets.defs.batches import record_in_portions
+from cdc_assets.defs.health import HEALTH
 
 Verdict = tuple[bool, str | None]
-"""Whether a check passed, and its description."""
+"""Whether a check passed, and its description; of `health` without the numbers in it, which change all the time."""
 
 
 class CheckBoard:
@@ -89,7 +90,7 @@ class CheckBoard:
     def _is_reported(self, result: dg.AssetCheckEvaluation, with_facts: bool) -> bool:
         """Whether this run has reported the same."""
         reported = self._own.get(result.asset_check_key)
-        if reported is None or _verdict(reported) != _verdict(result):
+        if reported is None or verdict_of(reported) != verdict_of(result):
             return False
         return not with_facts or reported.metadata == result.metadata
 
@@ -99,11 +100,11 @@ class CheckBoard:
         """Whether an earlier run's result says the same and stays."""
         key = result.asset_check_key
         record = shown.get(key)
-        return key not in self._own and record is not None and recorded_verdict(record) == _verdict(result)
+        return key not in self._own and record is not None and recorded_verdict(record) == verdict_of(result)
 
     def _hides(self, record: AssetCheckExecutionRecord, result: dg.AssetCheckEvaluation) -> bool:
         """Whether another run's record says something else, or, of a failure, is not of the newest materialization."""
-        if recorded_verdict(record) != _verdict(result):
+        if recorded_verdict(record) != verdict_of(result):
             return True
         if result.passed:
             return False
@@ -143,14 +144,18 @@ class CheckBoard:
         self._instance.report_dagster_event(event, self._run_id)
 
 
-def _verdict(result: dg.AssetCheckEvaluation) -> Verdict:
-    return result.passed, result.description
+def verdict_of(result: dg.AssetCheckEvaluation) -> Verdict:
+    """What a result says."""
+    text = result.description
+    if result.check_name == HEALTH and text is not None:
+        text = "".join(c for c in text if not c.isdigit())
+    return result.passed, text
 
 
 def recorded_verdict(record: AssetCheckExecutionRecord) -> Verdict | None:
     """What a record says; None if it was planned and not evaluated."""
     evaluation = record.evaluation
-    return _verdict(evaluation) if evaluation is not None and record.status.value in ("SUCCEEDED", "FAILED") else None
+    return verdict_of(evaluation) if evaluation is not None and record.status.value in ("SUCCEEDED", "FAILED") else None
 
 
 def evaluated(

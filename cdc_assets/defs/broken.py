@@ -22,6 +22,7 @@ from cdc_assets.defs.catalog import Names
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.discovery import recall, remembered
 from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.health import health_check
 from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.live import Seen, Subject
@@ -68,15 +69,7 @@ def broken_definitions(
     )
     known = recall(remembered(folder, name))
     tables = [dg.AssetSpec(translator.asset_key(prefix, it.table, role)) for it in known for role in get_args(Role)]
-    listed = [spec.with_io_manager_key(names.envelope_io) for spec in tables]
-    sensor = _sensor(names, capture, error, key, f"{word(name)}_log" if is_engine else names.sensor)
-    return dg.Definitions([page, *listed], sensors=[sensor], resources=resources(names) if _is_shown(capture) else {})
-
-
-def _sensor(
-    names: Names, capture: CaptureSource, error: ConfigurationError, key: dg.AssetKey, name: str
-) -> dg.SensorDefinition:
-    page, of_settings = IdlePage(), _problem(capture) is not None
+    of_settings = _problem(capture) is not None
 
     def problem() -> ConfigurationError | None:
         return _problem(capture) if of_settings else error
@@ -84,9 +77,20 @@ def _sensor(
     def look() -> Seen:
         found = problem()
         trouble = Trouble("The configuration", str(found) if found else _RIGHT)
-        return Seen(CaptureReport(names.capture, datetime.now(UTC), troubles=(trouble,)))
+        return Seen(CaptureReport(name, datetime.now(UTC), troubles=(trouble,)))
 
-    subject = Subject(names.capture, key, "", look)
+    listed = [spec.with_io_manager_key(names.envelope_io) for spec in tables]
+    sensor = _sensor(Subject(name, key, "", look), problem, f"{word(name)}_log" if is_engine else names.sensor)
+    return dg.Definitions(
+        [page, *listed],
+        asset_checks=[health_check(key, lambda _: look().report)],
+        sensors=[sensor],
+        resources=resources(names) if _is_shown(capture) else {},
+    )
+
+
+def _sensor(subject: Subject, problem: Callable[[], ConfigurationError | None], name: str) -> dg.SensorDefinition:
+    page = IdlePage()
 
     @dg.sensor(
         name=name,

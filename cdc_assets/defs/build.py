@@ -21,9 +21,11 @@ from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source
 from cdc_assets.defs.discovery import discover, remembered
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.headroom import headroom_schedule
+from cdc_assets.defs.health import health_check
 from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.kafka import kafka_asset
+from cdc_assets.defs.live import look
 from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
@@ -164,7 +166,8 @@ def _capture_definitions(
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem, file)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
-    whole = [headroom_check(catalog), capture_job_check(catalog)]
+    health = health_check(catalog.windows_key, lambda resource: look(catalog, resource).report, names.resource)
+    whole = [headroom_check(catalog), capture_job_check(catalog), health]
     checks = [*whole, *([drift_check(catalog)] if discovery.tables else [])]
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
     followed = dg.AssetSelection.assets(catalog.windows_key).without_checks()

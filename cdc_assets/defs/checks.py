@@ -41,17 +41,20 @@ def headroom_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource: CaptureResource = getattr(context.resources, names.resource)
         with as_failures(), resource.overview() as overview:
-            return headroom_result(overview.headroom(), overview.problems())
+            return headroom_result(overview.headroom(), overview.problems(), streams=overview.streams)
 
     return check
 
 
-def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError]) -> dg.AssetCheckResult:
-    """Fails if a table's next change may be gone, or a database cannot be captured.
+def headroom_result(
+    rooms: Sequence[Headroom], problems: Mapping[str, CdcError], *, streams: bool
+) -> dg.AssetCheckResult:
+    """Fails if a table's next change may be gone, or a database cannot be captured; warns if no table streams that should.
 
     Args:
         rooms: headroom of all tables that are read.
         problems: problems of databases that cannot be captured now.
+        streams: whether the snapshot mode streams changes.
     """
     lost = ", ".join(str(room.table) for room in rooms if room.lost)
     troubles = [f"The server no longer has all unread changes of {lost}."] if lost else []
@@ -75,10 +78,19 @@ def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError])
         else None
     )
     facts: dict[str, Any] = {"tables": table} if table else {}
+    good = "The server still has every change that was not read yet."
+    if not rooms:
+        nothing = "No table streams"
+        good = (
+            f"{nothing} now, so what the server keeps is not known."
+            if streams
+            else f"{nothing}: the snapshot mode reads no log."
+        )
     return dg.AssetCheckResult(
-        passed=not troubles,
+        passed=not troubles and (bool(rooms) or not streams),
+        severity=dg.AssetCheckSeverity.ERROR if troubles else dg.AssetCheckSeverity.WARN,
         metadata=facts | ({"least_hours": round(min(hours), 2)} if hours else {}),
-        description=" ".join(troubles) or "The server still has every change that was not read yet.",
+        description=" ".join(troubles) or good,
     )
 
 

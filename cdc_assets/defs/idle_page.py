@@ -6,7 +6,7 @@ it would say something else; any other also every `_REPORT_S` seconds, so that i
 
 *What is shown is asked, not remembered.* A tick compares what it sees with the page that Dagster shows, whoever told it: a
 run, a sensor before the code location was loaded again, or nobody. So no trouble stays on the page for want of somebody who told it.
-The same holds for the checks of tables; they are compared when the page says something new, and as long as one of them fails.
+The same holds for checks; they are compared when the page says something new, after a run, and as long as one of them fails.
 
 *No answer is an answer.* A look that has not ended in time, and one that fails, tell that nothing is known, over what was seen last.
 
@@ -24,7 +24,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.defs.asking import begun, overdue_s
-from cdc_assets.defs.board import Verdict, recorded_verdict
+from cdc_assets.defs.board import Verdict, recorded_verdict, verdict_of
 from cdc_assets.defs.live import SHARE, Seen, Subject
 from cdc_assets.defs.page import page_of, tells
 from cdc_assets.errors import describe_error
@@ -54,7 +54,7 @@ class IdlePage:
         """Whether a run has looked since the look that is under way began."""
         self._last: Seen | None = None
         self._may_differ = True
-        """Whether Dagster may show results of tables' checks that are not true any more."""
+        """Whether Dagster may show results of checks that are not true any more."""
 
     def events(self, instance: dg.DagsterInstance, subject: Subject, troubles: Sequence[Trouble] = ()) -> Events:
         """The page and the checks of the whole capture, if Dagster shows something else.
@@ -65,18 +65,19 @@ class IdlePage:
         seen = self._seen(subject) or (self._last if troubles else None)
         if seen is None:
             return []
-        report = replace(seen.report, troubles=(*seen.report.troubles, *troubles))
+        seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *troubles)))
+        report, results = seen.report, subject.results(seen)
         if not (report.tables or report.findings):
             return []
         facts, shown = page_of(report), _shown(instance, subject.key)
         is_news = shown is None or tells(shown) != tells(facts)
         of_whole = (subject.key, *subject.others)
-        rest = [result for result in seen.checks if result.asset_key not in of_whole]
-        corrected = self._corrected(instance, rest, is_news=is_news)
+        corrected = self._corrected(instance, results, is_news=is_news)
         if not is_news and (report.healthy or not _is_old(shown or {})):
             return [*corrected]
-        whole = [result for result in seen.checks if result.asset_key in of_whole]
-        return [dg.AssetMaterialization(subject.key, metadata=facts), *whole, *corrected]
+        whole = [result for result in results if result.asset_key in of_whole]
+        rest = [result for result in corrected if result.asset_key not in of_whole]
+        return [dg.AssetMaterialization(subject.key, metadata=facts), *whole, *rest]
 
     def begin(self, subject: Subject) -> None:
         """Begin a look unless one is under way, for a tick that lasts: when it ends, the look has an answer, or is late itself."""
@@ -86,7 +87,7 @@ class IdlePage:
 
     def forget(self) -> None:
         """A run looks and tells by itself; look again once it does not."""
-        self._next, self._is_void, self._last = 0.0, True, None
+        self._next, self._is_void, self._last, self._may_differ = 0.0, True, None, True
 
     def _seen(self, subject: Subject) -> Seen | None:
         """What the newest look has found, if it has ended and nobody was told, or that it does not end; begins one if it is time."""
@@ -114,7 +115,7 @@ class IdlePage:
     def _corrected(
         self, instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckEvaluation], *, is_news: bool
     ) -> Sequence[dg.AssetCheckEvaluation]:
-        """Results of tables that Dagster shows otherwise: those that fail, and those that had failed and pass now."""
+        """Results that Dagster shows otherwise: those that fail, and those that had failed and pass now."""
         if not results or not (is_news or self._may_differ):
             return []
         keys = [result.asset_check_key for result in results]
@@ -156,7 +157,7 @@ def _is_shown_otherwise(
     verdict = shown.get(result.asset_check_key)
     if result.passed:
         return verdict is not None and not verdict[0]
-    return verdict is None or verdict[0] or (is_news and verdict[1] != result.description)
+    return verdict is None or verdict[0] or (is_news and verdict != verdict_of(result))
 
 
 def _is_old(shown: Mapping[str, Any]) -> bool:

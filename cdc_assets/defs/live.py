@@ -39,6 +39,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks import DRIFT, HEADROOM, drift_result, headroom_result
 from cdc_assets.defs.continuity import continuity_evaluation
 from cdc_assets.defs.envelope_io import account_of
+from cdc_assets.defs.health import HEALTH, health_result
 from cdc_assets.defs.kafka import PUBLISHED, published_result
 from cdc_assets.defs.known_lake import Home, share_home
 from cdc_assets.defs.page import page_of
@@ -68,7 +69,7 @@ _END_S = 5.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What one look has found: the page, and a result for each check."""
+    """What one look has found: the page, and a result for each check but `health`, which tells the page."""
 
     report: CaptureReport
     checks: Sequence[dg.AssetCheckEvaluation] = field(default=())
@@ -108,6 +109,10 @@ class Subject:
         with suppress(CdcError):  # of settings that are wrong, which is told by who needs them
             if self.home is not None:
                 share_home(instance, self.key, self.home())
+
+    def results(self, seen: Seen) -> Sequence[dg.AssetCheckEvaluation]:
+        """Those of all checks."""
+        return [*seen.checks, evaluated(health_result(seen.report), self.key, HEALTH)]
 
     def unanswered(self, reason: str, last: Seen | None = None) -> Seen:
         """What is known if a look gives no answer: what was seen last, and that nothing is known now."""
@@ -155,7 +160,7 @@ def _of_kafka(catalog: CaptureCatalog, report: CaptureReport) -> Iterator[dg.Ass
 def _results(catalog: CaptureCatalog, overview: CaptureOverview) -> Iterator[dg.AssetCheckEvaluation]:
     yield evaluation(catalog.windows_key, overview.capture_jobs())
     problems = overview.problems()
-    headroom = headroom_result(overview.headroom(), problems)
+    headroom = headroom_result(overview.headroom(), problems, streams=overview.streams)
     yield evaluated(headroom, catalog.windows_key, HEADROOM, blocking=True)
     keys = {table: key for key, table in catalog.keys("changes").items()}
     drifts = {drift.table: drift for drift in overview.drifts()}
@@ -260,7 +265,7 @@ class LivePage:
         if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have told meanwhile
             self._reported = None
         self._tell(self._seen.report)
-        self.board.show(self._seen.checks, frozenset(self._materialized), anew=is_late)
+        self.board.show(self._subject.results(self._seen), frozenset(self._materialized), anew=is_late)
         note_seen(self._context.instance, self._subject.key)
         self._subject.share_home(self._context.instance)
         self._seen_at = monotonic()

@@ -145,8 +145,9 @@ def test_sensors_checks_jobs_and_schedules_are_described(shop: Shop) -> None:
     described = [sensor, *repository.schedule_defs, *(repository.get_job(name) for name in JOBS)]
     assert all(thing.description for thing in described)
     checks = definitions.resolve_asset_graph().asset_check_keys
-    assert {check.name for check in checks} == {"capture_job", "lsn_continuity", "retention_headroom", "schema_drift"}
-    assert len(checks) == 2 * len(TABLES) + 2
+    of_capture, of_tables = {"capture_job", "health", "retention_headroom"}, {"lsn_continuity", "schema_drift"}
+    assert {check.name for check in checks} == of_capture | of_tables
+    assert len(checks) == 2 * len(TABLES) + 3
 
 
 JOBS = ("shop_changes", "shop_follow", "shop_snapshot", "shop_headroom")

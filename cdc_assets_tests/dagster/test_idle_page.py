@@ -10,6 +10,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import asking, idle_page
+from cdc_assets.defs.health import HEALTH
 from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.defs.page import page_of
@@ -134,10 +135,12 @@ def test_look_that_fails_is_told_and_the_next_tick_looks_again(
 
     looks.found = broken
     looks.may_end.set()
-    page_told, check = page.events(instance, subject)
+    page_told, check, health = page.events(instance, subject)
     assert "The lake is gone" in str(page_told.metadata["health"])
     assert isinstance(check, dg.AssetCheckEvaluation)
     assert (check.passed, "The lake is gone" in str(check.description)) == (False, True)
+    assert isinstance(health, dg.AssetCheckEvaluation)
+    assert (health.passed, "The lake is gone" in str(health.description)) == (False, True)
     looks.found = lambda: seen("quiet")
     page._next = 0.0
     assert troubles(page, instance, subject) == "1"
@@ -156,7 +159,7 @@ def test_look_without_an_end_is_a_trouble_over_what_was_seen_last(
     page._next = 0.0
     assert page.events(instance, subject) == []
     monkeypatch.setattr(asking, "_OVERDUE_S", 0.0)
-    told, check = page.events(instance, subject)
+    told, check, _ = page.events(instance, subject)
     assert str(told.metadata["health"].value).startswith("not known: The state of the capture is not known: no answer")
     assert told.metadata["tables_streaming"].value == 1
     assert isinstance(check, dg.AssetCheckEvaluation)
@@ -183,11 +186,11 @@ def test_page_that_is_not_healthy_is_told_again(
     instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks.may_end.set()
-    (told, *_) = IdlePage().events(instance, subject)
-    instance.report_runless_asset_event(told)
+    for told in IdlePage().events(instance, subject):
+        instance.report_runless_asset_event(told)
     assert IdlePage().events(instance, subject) == []
     monkeypatch.setattr(idle_page, "_REPORT_S", 0.0)
-    assert len(IdlePage().events(instance, subject)) == 1
+    assert len(IdlePage().events(instance, subject)) == 2, "with its check"
 
 
 def test_look_that_will_last_begins_when_the_tick_has_ended(
@@ -219,7 +222,8 @@ def recorded(page: IdlePage, instance: dg.DagsterInstance, subject: Subject) -> 
     events = page.events(instance, subject)
     for event in events:
         instance.report_runless_asset_event(event)
-    return [str(event.description) for event in events if isinstance(event, dg.AssetCheckEvaluation)]
+    checks = [event for event in events if isinstance(event, dg.AssetCheckEvaluation) and event.asset_key == ORDERS]
+    return [str(check.description) for check in checks]
 
 
 def test_check_of_a_table_that_passes_again_is_told_also_after_the_page(
@@ -257,7 +261,24 @@ def test_look_that_a_late_tick_has_begun_is_told_when_it_ends(
     page.begin(subject)
     assert looks.begun == 1
     monkeypatch.setattr(asking, "_OVERDUE_S", 0.0)
-    (told, check) = page.events(instance, subject)
+    (told, check, _) = page.events(instance, subject)
     assert str(told.metadata["health"].value).startswith("not known")
     assert isinstance(check, dg.AssetCheckEvaluation)
     looks.may_end.set()
+
+
+def test_check_that_another_job_has_told_is_corrected_by_a_healthy_page(
+    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+) -> None:
+    """The half-hourly checks may have met what is over when the page is compared."""
+    page = IdlePage()
+    looks.may_end.set()
+    looks.found = healthy
+    recorded(page, instance, subject)
+    wrong = dg.AssetCheckEvaluation(subject.key, HEALTH, passed=False, metadata={}, description="away")
+    instance.report_runless_asset_event(wrong)
+    page.forget()
+    page._next = 0.0
+    (corrected,) = page.events(instance, subject)
+    assert isinstance(corrected, dg.AssetCheckEvaluation)
+    assert (corrected.check_name, corrected.passed) == (HEALTH, True)

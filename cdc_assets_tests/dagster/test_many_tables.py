@@ -173,7 +173,7 @@ def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance
     found = records(instance, result.run_id)
     assert materialized(instance, result.run_id) == {*(key(name, "changes") for name in changed), WINDOWS}
     assert found["ASSET_MATERIALIZATION_PLANNED"] == 1
-    assert found["ASSET_CHECK_EVALUATION"] == 2 * len(changed) + 2, "two checks of each, and those of the whole capture"
+    assert found["ASSET_CHECK_EVALUATION"] == 2 * len(changed) + 3, "two checks of each, and those of the whole capture"
     assert found["ASSET_CHECK_EVALUATION_PLANNED"] == 0
     assert sum(found.values()) < 40
     for name in changed:
@@ -243,7 +243,7 @@ def of_the_schedule(shop: Shop, instance: dg.DagsterInstance) -> dg.RunRequest:
 
 
 def test_half_hourly_checks_are_of_tables_whose_result_has_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
-    whole = {dg.AssetCheckKey(WINDOWS, name) for name in ("retention_headroom", "capture_job")}
+    whole = {dg.AssetCheckKey(WINDOWS, name) for name in ("retention_headroom", "capture_job", "health")}
     assert set(of_the_schedule(shop, instance).asset_check_keys or ()) == whole
     shop.execute(f"ALTER TABLE dbo.{NAMES[40]} ADD later int NULL")
     request = of_the_schedule(shop, instance)
@@ -254,5 +254,6 @@ def test_half_hourly_checks_are_of_tables_whose_result_has_changed(shop: Shop, i
         job = job.get_subset(asset_selection=set(), asset_check_selection=set(request.asset_check_keys or ()))
         result = job.execute_in_process(instance=instance)
     assert sum(records(instance, result.run_id).values()) < 40
-    assert {found.asset_check_key for found in result.get_asset_check_evaluations() if not found.passed} == {drifted}
+    failed = {found.asset_check_key for found in result.get_asset_check_evaluations() if not found.passed}
+    assert failed == {drifted, dg.AssetCheckKey(WINDOWS, "health")}
     assert set(of_the_schedule(shop, instance).asset_check_keys or ()) == whole, "it is shown now"

@@ -131,6 +131,7 @@ def test_a_capture_in_dagster(kind: str, tmp_path: Path) -> None:
         after = shop.checks()
         assert {name: found.passed for name, found in after.items()} == {
             "complete_to_log_end": True,
+            "health": True,
             "retention_headroom": True,
         }, after
 

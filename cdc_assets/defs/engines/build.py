@@ -9,10 +9,12 @@ from cdc_assets.defs.discovery import remembered
 from cdc_assets.defs.engines.assets import changes_assets, snapshot_assets
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.checks import complete_check, headroom_check
+from cdc_assets.defs.engines.page import look
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.sensor import log_sensor
 from cdc_assets.defs.engines.signals import signal_job
 from cdc_assets.defs.engines.tables import find_tables
+from cdc_assets.defs.health import health_check
 from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.translator import CdcTranslator
@@ -34,7 +36,8 @@ def connector_definitions(
     names = catalog.names
     changes = changes_assets(catalog)
     snapshot = snapshot_assets(catalog) if catalog.specs("snapshot", deps=None) else None
-    checks = [complete_check(catalog), headroom_check(catalog)]
+    health = health_check(catalog.batches_key, lambda found: look(catalog, found).report, names.resource)
+    checks = [complete_check(catalog), headroom_check(catalog), health]
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
     jobs = [own_job(names.changes, streamed, description=_CHANGES_JOB)]
     if snapshot:

@@ -181,6 +181,16 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         return PublishedReport(problem=describe_error(error))
 
 
+def derived_troubles(overview: CaptureOverview, at: datetime, marker: AskMarker | None) -> Iterator[Trouble]:
+    """What is wrong with what is made of the topics: mirrors, and topics in Kafka.
+
+    Raises:
+        LakeError: the lake cannot be read.
+    """
+    yield from mirror_troubles(overview, at)
+    yield from _of_kafka(published_of(overview, at, marker), overview.config.kafka.late_s)
+
+
 def _of_kafka(published: PublishedReport | None, late_s: float) -> Iterator[Trouble]:
     if published and (published.behind_s or 0.0) > late_s:
         yield Trouble(

@@ -260,6 +260,13 @@ class CaptureReport:
                 found.append(
                     f"{table.table} lacks changes {table.lacks} (gap.policy=ignore), until a snapshot of it is taken"
                 )
+        found += self.late
+        return ["nothing is captured yet"] if self.is_empty else found
+
+    @property
+    def late(self) -> Sequence[str]:
+        """What lags behind, or may."""
+        found = []
         for database in self.databases:
             if database.is_lag_unknown:
                 found.append(f"it is not known how far {database.database} is behind what the server has captured")
@@ -267,7 +274,7 @@ class CaptureReport:
                 found.append(f"{database.database} is {behind:,.0f} s behind what the server has captured")
         if self.published is not None and (self.published.behind_s or 0.0) > LATE_S:
             found.append(f"Kafka is {self.published.behind_s:,.0f} s behind the lake")
-        return ["nothing is captured yet"] if self.is_empty else found
+        return found
 
     @property
     def findings(self) -> tuple[Trouble, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from cdc_assets.core.identifiers import TableId
@@ -52,6 +53,11 @@ def tables(config: object, server: SimulatedServer | None) -> dict[str, TableOve
     return {found.table.table: found for found in CaptureOverview(config, server).tables}  # type: ignore[arg-type]
 
 
+def headroom_of(seen: CaptureOverview) -> dg.AssetCheckResult:
+    """The check of what the server keeps."""
+    return headroom_result(seen.headroom(), seen.problems(), streams=seen.streams)
+
+
 @pytest.mark.parametrize(
     ("spoil", "status", "others", "by_server"),
     [
@@ -72,7 +78,7 @@ def test_table_is_troubled_before_a_run_finds_it_as_it_is_afterwards(
     assert {found.status for found in before.tables} == {"healthy"}
     assert (before.databases[0].complete_to, before.databases[0].troubled) == (server.transactions[-1], 0)
     assert before.databases[0].lag_s is not None
-    assert headroom_result(before.headroom(), before.problems()).passed
+    assert headroom_of(before).passed
 
     spoil(server, tmp_path, orders)
     seen = CaptureOverview(config, server)
@@ -80,7 +86,7 @@ def test_table_is_troubled_before_a_run_finds_it_as_it_is_afterwards(
     assert (found["orders"].status, found["lines"].status) == (status, others)
     assert "Next: " in found["orders"].reason
     assert seen.databases[0].troubled == (1 if others == "healthy" else 2)
-    assert headroom_result(seen.headroom(), seen.problems()).passed == (not by_server)
+    assert headroom_of(seen).passed == (not by_server)
 
     make_capture(server, config).stream()
     recorded = state_of(config).tables
@@ -97,7 +103,7 @@ def test_database_that_cannot_be_asked_has_no_healthy_table_and_passes_no_check(
     server.troubles[DATABASE] = problem
     seen = CaptureOverview(config, server)
     assert [(found.status, str(problem) in found.reason) for found in seen.tables] == [("failed", True)] * 2
-    result = headroom_result(seen.headroom(), seen.problems())
+    result = headroom_of(seen)
     assert (result.passed, str(problem) in str(result.description)) == (False, True)
 
 
@@ -118,7 +124,7 @@ def test_new_instance_beside_the_old_one_is_no_trouble(tmp_path: Path) -> None:
     server.commit((orders, "insert", 90, "new"))
     seen = CaptureOverview(config, server)
     assert {found.status for found in seen.tables} == {"healthy"}
-    assert headroom_result(seen.headroom(), seen.problems()).passed
+    assert headroom_of(seen).passed
 
 
 def test_capture_that_never_streams_needs_nothing_of_what_the_server_keeps(tmp_path: Path) -> None:
@@ -126,7 +132,8 @@ def test_capture_that_never_streams_needs_nothing_of_what_the_server_keeps(tmp_p
     server.disable("dbo_orders")
     seen = CaptureOverview(config, server)
     assert {found.status for found in seen.tables} == {"healthy"}
-    assert headroom_result(seen.headroom(), seen.problems()).passed
+    result = headroom_of(seen)
+    assert (result.passed, "the snapshot mode reads no log" in str(result.description)) == (True, True)
 
 
 def test_lake_without_its_manifest_passes_no_check(tmp_path: Path) -> None:
@@ -134,3 +141,13 @@ def test_lake_without_its_manifest_passes_no_check(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "shop.__windows")
     with pytest.raises(LakeError, match="is gone or empty"):
         CaptureOverview(config, server).headroom()
+
+
+def test_what_the_server_keeps_is_not_known_while_no_table_streams(tmp_path: Path) -> None:
+    server, config, _, orders = two_tables(tmp_path)
+    server.disable("dbo_lines")
+    disable_table(server, tmp_path, orders)
+    make_capture(server, config).stream()
+    result = headroom_of(CaptureOverview(config, server))
+    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "No table streams" in str(result.description)

@@ -1,0 +1,63 @@
+"""The check `health`: what the page of a capture says, as a check.
+
+Other checks tell of one thing each, and can be right while the capture is in trouble: a mirror cannot follow, nobody publishes, a right on one
+change table was taken away, a run waits in a queue, an expression matches nothing. This one is made of the report that is the
+page, where that is shown, so it passes only if that is healthy, or works at what nobody has to act for.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.defs.failures import as_failures
+from cdc_assets.run.overview import CaptureReport
+from cdc_assets.run.overview.report import STOPPED
+
+HEALTH = "health"
+_MOST_NAMED = 20
+
+
+def health_result(report: CaptureReport) -> dg.AssetCheckResult:
+    """Fails if somebody has to act; warns if something is not known, or late. A snapshot that is being read is neither."""
+    found = list(_found(report))
+    more = [f"And {len(found) - _MOST_NAMED} more."] if len(found) > _MOST_NAMED else []
+    return dg.AssetCheckResult(
+        passed=not found,
+        severity=dg.AssetCheckSeverity.ERROR if report.health == "in trouble" else dg.AssetCheckSeverity.WARN,
+        metadata={"troubles": len(report.troubles), "unknown": len(report.unknown)},
+        description="\n".join([*found[:_MOST_NAMED], *more]) or "Nobody has to act.",
+    )
+
+
+def _found(report: CaptureReport) -> Iterator[str]:
+    yield from map(str, report.findings)
+    if not report.troubles:
+        yield from (f"{it.table}: {it.reason or it.condition}" for it in report.tables if it.condition in STOPPED)
+    yield from report.late if report.health == "working" else ()
+    if report.health == "not known" and not report.unknown:
+        yield "nothing is captured yet"
+
+
+def health_check(
+    key: dg.AssetKey, look: Callable[[Any], CaptureReport], resource: str = ""
+) -> dg.AssetChecksDefinition:
+    """The check for the job of checks.
+
+    Args:
+        key: asset that carries the page.
+        look: makes the report with the capture's resource, or with nothing.
+        resource: key of that resource; empty if none is needed.
+    """
+
+    @dg.asset_check(
+        asset=key,
+        name=HEALTH,
+        required_resource_keys={resource} if resource else set(),
+        description="Nothing that the page of the capture tells needs somebody to act: tables, mirrors, Kafka, runs and settings.",
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with as_failures():
+            return health_result(look(getattr(context.resources, resource) if resource else None))
+
+    return check

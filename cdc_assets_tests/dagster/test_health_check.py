@@ -1,0 +1,122 @@
+"""The check `health` fails for whatever the page tells that no other check does, and in the same words."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+from typer.testing import CliRunner
+
+from cdc_assets.cli.main import app
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs.board import evaluated, verdict_of
+from cdc_assets.defs.build import build_definitions
+from cdc_assets.defs.health import HEALTH, health_result
+from cdc_assets.errors import PreflightError
+from cdc_assets.lake.location import Location
+from cdc_assets.ledger.hindrances import RecordedHindrances
+from cdc_assets.run.overview import CaptureReport
+from cdc_assets.run.overview.report import DatabaseReport, Lag, TableReport, Trouble
+from cdc_assets_tests.shop import Shop
+
+ORDERS = TableId("SalesDb", "dbo", "orders")
+WINDOWS = dg.AssetKey(["shop", "windows"])
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STREAMING = TableReport(ORDERS, "shop.SalesDb.dbo.orders", "streaming")
+
+
+def checked(shop: Shop, instance: dg.DagsterInstance) -> dict[str, dg.AssetCheckEvaluation]:
+    """Results of the checks of the whole capture, as the half-hourly job finds them."""
+    found = shop.run("shop_headroom", instance).get_asset_check_evaluations()
+    return {check.check_name: check for check in found if check.asset_key == WINDOWS}
+
+
+def failing(found: dict[str, dg.AssetCheckEvaluation]) -> list[str]:
+    """Names of those that do not pass."""
+    return sorted(name for name, check in found.items() if not check.passed)
+
+
+def test_what_a_run_was_refused_fails_it(shop: Shop, instance: dg.DagsterInstance) -> None:
+    assert shop.snapshot(instance).success
+    assert failing(checked(shop, instance)) == []
+    denied = PreflightError("db:1433 denied access: SELECT on dbo_orders_CT. Next: grant it")
+    hindrances = RecordedHindrances(Location.of(shop.config().lake), "shop")
+    hindrances.write("stream", {"SalesDb": denied}, NOW)
+    found = checked(shop, instance)
+    assert failing(found) == [HEALTH]
+    assert "denied access: SELECT on dbo_orders_CT. Next: grant it" in (found[HEALTH].description or "")
+    assert found[HEALTH].severity is dg.AssetCheckSeverity.ERROR
+    hindrances.write("stream", {}, NOW)
+    assert failing(checked(shop, instance)) == []
+
+
+def test_mirrors_that_nobody_ever_made_fail_it(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.write({"mirror.enabled": "true", "mirror.late.ms": "1"})
+    found = checked(shop, instance)
+    assert failing(found) == [HEALTH]
+    assert "none was ever made" in (found[HEALTH].description or "")
+    doctor = CliRunner().invoke(app, ["doctor", "--json", "-c", str(shop.file)], env=dict(shop.environment))
+    (told,) = [check for check in json.loads(doctor.stdout)["checks"] if check["check"] == "following"]
+    assert "none was ever made" in told["actual"]
+    assert "cdc-assets mirror" in told["remedy"]
+    assert not told["ok"]
+
+
+def test_mirror_that_cannot_follow_fails_it(shop: Shop, instance: dg.DagsterInstance) -> None:
+    shop.write({"mirror.enabled": "true"})
+    assert shop.run("shop_mirror", instance).success
+    assert failing(checked(shop, instance)) == []
+    why = PreflightError("Its file is gone. Next: make it anew")
+    RecordedHindrances(Location.of(shop.config().lake), "shop").write("mirrors", {"shop.SalesDb.dbo.orders": why}, NOW)
+    found = checked(shop, instance)
+    assert failing(found) == [HEALTH]
+    assert re.search(
+        "the mirror of .*orders: it cannot follow its topic: .*Its file is gone", found[HEALTH].description or ""
+    )
+
+
+def test_capture_whose_configuration_is_broken_has_it(shop: Shop) -> None:
+    other = shop.file.with_name("other.json")
+    other.write_text(
+        json.dumps(shop.properties | {"name": "other", "topic.prefix": "other", "poll.interval.ms": "soon"})
+    )
+    with shop.in_environment():
+        definitions = build_definitions(shop.file, other)
+    key = dg.AssetCheckKey(dg.AssetKey(["other", "windows"]), HEALTH)
+    assert key in definitions.resolve_asset_graph().asset_check_keys
+
+
+def test_it_passes_while_a_snapshot_is_read_and_not_while_changes_are_late() -> None:
+    read = CaptureReport("shop", NOW, tables=(replace(STREAMING, condition="snapshotting"),))
+    assert (read.health, health_result(read).passed) == ("working", True)
+    late = Lag(0.0, 61.0, 0.0)
+    database = DatabaseReport("SalesDb", Lsn.parse("00000001:00000001:0001"), NOW, NOW, None, late)
+    result = health_result(CaptureReport("shop", NOW, databases=(database,), tables=(STREAMING,)))
+    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert result.description == "SalesDb is 61 s behind what the server has captured"
+
+
+def test_nothing_that_is_captured_is_not_known() -> None:
+    result = health_result(CaptureReport("shop", NOW))
+    assert (result.passed, result.description) == (False, "nothing is captured yet")
+
+
+def test_table_that_has_stopped_is_named_where_no_trouble_is() -> None:
+    stopped = replace(STREAMING, condition="failed", reason="It is tried again by itself")
+    result = health_result(CaptureReport("shop", NOW, tables=(stopped,)))
+    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert result.description == "SalesDb.dbo.orders: It is tried again by itself"
+
+
+def test_numbers_that_change_all_the_time_are_no_other_result() -> None:
+    """Each result is a record in Dagster's storage, which is never pruned."""
+
+    def told(seconds: int) -> dg.AssetCheckEvaluation:
+        troubles = tuple(Trouble("SalesDb", f"nothing came for {seconds} s") for _ in range(30))
+        report = CaptureReport("shop", NOW + timedelta(seconds=seconds), troubles, tables=(STREAMING,))
+        return evaluated(health_result(report), WINDOWS, HEALTH)
+
+    assert verdict_of(told(5)) == verdict_of(told(60))
+    assert (told(5).description or "").endswith("And 10 more.")
