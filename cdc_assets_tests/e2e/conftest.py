@@ -12,7 +12,7 @@ import pytest
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.standin import sample
 from cdc_assets_tests.beside import beside
-from cdc_assets_tests.e2e.dev import Dev, dev
+from cdc_assets_tests.e2e.dev import MODULE, Dev, dev
 from cdc_assets_tests.shop import TABLES, Shop, open_shop
 
 HERE = Path(__file__).parent
@@ -74,6 +74,11 @@ class Daemon(Dev):
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         return str(answer["backfillId"])
 
+    def materialize_all(self) -> str:
+        """Materialize all assets and all partitions, as the button does; returns the id of the backfill."""
+        graph = self.shop.definitions().resolve_asset_graph()
+        return self.backfill(sorted(graph.materializable_asset_keys), None)
+
     def backfill_status(self, backfill: str) -> str:
         """Where a backfill stands, in Dagster's word."""
         found = self.instance.get_backfill(backfill)
@@ -82,16 +87,17 @@ class Daemon(Dev):
 
 
 @contextmanager
-def dagster_dev(shop: Shop, spark: str = "", without: str = "") -> Iterator[Daemon]:
+def dagster_dev(shop: Shop, spark: str = "", without: str = "", module: str = MODULE) -> Iterator[Daemon]:
     """Start it over a shop, state in the shop's folder.
 
     Args:
         spark: what its Spark file says.
         without: a part of `dagster.yaml` that is left out.
+        module: code location, in place of the project's.
     """
     conf = shop.folder / "spark.conf"
     conf.write_text(spark)
-    with dev(shop.folder, shop.environment | {"CDC_SPARK_CONF": str(conf)}, without) as found:
+    with dev(shop.folder, shop.environment | {"CDC_SPARK_CONF": str(conf)}, without, module) as found:
         yield Daemon(**vars(found), shop=shop)
 
 

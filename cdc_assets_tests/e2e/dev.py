@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ import dagster as dg
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import ROOT
 
+MODULE = "resources.definitions"
+"""The project's code location."""
 _LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on RunConfigValidationInvalid { errors { message } }
   ... on PythonError { message } } }"""
@@ -69,6 +72,11 @@ class Dev:
     def idle(self) -> bool:
         """Whether no run is at work."""
         return all(run.is_finished for run in self.instance.get_runs())
+
+    @property
+    def statuses(self) -> Counter[tuple[str, str]]:
+        """How runs have ended, by job."""
+        return Counter((run.job_name, run.status.value) for run in self.instance.get_runs())
 
     def reload(self) -> None:
         """Ask for the code location anew, as the button does, so that new tables are seen."""
@@ -142,12 +150,13 @@ class Dev:
 
 
 @contextmanager
-def dev(folder: Path, environment: Mapping[str, str], without: str = "") -> Iterator[Dev]:
+def dev(folder: Path, environment: Mapping[str, str], without: str = "", module: str = MODULE) -> Iterator[Dev]:
     """Start it with the project's own `dagster.yaml` and `workspace.yaml`, state in a folder.
 
     Args:
         environment: names the captures and what they need.
         without: a part of `dagster.yaml` that is left out.
+        module: code location, in place of the project's.
     """
     home, fuse = folder / "home", folder / "fuse"
     home.mkdir(exist_ok=True)
@@ -158,9 +167,11 @@ def dev(folder: Path, environment: Mapping[str, str], without: str = "") -> Iter
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
+    workspace = folder / "workspace.yaml"
+    workspace.write_text((ROOT / "workspace.yaml").read_text().replace(MODULE, module))
     own = os.environ | environment | {"DAGSTER_HOME": str(home), "CDC_CRASH_AT": f"@{fuse}"}
     own.pop("PYTHONDONTWRITEBYTECODE", None)  # as users have it; else each process compiles all modules again
-    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace), "-h", "127.0.0.1", "-p", str(port)]
     with (
         dg.DagsterInstance.from_config(str(home)) as instance,  # before the others, who would make its tables too
         (folder / "dagster.log").open("a") as log,

@@ -1,19 +1,27 @@
 """Ways in which a capture can be broken: what breaks it, what mends it, and the words by which it is told."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
+import dagster as dg
 from deltalake import DeltaTable
 
 from cdc_assets.defs.partitions import range_partitions
+from cdc_assets.defs.process import process_of
 from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon
 from cdc_assets_tests.shop import TABLES, key
 
 MANY = 1_000_000
+BETWEEN, BESIDE = "between runs", "beside a stream"
+POOL = "cdc_shop"
 DISABLE = "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'{0}', @capture_instance = N'all'"
 ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{0}', @role_name = NULL"
 
@@ -27,12 +35,16 @@ class Way:
         told: what the page says, as a regular expression.
         broken: a block in which it is broken.
         mended: what else it takes, after that, until all can be well again.
+        later_s: seconds from the break until it is one: what has waited for less is not late.
+        only: the one mode in which it can be.
     """
 
     name: str
     told: str
     broken: Callable[[Daemon], AbstractContextManager[object]]
     mended: Callable[[Daemon], object] = lambda daemon: None
+    later_s: float = 0.0
+    only: str = ""
 
 
 @contextmanager
@@ -141,8 +153,8 @@ def _read_again(table: str) -> Callable[[Daemon], object]:
     """A person materializes the table's snapshot."""
 
     def ask(daemon: Daemon) -> None:
-        backfill = daemon.backfill(key(table, "snapshot"), range_partitions(1).get_partition_keys())
-        daemon.wait_until(lambda: daemon.backfill_status(backfill).startswith("COMPLETED"), f"{table} is read again")
+        backfill = daemon.backfill([key(table, "snapshot")], range_partitions(1).get_partition_keys())
+        daemon.wait_until(lambda: daemon.backfill_status(backfill) == "COMPLETED_SUCCESS", f"{table} is read again")
 
     return ask
 
@@ -164,6 +176,114 @@ def _events_removed(daemon: Daemon) -> Iterator[None]:
     DeltaTable(topic).restore(before)
 
 
+@contextmanager
+def _read_only(daemon: Daemon) -> Iterator[None]:
+    """The lake's file system takes no more writes, as after an error of the disk."""
+    lake = daemon.shop.folder / "lake"
+    _mount("--bind", str(lake), str(lake))
+    try:
+        _mount("-o", "remount,ro,bind", str(lake))
+        daemon.shop.add_customers(1)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(lake)], check=True)
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def _with(**changed: str) -> Callable[[Daemon], AbstractContextManager[object]]:
+    """Properties of the file are others; in names `__` stands for a dot."""
+    properties = {name.replace("__", "."): text for name, text in changed.items()}
+    return lambda daemon: _configured(daemon, lambda before: json.dumps(before | properties))
+
+
+@contextmanager
+def _table_disabled(daemon: Daemon) -> Iterator[None]:
+    daemon.shop.execute(DISABLE.format("order_lines"))
+    yield
+    daemon.shop.execute(ENABLE.format("order_lines"))
+
+
+@contextmanager
+def _commit_emptied(daemon: Daemon) -> Iterator[None]:
+    log = daemon.shop.folder / "lake" / f"shop.{sample.DATABASE}.dbo.products" / "_delta_log"
+    commit = max(log.glob("*.json"))
+    before = commit.read_bytes()
+    commit.write_bytes(b"")
+    try:
+        yield
+    finally:
+        commit.write_bytes(before)
+
+
+@contextmanager
+def _file_lost(daemon: Daemon) -> Iterator[None]:
+    topic = daemon.shop.folder / "lake" / f"shop.{sample.DATABASE}.dbo.products"
+    file = min(topic.rglob("*.parquet"))
+    beside = daemon.shop.folder / file.name
+    file.rename(beside)
+    try:
+        yield
+    finally:
+        beside.rename(file)
+
+
+@contextmanager
+def _clock_set_back(daemon: Daemon) -> Iterator[None]:
+    clock = daemon.shop.server.clock
+    clock.shift = timedelta(hours=-1)
+    try:
+        yield
+    finally:
+        clock.shift = timedelta()
+
+
+@contextmanager
+def _pool_held(daemon: Daemon) -> Iterator[None]:
+    """A run that somebody asks for waits for a slot that nobody gives."""
+    storage = daemon.instance.event_log_storage
+    storage.set_concurrency_slots(POOL, 0)
+    try:
+        daemon.launch("shop_changes", {})
+        yield
+    finally:
+        storage.set_concurrency_slots(POOL, 1)
+
+
+@contextmanager
+def _run_frozen(daemon: Daemon) -> Iterator[None]:
+    pids = [process_of(run) for run in daemon.instance.get_runs() if run.status is dg.DagsterRunStatus.STARTED]
+    frozen = [int(pid.split("/")[2]) for pid in pids if pid]
+    assert frozen
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def _mirror_away(daemon: Daemon) -> Iterator[None]:
+    """Mirrors are kept from here on; the folder of one is away."""
+    shop = daemon.shop
+    shop.write(shop.properties | {"mirror.enabled": "true", "mirror.interval.ms": "1000"})
+    daemon.reload()
+    place = shop.folder / "lake" / f"shop.{sample.DATABASE}.dbo.customers.__current"
+    daemon.wait_until(lambda: (place / "_delta_log").exists(), "the sensor makes the mirrors")
+    beside = shop.folder / "away"
+    place.rename(beside)
+    shop.add_customers(1)
+    try:
+        yield
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        beside.rename(place)
+
+
 WAYS = (
     Way("server_away", "cannot be reached", lambda daemon: _fault(daemon, "drop")),
     Way("server_hangs", "no answer|not known|cannot be reached", lambda daemon: _fault(daemon, "hang")),
@@ -181,4 +301,16 @@ WAYS = (
     Way("settings_invalid", "poll.interval.ms", lambda daemon: _configured(daemon, _invalid)),
     Way("gap", "(?i)gap|orders", _instance_made_anew, _read_again("orders")),
     Way("other_structure", "products: its structure|drift", _other_structure),
+    Way("table_disabled", "order_lines", _table_disabled, _read_again("order_lines")),
+    Way("lake_read_only", "(?i)read-only|cannot be written", _read_only),
+    Way("commit_emptied", "products", _commit_emptied, _read_again("products")),
+    Way("file_lost", "products", _file_lost, _read_again("products")),
+    Way("clock_set_back", "(?i)clock|not known", _clock_set_back, only=BETWEEN),  # new commits make the time known
+    Way("pool_held", "has waited for", _pool_held, later_s=60.0),
+    Way("run_frozen", "behind", _run_frozen, later_s=60.0, only=BESIDE),
+    Way("unknown_database", "(?i)nowhere", _with(database__names=f"{sample.DATABASE},Nowhere")),
+    Way("secret_missing", "NOT_SET", _with(database__password="${env:NOT_SET}")),
+    Way("broker_away", "Kafka", _with(kafka__enabled="true", bootstrap__servers="127.0.0.1:1")),
+    Way("mirror_refused", "skipped.operations", _with(mirror__enabled="true", skipped__operations="d")),
+    Way("mirror_away", "(?i)mirror", _mirror_away),
 )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import dagster as dg
@@ -35,8 +36,10 @@ class Sight:
     daemon: Daemon
 
     def __post_init__(self) -> None:
-        """A process keeps the environment in which it began, also after a password was changed."""
+        """A process keeps the environment in which it began, and a code server its checks, also after a password was changed."""
         self._environment = os.environ | self.daemon.shop.environment
+        with self.daemon.shop.in_environment():
+            self._keys = list(self.daemon.shop.definitions().resolve_asset_graph().asset_check_keys)
 
     def page(self) -> Seen:
         """Dagster's page of the capture: the newest report."""
@@ -46,18 +49,16 @@ class Sight:
         return Seen(words.get("health") == "healthy", "\n".join(words.values()))
 
     def status(self) -> Seen:
-        """`cdc-assets status`, by its exit code."""
+        """`cdc-assets status`, whose exit code says the same."""
         command = [sys.executable, "-m", "cdc_assets.cli.main", "status", "--json"]
         done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
         said = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-        assert (said.get("health") == "healthy") is (done.returncode == 0), done.stdout + done.stderr
-        return Seen(done.returncode == 0, done.stdout + done.stderr)
+        assert (said.get("health") in ("healthy", "working")) is (done.returncode == 0), done.stdout + done.stderr
+        return Seen(said.get("health") == "healthy", done.stdout + done.stderr)
 
     def checks(self) -> Seen:
         """The newest results of all checks of the capture."""
-        with self.daemon.shop.in_environment():
-            keys = list(self.daemon.shop.definitions().resolve_asset_graph().asset_check_keys)
-        records = self.daemon.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+        records = self.daemon.instance.event_log_storage.get_latest_asset_check_execution_by_key(self._keys)
         failed = []
         for key, record in records.items():
             event = record.event.dagster_event if record.event else None
@@ -69,21 +70,31 @@ class Sight:
         return Seen(not failed, "\n".join(failed))
 
     def await_all(self, *, healthy: bool, since: float, within_s: float) -> dict[str, tuple[float, str]]:
-        """Seconds from `since`, a time of `time.monotonic`, until each sight says so, with its words; fails after `within_s`."""
+        """Seconds from `since`, a time of `time.monotonic`, until each sight says so, with its words.
+
+        Each looks in a thread of its own, so that none waits for the answer of another.
+
+        Raises:
+            AssertionError: one does not say it in time.
+        """
         looks: dict[str, Callable[[], Seen]] = {"page": self.page, "status": self.status, "checks": self.checks}
-        took: dict[str, tuple[float, str]] = {}
-        last: dict[str, str] = {}
-        while looks:
-            for name, look in list(looks.items()):
-                asked = time.monotonic() - since  # what it says is at least as new as that
-                seen = look()
-                last[name] = seen.words
-                if seen.is_healthy is healthy:
-                    took[name] = (asked, seen.words)
-                    del looks[name]
-            late = [name for name in looks if time.monotonic() - since > within_s]
-            assert not late, f"not {'healthy' if healthy else 'unhealthy'} within {within_s} s: " + "\n".join(
-                f"{name}: {last[name]}" for name in late
-            )
-            time.sleep(0.5)
-        return took
+        with ThreadPoolExecutor(len(looks)) as pool:
+            found = {name: pool.submit(_await, look, healthy, since, within_s) for name, look in looks.items()}
+            seen = {name: future.result() for name, future in found.items()}
+        late = [name for name, (_, _, is_said) in seen.items() if not is_said]
+        assert not late, f"not {'healthy' if healthy else 'unhealthy'} within {within_s} s: " + "\n".join(
+            f"{name}: {seen[name][1]}" for name in late
+        )
+        return {name: (took, words) for name, (took, words, _) in seen.items()}
+
+
+def _await(look: Callable[[], Seen], healthy: bool, since: float, within_s: float) -> tuple[float, str, bool]:
+    """Seconds until the look that says it was begun, what the last one said, and whether that is it."""
+    while True:
+        asked = time.monotonic() - since  # what it says is at least as new as that
+        seen = look()
+        if seen.is_healthy is healthy:
+            return asked, seen.words, True
+        if time.monotonic() - since > within_s:
+            return asked, seen.words, False
+        time.sleep(0.5)
