@@ -75,6 +75,8 @@ def of_mirrors(states: Mapping[str, MirrorState], troubles: Mapping[str, object]
         {
             "topic": topic,
             "complete_to": (states[topic].lsn or None) if topic in states else None,
+            "right_from": (states[topic].begin or None) if topic in states else None,
+            "not_between": [list(span) for span in states[topic].spans] if topic in states else [],
             "gaps": len(states[topic].gaps) if topic in states else 0,
             "problem": str(troubles[topic]) if topic in troubles else None,
         }

@@ -135,7 +135,7 @@ def _print_current(config: CaptureConfig, server: "StandIn", comparisons: list[C
     for entry in comparisons:
         topic, table = entry.topic.topic, entry.topic.table
         if topic in states:
-            rows = MirrorReader(mirrors, topic, states[topic].lsn).current()
+            rows = MirrorReader.of(mirrors, topic, states[topic]).current()
             columns = [name for name in rows.column_names if name not in OWN]
             agrees &= _values(rows.select(columns).to_pylist()) == _values(_rows_of(server, table, columns))
             found.append((topic, rows))

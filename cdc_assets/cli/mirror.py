@@ -81,8 +81,17 @@ def _ignore(_: StepReport) -> None:
 def _print_states(states: Mapping[str, MirrorState]) -> None:
     out.print(f"{len(states)} mirror{'' if len(states) == 1 else 's'}.")
     for topic, state in sorted(states.items()):
-        gaps = f", lacks changes of {len(state.gaps)} gaps" if state.gaps else ""
-        out.print(f"{topic} is right up to {state.lsn}{gaps}", markup=False, soft_wrap=True)
+        out.print(f"{topic} is right {_known(state)}", markup=False, soft_wrap=True)
+
+
+def _known(state: MirrorState) -> str:
+    """From where to where a mirror is right, for people."""
+    found = f"from {state.begin} up to {state.lsn}" if state.begin else f"up to {state.lsn}"
+    if state.spans:
+        low, high = state.spans[-1]
+        more = f" and {len(state.spans) - 1} earlier times" if len(state.spans) > 1 else ""
+        found += f", but not from {low} until {high}{more}, while a snapshot read the table"
+    return f"{found}, lacks changes of {len(state.gaps)} gaps" if state.gaps else found
 
 
 def _print_step(report: StepReport) -> None:

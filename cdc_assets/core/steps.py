@@ -33,6 +33,7 @@ STEPS: Final[dict[str, str]] = {
     "reads-committed": "an incremental round's files are in the topic table; the queue is not updated",
     "tables-marked": "states of tables (gap, failed, started) are recorded",
     "positions-advanced": "idle tables' positions are recorded",
+    "readings-closed": "it is recorded up to where in the log rows of snapshots have changes",
     "adoption-planned": "adopted tables are recorded as not ready; their structures are not",
     "adoption-complete": "adopted tables are recorded with their positions and structures",
     "batch-planned": "an engine's batch is recorded with its files and offsets; no table was committed",

@@ -15,6 +15,7 @@ from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import Folding
 from cdc_assets.ledger.notices import decode_notices
+from cdc_assets.ledger.readings import Reading, closed, opened, without
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import CaptureState, EarlyReads, LogHistory, TableState, Unpublished, Window
@@ -38,7 +39,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             entries = detail.get("windows") or [detail["window"]]  # one of one database in earlier releases
             windows = decode(tuple[Window, ...], entries)
             numbers = state.next_window, windows[0].window_id + 1
-            return dataclasses.replace(state, pending=windows, next_window=max(numbers))
+            return _opened(dataclasses.replace(state, pending=windows, next_window=max(numbers)), windows[0])
         case "complete" if row["kind"] == "stream":
             behind = {decode(TableId, names) for names in detail["behind"]}
             for name in detail.get("databases") or [database]:
@@ -63,6 +64,9 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             )
         case "snapshot-complete":
             return _snapshot_completed(state, database)
+        case "readings":
+            until = Lsn.parse(row["to_lsn"])
+            return dataclasses.replace(state, readings=closed(state.readings, database, detail["until_window"], until))
         case "unread":
             return state.with_unread(dict(decode(tuple[tuple[TableId, str], ...], detail["unread"])))
         case "signals":
@@ -131,6 +135,16 @@ def _streamed_until(state: CaptureState) -> dict[str, Lsn]:
     return found
 
 
+def _opened(state: CaptureState, window: Window) -> CaptureState:
+    """The state with what a round is going to read of tables whose changes are streamed, too."""
+    run = state.snapshots.get(window.database)
+    if window.kind != "snapshot" or run is None:
+        return state
+    read = {run.slices[number].table for number in window.slices}
+    lows = {entry.table: entry.low for entry in run.tables if entry.table in read and entry.instance is not None}
+    return dataclasses.replace(state, readings=opened(state.readings, lows, window.window_id))
+
+
 def _round_written(state: CaptureState, database: str, written: RoundFiles) -> CaptureState:
     """The state with files of a round, which may be committed from now on even if the snapshot is given up."""
     run, window = state.snapshots[database], state.in_flight(database)
@@ -142,7 +156,8 @@ def _round_written(state: CaptureState, database: str, written: RoundFiles) -> C
         for entry in run.behind(written).tables
         if entry.table in read
     }
-    return dataclasses.replace(state.with_early(found), written=written)
+    readings = without(state.readings, {table for table, _ in written.lows}, window.window_id)
+    return dataclasses.replace(state.with_early(found), written=written, readings=readings)
 
 
 def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:
@@ -190,6 +205,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "transactions": encode(dict(state.transactions)),
         "unpublished": encode(dict(state.unpublished)),
         "early": [[*encode(table), encode(reads)] for table, reads in state.early.items()],
+        "readings": [[*encode(table), encode(found)] for table, found in state.readings.items()],
         "unread": encode(list(state.unread.items())),
         "writer": state.writer,
         "marks": encode(dict(state.marks)),
@@ -220,6 +236,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         transactions=decode(dict[str, Lsn], data.get("transactions", {})),
         unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
         early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data.get("early", [])},
+        readings={TableId(*names): decode(tuple[Reading, ...], found) for *names, found in data.get("readings", [])},
         unread=dict(decode(tuple[tuple[TableId, str], ...], data.get("unread", []))),
         writer=data.get("writer", ""),
         ran_on=decode(dict[str, RanOn], data.get("ran_on", {})),

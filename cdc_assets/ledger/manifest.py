@@ -198,6 +198,14 @@ class Manifest(ManifestRows):
             now, "snapshot-complete", detail, "snapshot-complete", database=database, notifications=notifications
         )
 
+    def close_readings(self, now: datetime, database: str, window: int, high: Lsn) -> None:
+        """Record that all that was read of a database in rounds up to a number has no change of a commit above an LSN.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        self._record(now, "readings", {"until_window": window}, "readings-closed", database=database, until=high)
+
     def record_unread(self, now: datetime, database: str, failed: Mapping[TableId, str]) -> None:
         """Record why no first snapshot of tables could be planned.
 

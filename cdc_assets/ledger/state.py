@@ -18,6 +18,7 @@ from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.schema import InstanceId
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
+from cdc_assets.ledger.readings import Readings
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 
@@ -286,6 +287,8 @@ class CaptureState:
     """History of the log, by database."""
     early: Mapping[TableId, EarlyReads] = field(default_factory=dict)
     """READs in the lake, or written, of tables that have no position from which their changes can be read."""
+    readings: Readings = field(default_factory=dict)
+    """What snapshots have read later than the LSN of its READs, by table."""
     unread: Mapping[TableId, str] = field(default_factory=dict)
     """Why the newest first snapshot of a table has failed; of tables that have no state."""
     transactions: Mapping[str, Lsn] = field(default_factory=dict)

@@ -238,7 +238,8 @@ class CaptureMirrors:
         found = []
         for table in self._chosen(captured, None):
             topic = topic_name(table, self._config.events)
-            target, state = target_of(captured.tables[table], 0, ()), states.get(topic, MirrorState())
+            readings = captured.readings.get(table, ())
+            target, state = target_of(captured.tables[table], 0, (), readings), states.get(topic, MirrorState())
             if target is not None and (state.step == 0 or state.lsn < target.position):
                 found.append(topic)
         return found
@@ -262,7 +263,8 @@ class CaptureMirrors:
     ) -> MirroredTable | None:
         """What is known of a table; None if it has no events yet."""
         drops = [entry.lsn for entry in known if entry.kind == "DROP"]
-        target = target_of(state.tables[table], _readable(state, table), drops)
+        readings = state.readings.get(table, ())
+        target = target_of(state.tables[table], _readable(state, table), drops, readings)
         generations = {name: self._schema(name) for name in self._topics.generations(topic)}
         if target is None or not generations:
             return None

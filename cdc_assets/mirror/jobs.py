@@ -136,6 +136,7 @@ class Jobs:
                 attempt,
                 work.history or work.table.description.shape.history,
                 rewrite=work.retyped,
+                spans=planned.spans,
             )
             for leaf, members in chosen
         ]

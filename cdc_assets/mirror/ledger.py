@@ -18,6 +18,7 @@ from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
 from cdc_assets.mirror.absent import Absence
+from cdc_assets.mirror.spans import Span, kept
 
 SCHEMA = pa.schema(
     [
@@ -46,6 +47,8 @@ class PlannedStep:
         whole: whether the mirror is made anew, without what it holds.
         key: what the leaves depend on (`Shape.key_text`).
         absences: how many of the state's absences it knows.
+        begin: LSN from which on a mirror that is made anew is right.
+        spans: within the step (`spans`).
     """
 
     topic: str
@@ -59,6 +62,8 @@ class PlannedStep:
     whole: bool = False
     key: str = ""
     absences: int = 0
+    begin: str = ""
+    spans: tuple[Span, ...] = ()
 
     def takes(self, known: Sequence[Absence]) -> list[Absence]:
         """Those that the step takes of all that the state has."""
@@ -83,6 +88,8 @@ class MirrorState:
         pending: step in flight.
         absences: rows that are gone though no event says so, in the order in which that was found.
         parted: whether its leaves are known to hold the keys of their ranges alone (`rewrite.are_parted`).
+        begin: LSN from which on it is right; empty in states of earlier releases.
+        spans: those that it has stepped over: of LSNs inside it knows nothing.
         marks: step, version and rows of `current` and `history` after the newest complete step (`audit`); empty in states of
             earlier releases.
     """
@@ -97,6 +104,8 @@ class MirrorState:
     absences: tuple[Absence, ...] = ()
     parted: bool = False
     marks: tuple[tuple[int, int, int], ...] = ()
+    begin: str = ""
+    spans: tuple[Span, ...] = ()
 
     @property
     def next_step(self) -> int:
@@ -114,6 +123,8 @@ class MirrorState:
             since=planned.since,
             key=planned.key,
             pending=None,
+            begin=planned.begin if planned.whole else self.begin,
+            spans=kept(planned.spans if planned.whole else (*self.spans, *planned.spans)),
             absences=tuple(replace(one, taken=one.taken or one in new) for one in self.absences),
         )
 
@@ -191,12 +202,16 @@ def _after(states: Mapping[str, MirrorState], row: Row) -> Mapping[str, MirrorSt
 
 def _state(data: dict[str, Any]) -> MirrorState:
     pending = data.pop("pending")
+    planned = PlannedStep(**{**pending, "spans": _spans(pending)}) if pending else None
     gaps = tuple((after, until) for after, until in data.pop("gaps"))
     absences = tuple(Absence(**absence) for absence in data.pop("absences", ()))
     marks = tuple((step, version, rows) for step, version, rows in data.pop("marks", ()))
-    return MirrorState(
-        **data, marks=marks, gaps=gaps, pending=PlannedStep(**pending) if pending else None, absences=absences
-    )
+    spans = _spans(data)
+    return MirrorState(**{**data, "spans": spans}, marks=marks, gaps=gaps, pending=planned, absences=absences)
+
+
+def _spans(data: Mapping[str, Any]) -> tuple[Span, ...]:
+    return tuple((low, high) for low, high in data.get("spans", ()))
 
 
 _FOLDING: Folding[Mapping[str, MirrorState]] = Folding({}, _after, _detail)

@@ -23,6 +23,7 @@ from cdc_assets.mirror.fold import LSN_WIDTH
 from cdc_assets.mirror.keys import as_bytes
 from cdc_assets.mirror.rewrite import by_key
 from cdc_assets.mirror.shape import CHANGED_AT, POSITION, Shape
+from cdc_assets.mirror.spans import Span
 from cdc_assets.mirror.staged import leaves_of, stage_numbered, staged, tidy
 from cdc_assets.mirror.texts import plain
 from cdc_assets.typemap.kernels import Numbers
@@ -39,6 +40,7 @@ class EventRanges:
     Args:
         staging: folder of the staged files.
         pieces: of the leaf, in the order of the topic's files.
+        spans: within the step; a range may end inside, for what both ranges tell of a row has the same LSN then.
         is_void: whether rows go that no event is about.
 
     Raises:
@@ -46,9 +48,16 @@ class EventRanges:
     """
 
     def __init__(
-        self, location: Location, staging: str, pieces: Sequence[Piece], shape: Shape, *, is_void: bool
+        self,
+        location: Location,
+        staging: str,
+        pieces: Sequence[Piece],
+        shape: Shape,
+        spans: Sequence[Span] = (),
+        *,
+        is_void: bool,
     ) -> None:
-        self._location, self._staging, self._shape = location, staging, shape
+        self._location, self._staging, self._shape, self._spans = location, staging, shape, spans
         self._by_lsn = not is_void
         self.bounds: list[bytes] = []
         """Where each range but the first begins."""
@@ -114,6 +123,6 @@ class EventRanges:
             whole = [in_order(found, self._shape)]
             found.clear()
             self.newest = max(filter(None, [self.newest, pc.max(whole[0][CHANGED_AT]).as_py()]), default=None)
-            self._held = number, by_key(self._shape, whole.pop()) if self._shape.keyed else whole.pop()
+            self._held = number, by_key(self._shape, whole.pop(), self._spans) if self._shape.keyed else whole.pop()
             tidy()
         return self._held[1]

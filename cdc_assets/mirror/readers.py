@@ -6,6 +6,7 @@ both. A reader that knows this LSN leaves them out of `history`; a view cannot, 
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,9 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import InvalidValueError, LakeError
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.files import fitted, read_rows
+from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.shape import CHANGED_AT, ENDED_BY, FROM_AT, FROM_LSN, LSN, STEP, TO_AT, TO_LSN
+from cdc_assets.mirror.spans import Span, before, span_of
 
 
 def scd2_sql(columns: Sequence[str], current: str, history: str) -> str:
@@ -37,10 +40,20 @@ class MirrorReader:
     Args:
         tables: of the capture's mirrors.
         lsn: LSN that the mirror has published; None leaves nothing out.
+        begin: LSN from which on it is right.
+        spans: LSNs of which it knows nothing.
     """
 
-    def __init__(self, tables: MirrorTables, topic: str, lsn: str | None = None) -> None:
+    def __init__(
+        self, tables: MirrorTables, topic: str, lsn: str | None = None, begin: str = "", spans: Sequence[Span] = ()
+    ) -> None:
         self._tables, self._topic, self._lsn = tables, topic, lsn
+        self._begin, self._spans = begin, spans
+
+    @classmethod
+    def of(cls, tables: MirrorTables, topic: str, state: MirrorState) -> Self:
+        """A reader of a mirror with its state (`CaptureMirrors.states`), by which it tells what it does not know."""
+        return cls(tables, topic, state.lsn, state.begin, state.spans)
 
     def current(self) -> pa.Table:
         """The rows now.
@@ -72,10 +85,16 @@ class MirrorReader:
         """The rows as they were right after a commit.
 
         Raises:
-            InvalidValueError: the mirror has not come that far.
+            InvalidValueError: the mirror has not come that far, or knows nothing of that LSN.
             LakeError: there is no such mirror.
         """
         text = str(lsn)
+        self._require_known(text)
+        rows = self.versions()
+        goes_on = pc.fill_null(pc.greater(rows[TO_LSN], text), True)
+        return rows.filter(pc.and_(pc.less_equal(rows[FROM_LSN], text), goes_on))
+
+    def _require_known(self, text: str) -> None:
         if self._lsn is not None and text > self._lsn:
             raise InvalidValueError(
                 "LSN",
@@ -83,9 +102,20 @@ class MirrorReader:
                 f"one up to {self._lsn}, which the mirror has reached",
                 "run cdc-assets mirror, or wait for it",
             )
-        rows = self.versions()
-        goes_on = pc.fill_null(pc.greater(rows[TO_LSN], text), True)
-        return rows.filter(pc.and_(pc.less_equal(rows[FROM_LSN], text), goes_on))
+        if text < self._begin:
+            raise InvalidValueError(
+                "LSN",
+                text,
+                f"one from {self._begin} on: before that the mirror does not have all rows",
+                "ask for a later one",
+            )
+        if (found := span_of(text, self._spans)) is not None:
+            raise InvalidValueError(
+                "LSN",
+                text,
+                f"one before {found[0]} or from {found[1]} on: between them a snapshot read the rows, each at a moment of its own",
+                f"ask for {found[1]}, or for {before(found[0])}",
+            )
 
     def _read(self, directory: str) -> pa.Table:
         schema = self._tables.schema(directory)

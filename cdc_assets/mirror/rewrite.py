@@ -23,14 +23,15 @@ from cdc_assets.mirror.fold import Folded, Void, fold_keyed, lsns_of
 from cdc_assets.mirror.keys import BOUND_BYTES, bound_bytes
 from cdc_assets.mirror.leaves import Leaf, NewFile, new_name
 from cdc_assets.mirror.shape import POSITION, Shape
+from cdc_assets.mirror.spans import Span, placed
 from cdc_assets.mirror.texts import whole
 
 _MEMORY_RATIO = 3
 """Bytes in memory for one in a file, of rows that come from no file."""
 
 
-def by_key(shape: Shape, events: pa.Table) -> pa.Table:
-    """Events in the order of their keys, those of a key in the given order; of a position its LSN is left.
+def by_key(shape: Shape, events: pa.Table, spans: Sequence[Span] = ()) -> pa.Table:
+    """Events in the order of their keys, those of a key in the given order; of a position its LSN is left, or the end of its span.
 
     One column after the other is put in order, and given up before the next one: if the caller holds no reference, at most
     one of them is there twice.
@@ -40,7 +41,7 @@ def by_key(shape: Shape, events: pa.Table) -> pa.Table:
     del events
     for at, name in enumerate(names):
         column = whole(columns[at]).take(order)
-        columns[at] = lsns_of(column) if name == POSITION else column
+        columns[at] = placed(lsns_of(column), spans) if name == POSITION else column
         del column
     return pa.Table.from_arrays(columns, names=names)
 

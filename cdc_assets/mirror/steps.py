@@ -7,6 +7,11 @@ position is not above it while they are written. Therefore events are taken by L
 ahead of the position wait until it has reached them. Those that are committed at the very LSN that is reached already
 (incremental snapshots) are told by their window.
 
+*When rows were read later than the LSN of their READs* (any snapshot but those of tables without a key), events up to an LSN in between
+make rows of different moments (`spans`). No step ends there: a mirror waits before it until its topic is behind it, and then
+takes all of it at once. So the first LSN of a mirror is at the end of the first such span, and nothing that it has published is ever wrong.
+Spans from before a loss that was repaired do not count: one step takes everything up to that repair.
+
 *When changes were lost* (a gap; capture was turned off; the database was restored) and the whole table was read again at
 LSN R, the rows before say nothing about those after. The step that reaches R takes all events up to it at once, and
 removes what no event has told of since the loss. While the loss is not repaired, the mirror stays at its end, or, if
@@ -27,9 +32,11 @@ from dataclasses import dataclass, replace
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import EventsDroppedError
+from cdc_assets.ledger.readings import Reading
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.events import EventFile, EventRange
 from cdc_assets.mirror.ledger import MirrorState, PlannedStep
+from cdc_assets.mirror.spans import Span, before, outside, right_from, span_of
 
 STEP_ROWS = 2_000_000
 """Rows of topic files at which a step ends; but it ends between commits."""
@@ -42,7 +49,7 @@ class Target:
     """What a table's mirror may know now.
 
     Args:
-        position: commit LSN up to which the topic is complete.
+        position: commit LSN up to which the topic is complete, or before the span in which that is.
         read: LSN of the last snapshot of the whole table; empty if there was none.
         window: greatest number of a window that is complete.
         starts: LSNs at which a new life of the table began, or changes before which were lost; ascending.
@@ -50,6 +57,7 @@ class Target:
         complete_after: commit LSN after which the topic holds every event; empty if nothing was dropped.
         rows_from: commit LSN from which on the events that are left make the rows (`lake.retained`).
         altered: LSNs of structures that changed rows without an event (`altered`); ascending.
+        read_later: see `spans`; all that are known.
     """
 
     position: str
@@ -60,6 +68,22 @@ class Target:
     complete_after: str = ""
     rows_from: str = ""
     altered: tuple[str, ...] = ()
+    read_later: tuple[Span, ...] = ()
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Spans that count: those since the newest loss that a snapshot has repaired."""
+        since = max((start for start in self.starts if start <= self.read), default="")
+        return tuple(span for span in self.read_later if span[0] >= since)
+
+    @property
+    def right_from(self) -> str | None:
+        """Least LSN from which on the last snapshot of the whole table tells all rows; None if it is not known yet."""
+        return right_from(self.read, self.spans)
+
+    def capped(self, lsn: str) -> "Target":
+        """The same, but not above an LSN, nor inside of a span."""
+        return replace(self, position=outside(min(self.position, lsn), self.spans))
 
     @property
     def since(self) -> str:
@@ -71,13 +95,14 @@ class Target:
         return tuple(gap for gap in self.gaps if gap[1] > since)
 
 
-def target_of(state: TableState, window: int, drops: Sequence[Lsn]) -> Target | None:
+def target_of(state: TableState, window: int, drops: Sequence[Lsn], readings: Sequence[Reading]) -> Target | None:
     """What is known of a table; None if it has no rows yet.
 
     Args:
         state: recorded in the manifest.
         window: greatest number of a complete window.
         drops: LSNs from which on the table was no longer there.
+        readings: recorded in the manifest.
     """
     position = state.position or state.snapshot_lsn
     if position is None:
@@ -85,7 +110,8 @@ def target_of(state: TableState, window: int, drops: Sequence[Lsn]) -> Target | 
     starts = sorted({str(lsn) for lsn in drops} | {str(until) for _, until in state.gaps})
     gaps = tuple((str(after), str(until)) for after, until in state.gaps)
     read = "" if state.snapshot_lsn is None else str(state.snapshot_lsn)
-    return Target(str(position), read, window, tuple(starts), gaps)
+    spans = tuple((str(one.low), str(one.high or "")) for one in readings)
+    return Target(str(position), read, window, tuple(starts), gaps, read_later=spans).capped(str(position))
 
 
 def next_step(
@@ -103,7 +129,17 @@ def next_step(
         found = PlannedStep(
             topic, known.next_step, known.lsn, known.lsn, known.window, known.window, known.since, key=key
         )
-    return None if found is None else replace(found, absences=len(known.absences))
+    if found is None:
+        return None
+    begin = max(target.right_from or "", target.rows_from) if found.whole else ""
+    return replace(found, absences=len(known.absences), begin=begin, spans=_stepped_over(found, target))
+
+
+def _stepped_over(step: PlannedStep, target: Target) -> tuple[Span, ...]:
+    """Spans within a step."""
+    return tuple(
+        (low, high) for low, high in target.spans if high and high <= step.until and (step.whole or high > step.after)
+    )
 
 
 def _next(
@@ -118,26 +154,28 @@ def _next(
         topic, known.next_step, known.lsn, target.position, known.window, target.window, known.since, key=key
     )
     if not lost:
-        return _bounded(base, files, "")
-    if target.position < target.read:
-        return _bounded(base, files, "")
+        return _bounded(base, files, target)
+    right = target.right_from
+    if right is None or target.position < right:
+        is_read = target.position == outside(target.read, target.spans)  # the loss is behind; only the span is not
+        return None if is_read else _bounded(base, files, target)
     first = min((lsn for lsn in target.altered if base.after < lsn <= target.read), default=target.read)
-    earlier = replace(base, until=before(first))
+    earlier = replace(base, until=outside(before(first), target.spans))
     if earlier.until > base.after and any(_takes(file, earlier) for file in files):
-        return _bounded(earlier, files, "")
-    return replace(base, until=target.read, since=target.since, void=True)
+        return _bounded(earlier, files, target)
+    return replace(base, until=right, since=target.since, void=True)
 
 
 def _first(topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str) -> PlannedStep | None:
     """The first step: everything up to the snapshot of the whole table."""
-    least = max(target.read, target.rows_from)
-    if target.position < least:
+    right = target.right_from
+    if right is None or target.position < (least := max(right, target.rows_from)):
         return None
     after = max(before(target.since) if target.since else "", "" if target.rows_from else target.complete_after)
     step = PlannedStep(
         topic, known.next_step, after, target.position, _NEVER, target.window, target.since, whole=True, key=key
     )
-    return _bounded(step, files, least)
+    return _bounded(step, files, target, least)
 
 
 def require_events(step: PlannedStep, target: Target) -> None:
@@ -160,12 +198,6 @@ def require_events(step: PlannedStep, target: Target) -> None:
     raise EventsDroppedError(
         step.topic, target.complete_after, wanted, f"{snapshot}cdc-assets mirror --rebuild for this table"
     )
-
-
-def before(lsn: str) -> str:
-    """The LSN right before another one."""
-    value = int(Lsn.parse(lsn))
-    return str(Lsn.from_int(value - 1)) if value else lsn
 
 
 def range_of(step: PlannedStep) -> EventRange:
@@ -194,8 +226,8 @@ def files_of(step: PlannedStep, files: Sequence[EventFile]) -> list[EventFile]:
     return sorted((file for file in files if _takes(file, step)), key=lambda file: (file.least, file.path))
 
 
-def _bounded(step: PlannedStep, files: Sequence[EventFile], at_least: str) -> PlannedStep | None:
-    """A step that ends where enough rows are taken; None if nothing is new.
+def _bounded(step: PlannedStep, files: Sequence[EventFile], target: Target, at_least: str = "") -> PlannedStep | None:
+    """A step that ends where enough rows are taken, but in no span; None if nothing is new.
 
     Args:
         at_least: LSN before which it must not end.
@@ -204,10 +236,11 @@ def _bounded(step: PlannedStep, files: Sequence[EventFile], at_least: str) -> Pl
     at_once = step.after == step.until and not step.whole
     if at_once and (not chosen or step.known >= step.window):  # names of compacted files tell no window
         return None
-    rows = 0
+    rows, spans = 0, target.spans
     for file in chosen:
         rows += file.rows
         end = file.greatest[:22]
-        if rows >= STEP_ROWS and step.after < end < step.until and end >= at_least:
+        is_right = end >= at_least and span_of(end, spans) is None
+        if rows >= STEP_ROWS and step.after < end < step.until and is_right:
             return replace(step, until=end)
     return step

@@ -30,6 +30,7 @@ from cdc_assets.mirror.multiset import fold_multiset
 from cdc_assets.mirror.ranges import EventRanges
 from cdc_assets.mirror.rewrite import LeafWriter, folded_portions
 from cdc_assets.mirror.shape import OPERATION, STEP, TO_LSN, Shape
+from cdc_assets.mirror.spans import Span
 from cdc_assets.mirror.staged import tidy
 
 MOST_BYTES = 1_500_000_000
@@ -51,6 +52,7 @@ class FoldTask:
         step: number of the step.
         attempt: see `leaves.new_attempt`.
         history_schema: columns of `history`.
+        spans: within the step.
     """
 
     location: Location
@@ -65,6 +67,7 @@ class FoldTask:
     attempt: str
     history_schema: pa.Schema
     rewrite: bool = False
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,8 @@ def fold_leaf(task: FoldTask) -> FoldResult:
         LakeError: the lake cannot be read or written.
     """
     try:
-        ranges = EventRanges(task.location, task.staging, task.pieces, task.shape, is_void=task.void is not None)
+        is_void = task.void is not None
+        ranges = EventRanges(task.location, task.staging, task.pieces, task.shape, task.spans, is_void=is_void)
         result = _fold_portions(task, ranges) if task.shape.keyed else _fold_rows(task, ranges)
         return replace(result, newest=ranges.newest, events=sum(piece.rows for piece in task.pieces))
     finally:

@@ -23,6 +23,7 @@ from cdc_assets.run.account import Account
 from cdc_assets.run.blocking import BlockingSnapshots
 from cdc_assets.run.due import Due
 from cdc_assets.run.housekeeping import Housekeeper
+from cdc_assets.run.readings import OpenReadings
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch, channels_of
 from cdc_assets.snapshot.moment import Moments
@@ -65,6 +66,7 @@ class Activities:
         self.losses = Losses(ledger, lake, config)
         self.windows = WindowExecutor(server, lake, ledger, runner, config.streaming, account)
         self.snapshotter = self._snapshotter(outbox)
+        self.readings = OpenReadings(server.source, ledger, config.mirror.settle_s, waits=config.mirror.enabled)
         self.watch = SignalWatch(server, lake, ledger, channels_of(config, adapters), config.signals)
         reader = RoundReader(server, lake, ledger, runner, config.signals)
         self.incremental = IncrementalSnapshot(reader, server, lake, ledger, self.watch, self.losses, account)

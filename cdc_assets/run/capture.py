@@ -218,6 +218,7 @@ class Capture:
         refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
         done += SnapshotSummary(failed=(*troubled_by_database(tables or (), unavailable), *refused))
         self._snapshotted.update(done.tables)
+        self._activities.readings.settle()
         if tables is None and not done.tables and not done.failed:
             self._notifier.send(self._ledger.notice("Initial Snapshot", "SKIPPED"))
         self._ledger.manifest.record_sent(self._ledger.clock.now())
@@ -308,7 +309,8 @@ class Capture:
         Raises:
             CdcError: the server cannot be asked.
         """
-        return UntilNow(self._server.source, self._ledger, self._config.mirror.settle_s)
+        mirror = self._config.mirror
+        return UntilNow(self._server.source, self._ledger, mirror.settle_s, mirrored=mirror.enabled)
 
     def structures(self) -> Mapping[TableId, TableSchema]:
         """Columns of future events by table, from the schema history of this run."""

@@ -152,7 +152,8 @@ class StreamLoop:
                 nap *= 2
                 continue
             quiet_for = clock.elapsed() - quiet_since
-            if streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s):
+            is_over = streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s)
+            if is_over and not self._activities.readings.is_awaited:
                 return "idle" if self._streams() else "nothing"
             if not self._run_or_wait("Notifications", self._record_sent):
                 clock.sleep(streaming.poll_interval_s)
@@ -339,6 +340,7 @@ class StreamLoop:
             self._incremental.discard_rounds(database)  # markers that were not read yet may be gone
         self._repair_gaps(database)
         self._new_tables.join(database, self._planner.tables_without_position(database))
+        self._activities.readings.look(database)
         asked = self._handle_signals(database)
         self._failures = 0
         self._failed.pop(database, None)

@@ -24,13 +24,14 @@ class UntilNow:
 
     Args:
         settle_s: see `Moment`.
+        mirrored: whether mirrors are to be there as well, which need to know what snapshots have read (`readings`).
 
     Raises:
         CdcError: the server cannot be asked.
     """
 
-    def __init__(self, source: Source, ledger: Ledger, settle_s: float) -> None:
-        self._ledger, self._moments = ledger, dict[str, Moment]()
+    def __init__(self, source: Source, ledger: Ledger, settle_s: float, *, mirrored: bool = False) -> None:
+        self._ledger, self._moments, self._mirrored = ledger, dict[str, Moment](), mirrored
         self._away: dict[str, str] = {}
         """Databases whose moment cannot be known, with the reason."""
         for database in source.databases():
@@ -70,6 +71,8 @@ class UntilNow:
         left = state.unpublished.get(database)
         if state.in_flight(database) or database in state.snapshots or (left and left.known < left.until):
             return False
+        if self._mirrored and not _is_behind_readings(state, database, watermark):
+            return False
         try:
             return moment.is_passed(watermark)
         except _AWAY:  # the loop waits for it, or goes on without it
@@ -84,6 +87,12 @@ class UntilNow:
         for entry in sorted(tables, key=lambda entry: entry.table):
             if reason := _lack(entry, moment.target or ZERO_LSN):
                 yield f"{entry.table} {reason}"
+
+
+def _is_behind_readings(state: CaptureState, database: str, reached: Lsn) -> bool:
+    """Whether tables are complete up to where snapshots may have read them."""
+    found = [one for table, readings in state.readings.items() if table.database == database for one in readings]
+    return all(one.high is not None and one.high <= reached for one in found)
 
 
 def _lack(entry: TableState, target: Lsn) -> str:

@@ -29,6 +29,9 @@ SNAPSHOT = [
 MOMENT = ["moment-fixed"]
 """A table without a key is read; cut off by `unit/snapshot/test_moment.py`."""
 
+READING = ["readings-closed"]
+"""It is known where a snapshot's rows end in the log; cut off by `unit/mirror/test_read_later.py`."""
+
 INCREMENTAL = [
     "signals-recorded",
     "marker-written",

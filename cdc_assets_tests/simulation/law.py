@@ -1,6 +1,7 @@
 """The law, checked by a reader that shares no code with the product beyond reading Delta and the broker's memory."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -78,6 +79,17 @@ def versions_of(lake: Path, name: str) -> list[tuple[int, object, str, str]]:
     then = DeltaTable(str(lake / f"{name}.__history")).to_pyarrow_table().to_pylist()
     found = [(row["id"], row["note"], row["_lsn"], "~") for row in now]
     return found + [(row["id"], row["note"], row["_valid_from_lsn"], row["_valid_to_lsn"]) for row in then]
+
+
+def published_of(lake: Path) -> Iterator[tuple[str, str]]:
+    """Topics, and LSNs at which their mirrors have said lately that they are right, and lack no changes."""
+    folder = lake / "shop.__mirrors"
+    if not (folder / "_delta_log").exists():
+        return
+    for row in DeltaTable(str(folder)).to_pyarrow_table().to_pylist():
+        for name, state in json.loads(row["detail"]).items():
+            if state["step"] and not state["gaps"]:
+                yield name, state["lsn"]
 
 
 def check_mirror(server: LaggingServer, lake: Path, table: TableId, name: str, published: list[str], said: str) -> None:

@@ -43,6 +43,10 @@ class LaggingServer(SimulatedServer):
     """When each transaction was committed."""
     first_rows: dict[TableId, dict[int, str]] = field(default_factory=dict)
     """Rows from before capture began."""
+    sessions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Number of the newest scan session of a database, and how many scans of it in a row have found nothing."""
+    is_prompt: bool = False
+    """Whether capture jobs have looked again whenever somebody asks what they have found."""
     refusals: dict[str, CdcError] = field(default_factory=dict)
     """What statements that hold a text end with."""
 
@@ -69,6 +73,10 @@ class LaggingServer(SimulatedServer):
     def scan(self, database: str, most: int | None = None) -> None:
         """A capture job reads so many transactions; all if None, and then it notes the end of the log."""
         waiting = self.log[database]
+        session, empty = self.sessions.get(database, (0, 0))
+        self.sessions[database] = (
+            (session, empty + 1) if session and not waiting else (session + 1, 0 if waiting else 1)
+        )
         for commit in waiting[:most]:
             for change in commit.changes:
                 for instance in self.instances:
@@ -85,6 +93,11 @@ class LaggingServer(SimulatedServer):
         """All capture jobs read all."""
         for name in self.names:
             self.scan(name)
+
+    def empty_scans(self, database: str) -> tuple[int, int] | None:
+        if self.is_prompt:
+            self.scan(database)
+        return self.sessions.get(database)
 
     def enable(self, table: TableId, name: str = "") -> CaptureInstance:
         self.scan(table.database)

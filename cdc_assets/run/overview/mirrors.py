@@ -4,7 +4,7 @@
 `mirror.late.ms` though one is behind; a capture that never had any has had that time since its manifest was made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from cdc_assets.core.identifiers import TableId
@@ -42,20 +42,36 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
     behind = [table for topic, table in topics.items() if _is_behind(overview, table, states.get(topic, MirrorState()))]
     since = rows[-1]["at"] if rows else _begun(overview)
     idle_s = (at - since).total_seconds() if since else 0.0
+    held = [table for table in topics.values() if _is_held(overview, table)]
+    if held and idle_s > config.mirror.late_s:
+        yield Trouble(
+            ALL,
+            f"those of {_named(held)} wait until it is known up to where in the log a snapshot has read their rows, for which the capture "
+            "job must pass the end of that snapshot, and the capture must run. Next: let it run; if it does, see `cdc-assets doctor`",
+        )
+        behind = [table for table in behind if table not in held]
     if behind and idle_s > config.mirror.late_s:
-        names = ", ".join(map(str, behind[:_MOST_NAMED]))
-        more = f" and {len(behind) - _MOST_NAMED} more" if len(behind) > _MOST_NAMED else ""
         was = f"nothing has moved them for {duration(idle_s)}" if rows else "none was ever made"
         yield Trouble(
             ALL,
-            f"those of {names}{more} are behind their topics, and {was}. Next: `cdc-assets mirror`, or let Dagster's sensor run; "
+            f"those of {_named(behind)} are behind their topics, and {was}. Next: `cdc-assets mirror`, or let Dagster's sensor run; "
             "`capture` alone keeps none",
         )
 
 
 def _is_behind(overview: CaptureOverview, table: TableId, state: MirrorState) -> bool:
-    target = target_of(overview.known[table], 0, ())
+    target = target_of(overview.known[table], 0, (), overview.state.readings.get(table, ()))
     return target is not None and (state.step == 0 or state.lsn < target.position)
+
+
+def _is_held(overview: CaptureOverview, table: TableId) -> bool:
+    """Whether nobody knows yet where rows of a table end in the log."""
+    return any(reading.high is None for reading in overview.state.readings.get(table, ()))
+
+
+def _named(tables: Sequence[TableId]) -> str:
+    more = f" and {len(tables) - _MOST_NAMED} more" if len(tables) > _MOST_NAMED else ""
+    return ", ".join(map(str, tables[:_MOST_NAMED])) + more
 
 
 def _begun(overview: CaptureOverview) -> datetime | None:

@@ -1,0 +1,91 @@
+"""Finds out up to where in the log the rows of snapshots may have changes (`ledger.readings`).
+
+Where the last row was read in the log tells a moment behind it (`capture.moment`): when the capture job has passed that, the newest
+captured transaction is at or behind all that was committed before. How far the job was when the row was read would not do,
+because it lags behind the log.
+
+*Nothing is remembered* but that the end is not known yet. A later moment is as right, only later in the log, so after a crash the next run
+takes another one. A moment is taken while no snapshot of its database is in flight, and counts for the rounds before it alone: one that
+begins meanwhile has a greater number.
+
+The stream does not wait for it: each turn looks once. A run that would end because nothing is new goes on for a while, since on an idle
+database no other run may come; so does a snapshot outside of a stream. Where the job does not run, it stays unknown.
+"""
+
+import logging
+from datetime import timedelta
+
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.moment import Moment
+from cdc_assets.core.ports import Source
+from cdc_assets.errors import CdcError
+from cdc_assets.ledger.readings import open_databases
+
+log = logging.getLogger(__name__)
+
+_LOOKS = 3
+"""Looks after a snapshot for which nobody waits: so many tell a moment, and that an idle job has looked twice since."""
+_POLL_S = 0.5
+_LOOK_S = 5.0
+"""Seconds after which a capture job has looked, with SQL Server's default."""
+
+
+class OpenReadings:
+    """The readings of a run of which it is not known where they ended.
+
+    Args:
+        settle_s: see `Moment`.
+        waits: whether anybody needs to know it soon.
+    """
+
+    def __init__(self, source: Source, ledger: Ledger, settle_s: float, *, waits: bool) -> None:
+        self._source, self._ledger, self._settle_s = source, ledger, settle_s
+        self._most = timedelta(seconds=settle_s + _LOOK_S if waits else 0.0)
+        self._moments: dict[str, tuple[Moment, int, timedelta]] = {}
+        """By database: the moment, the number of the newest round before it, and when it was."""
+
+    def look(self, database: str) -> None:
+        """Record where readings of a database ended, if that is known by now. A server that does not answer is asked again later.
+
+        Raises:
+            LakeError: the lake cannot be written.
+            FencedError: another writer has taken over.
+        """
+        state = self._ledger.state
+        if database not in open_databases(state.readings) or database in state.snapshots:
+            self._moments.pop(database, None)
+            return
+        try:
+            if database not in self._moments:
+                moment = Moment(self._source, self._ledger.clock, database, self._settle_s)
+                self._moments[database] = moment, state.next_window - 1, self._ledger.clock.elapsed()
+                return
+            moment, window, _ = self._moments[database]
+            moment.is_passed(moment.captured)
+        except CdcError as error:
+            log.debug("Where %s was read up to is not known yet: %s", database, error)
+            return
+        if moment.target is not None:
+            del self._moments[database]
+            self._ledger.manifest.close_readings(self._ledger.clock.now(), database, window, moment.target)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a run that has nothing else to do goes on for it."""
+        now = self._ledger.clock.elapsed()
+        return any(now - begun < self._most for _, _, begun in self._moments.values())
+
+    def settle(self) -> None:
+        """Look at the end of snapshots outside of a stream, and wait for a while if somebody needs it.
+
+        Raises:
+            LakeError: the lake cannot be written.
+            FencedError: another writer has taken over.
+        """
+        looks = 0
+        while open_databases(self._ledger.state.readings) and (looks < _LOOKS or self.is_awaited):
+            if looks >= _LOOKS:
+                self._ledger.clock.sleep(_POLL_S)
+            for database in sorted(open_databases(self._ledger.state.readings)):
+                self.look(database)
+            looks += 1
