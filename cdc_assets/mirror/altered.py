@@ -15,7 +15,7 @@ from dataclasses import replace
 from cdc_assets.core.schema import Column, declared_type
 from cdc_assets.errors import MirrorError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.mirror.spans import before
+from cdc_assets.mirror.spans import before, outside
 from cdc_assets.mirror.steps import Target
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -80,8 +80,9 @@ def followed(
     target = replace(target, altered=tuple(at for _, at, _ in found))
     for number, at, what in found:
         is_unread, end = at > target.read, before(at)
-        if is_unread or (lsn and lsn < end):
-            return list(entries[:number]), target.capped(end), _reason(topic, at, what) if is_unread else None
+        if is_unread or (lsn and lsn < outside(end, target.spans)):
+            capped = replace(target, position=min(target.position, end))
+            return list(entries[:number]), capped, _reason(topic, at, what) if is_unread else None
     return list(entries), target, None
 
 

@@ -163,7 +163,7 @@ class Mirrors:
             anew = anew or self._is_lost(table, state)
             planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
         if planned is None:
-            is_level = not anew and state.step > 0 and state.key == key and state.lsn == table.target.position
+            is_level = not anew and state.step > 0 and state.key == key and state.lsn == table.target.end
             return (table.topic, self._moved(table, state.lsn, table.target.window)) if is_level else None
         is_idle = not files_of(planned, table.files) and not planned.takes(state.absences)
         if is_idle and planned != state.pending and not planned.whole and not planned.void:

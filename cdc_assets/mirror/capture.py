@@ -240,7 +240,7 @@ class CaptureMirrors:
             topic = topic_name(table, self._config.events)
             readings = captured.readings.get(table, ())
             target, state = target_of(captured.tables[table], 0, (), readings), states.get(topic, MirrorState())
-            if target is not None and (state.step == 0 or state.lsn < target.position):
+            if target is not None and (state.step == 0 or state.lsn < target.end):
                 found.append(topic)
         return found
 
@@ -278,6 +278,10 @@ class CaptureMirrors:
         holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
         target = replace(target, complete_after=holds.after, rows_from=holds.rows)
         is_partial = halt is None and target.position < position
+        if (
+            not about.shape.keyed
+        ):  # what was read of it later was given up: its READs are of one moment, at which their LSN is
+            target = replace(target, read_later=())
         target, files = exactly_told(target, files, about.coarse, len(generations) - 1)
         return MirroredTable(topic, about, target, files, is_partial, halt)
 

@@ -49,7 +49,7 @@ class Target:
     """What a table's mirror may know now.
 
     Args:
-        position: commit LSN up to which the topic is complete, or before the span in which that is.
+        position: commit LSN up to which the topic is complete.
         read: LSN of the last snapshot of the whole table; empty if there was none.
         window: greatest number of a window that is complete.
         starts: LSNs at which a new life of the table began, or changes before which were lost; ascending.
@@ -81,9 +81,10 @@ class Target:
         """Least LSN from which on the last snapshot of the whole table tells all rows; None if it is not known yet."""
         return right_from(self.read, self.spans)
 
-    def capped(self, lsn: str) -> "Target":
-        """The same, but not above an LSN, nor inside of a span."""
-        return replace(self, position=outside(min(self.position, lsn), self.spans))
+    @property
+    def end(self) -> str:
+        """How far a mirror may come: the position, or before the span in which that lies."""
+        return outside(self.position, self.spans)
 
     @property
     def since(self) -> str:
@@ -111,7 +112,7 @@ def target_of(state: TableState, window: int, drops: Sequence[Lsn], readings: Se
     gaps = tuple((str(after), str(until)) for after, until in state.gaps)
     read = "" if state.snapshot_lsn is None else str(state.snapshot_lsn)
     spans = tuple((str(one.low), str(one.high or "")) for one in readings)
-    return Target(str(position), read, window, tuple(starts), gaps, read_later=spans).capped(str(position))
+    return Target(str(position), read, window, tuple(starts), gaps, read_later=spans)
 
 
 def next_step(
@@ -148,17 +149,14 @@ def _next(
     lost = target.since > known.since
     if anew or known.step == 0 or known.key != key or (lost and known.lsn >= target.read):
         return _first(topic, known, target, files, key)
-    if target.position < known.lsn:
+    if target.end < known.lsn:
         return None
-    base = PlannedStep(
-        topic, known.next_step, known.lsn, target.position, known.window, target.window, known.since, key=key
-    )
+    base = PlannedStep(topic, known.next_step, known.lsn, target.end, known.window, target.window, known.since, key=key)
     if not lost:
         return _bounded(base, files, target)
     right = target.right_from
-    if right is None or target.position < right:
-        is_read = target.position == outside(target.read, target.spans)  # the loss is behind; only the span is not
-        return None if is_read else _bounded(base, files, target)
+    if right is None or target.end < right:
+        return None if target.position >= target.read else _bounded(base, files, target)  # it waits for the span alone
     first = min((lsn for lsn in target.altered if base.after < lsn <= target.read), default=target.read)
     earlier = replace(base, until=outside(before(first), target.spans))
     if earlier.until > base.after and any(_takes(file, earlier) for file in files):
@@ -169,11 +167,11 @@ def _next(
 def _first(topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str) -> PlannedStep | None:
     """The first step: everything up to the snapshot of the whole table."""
     right = target.right_from
-    if right is None or target.position < (least := max(right, target.rows_from)):
+    if right is None or target.end < (least := max(right, target.rows_from)):
         return None
     after = max(before(target.since) if target.since else "", "" if target.rows_from else target.complete_after)
     step = PlannedStep(
-        topic, known.next_step, after, target.position, _NEVER, target.window, target.since, whole=True, key=key
+        topic, known.next_step, after, target.end, _NEVER, target.window, target.since, whole=True, key=key
     )
     return _bounded(step, files, target, least)
 

@@ -218,7 +218,7 @@ class Capture:
         refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
         done += SnapshotSummary(failed=(*troubled_by_database(tables or (), unavailable), *refused))
         self._snapshotted.update(done.tables)
-        self._activities.readings.settle()
+        self._activities.readings.wait_briefly()
         if tables is None and not done.tables and not done.failed:
             self._notifier.send(self._ledger.notice("Initial Snapshot", "SKIPPED"))
         self._ledger.manifest.record_sent(self._ledger.clock.now())

@@ -75,7 +75,7 @@ class OpenReadings:
         now = self._ledger.clock.elapsed()
         return any(now - begun < self._most for _, _, begun in self._moments.values())
 
-    def settle(self) -> None:
+    def wait_briefly(self) -> None:
         """Look at the end of snapshots outside of a stream, and wait for a while if somebody needs it.
 
         Raises:

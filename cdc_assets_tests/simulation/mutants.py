@@ -118,6 +118,24 @@ MUTANTS = (
         "    lost = False\n",
     ),
     Mutant(
+        "a mirror publishes LSNs at which a snapshot was still reading",
+        "mirror/steps.py",
+        "        return outside(self.position, self.spans)\n",
+        "        return self.position\n",
+    ),
+    Mutant(
+        "what happened while a snapshot read is told at its own LSN",
+        "mirror/rewrite.py",
+        "        columns[at] = placed(lsns_of(column), spans) if name == POSITION else column\n",
+        "        columns[at] = lsns_of(column) if name == POSITION else column\n",
+    ),
+    Mutant(
+        "rows end in the log where the capture job was when they were read",
+        "run/readings.py",
+        "            moment.is_passed(moment.captured)\n",
+        "            moment.target = moment.captured\n",
+    ),
+    Mutant(
         "a mark is an upper bound for the publisher",
         "publish/stream.py",
         "    if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):",

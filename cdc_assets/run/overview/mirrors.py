@@ -42,7 +42,7 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
     behind = [table for topic, table in topics.items() if _is_behind(overview, table, states.get(topic, MirrorState()))]
     since = rows[-1]["at"] if rows else _begun(overview)
     idle_s = (at - since).total_seconds() if since else 0.0
-    held = [table for table in topics.values() if _is_held(overview, table)]
+    held = [table for table in behind if _is_held(overview, table)]
     if held and idle_s > config.mirror.late_s:
         yield Trouble(
             ALL,
@@ -61,7 +61,7 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
 
 def _is_behind(overview: CaptureOverview, table: TableId, state: MirrorState) -> bool:
     target = target_of(overview.known[table], 0, (), overview.state.readings.get(table, ()))
-    return target is not None and (state.step == 0 or state.lsn < target.position)
+    return target is not None and (state.step == 0 or state.lsn < target.end)
 
 
 def _is_held(overview: CaptureOverview, table: TableId) -> bool:
