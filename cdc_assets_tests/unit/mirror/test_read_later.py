@@ -17,6 +17,7 @@ from cdc_assets.core.signal import Signal
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.readings import Reading
+from cdc_assets.mirror import ranges
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.readers import MirrorReader
@@ -178,6 +179,20 @@ def test_no_lsn_is_published_between_watermark_and_the_last_row(world: World, wa
     assert state.lsn == world.position()
     assert state.spans == ((str(reading.low), str(reading.high)),)
     assert world.mirror(anew=True).lsn == state.lsn
+
+
+def test_what_was_written_meanwhile_may_be_folded_in_several_ranges(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that holds one event at a time ends ranges inside of the span, too."""
+    monkeypatch.setattr(ranges, "EVENT_BYTES", 1000)
+    begun(world, "whole")
+    with_writers(world)
+    for _ in range(3):
+        world.run(WAYS["whole"](world), scans=False)
+    world.server.before_read = lambda _: None
+    world.run()
+    assert world.mirror().lsn == world.position()
 
 
 def test_an_idle_database_publishes_too(world: World) -> None:
