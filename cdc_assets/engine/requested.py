@@ -62,6 +62,8 @@ def append_lines(path: Path, lines: Sequence[str]) -> None:
     Raises:
         EngineError: the file cannot be written.
     """
+    if not lines:
+        return  # nothing makes a file, either
     try:
         with path.open("ab+", buffering=0) as file:
             file.seek(0)
