@@ -108,6 +108,7 @@ ALLOWED: dict[str, set[str]] = {
         "publish",
         "reader",
         "reconcile",
+        "registry",
         "run",
         "signals",
     },
