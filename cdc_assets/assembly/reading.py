@@ -9,8 +9,7 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import CdcError
-from cdc_assets.reader.opening import check_converters
-from cdc_assets.registry import SchemaRegistry
+from cdc_assets.reader.opening import asked_registries, check_converters
 
 
 def inspect_reader(config: EngineConfig, offsets: Callable[[], Offsets]) -> Iterator[CheckResult]:
@@ -26,7 +25,9 @@ def inspect_reader(config: EngineConfig, offsets: Callable[[], Offsets]) -> Iter
         yield _failed("settings", config.topic_prefix, error)
         return
     yield CheckResult("settings", config.topic_prefix, True, "valid", "valid")
-    yield from _registries(settings)
+    for address, error in asked_registries(settings):
+        reached = CheckResult("schema registry", address, True, "reached", "reached")
+        yield _failed("schema registry", address, error) if error else reached
     place = settings.path if settings.kind == FILES else settings.servers
     ask = ask_unread(config)
     try:
@@ -51,18 +52,6 @@ def _source(settings: ReaderSettings, place: str, found: Unread) -> Iterator[Che
         yield CheckResult("topic to read", topic, False, "not there", "there", "correct topics, or create it")
 
 
-def _registries(settings: ReaderSettings) -> Iterator[CheckResult]:
-    for side in dict.fromkeys((settings.key, settings.value)):
-        if side.format != "avro":
-            continue
-        try:
-            SchemaRegistry(side.registry, side.credentials).check()
-        except CdcError as error:
-            yield _failed("schema registry", side.registry, error)
-        else:
-            yield CheckResult("schema registry", side.registry, True, "reached", "reached")
-
-
 def _failed(check: str, subject: str, error: CdcError) -> CheckResult:
     fact, _, remedy = str(error).partition(" Next: ")
-    return CheckResult(check, subject, False, fact, "valid" if check == "settings" else "reached", remedy)
+    return CheckResult(check, subject, False, fact, "valid" if check == "settings" else "readable", remedy)

@@ -1,7 +1,7 @@
 """Opens the reader that a configuration describes."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,13 +9,14 @@ import pyarrow as pa
 from cdc_assets.config.reader import FILES, ReaderSettings, reader_settings
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.envelope.json_schema import schema_of
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import CdcError, ConfigurationError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.reader.encode import Encoder
 from cdc_assets.reader.event_lines import EventLines
 from cdc_assets.reader.feed import Reader, Source
 from cdc_assets.reader.files import FileSource, folder_of
 from cdc_assets.reader.messages import JsonParts, Schema, checked_schemas
+from cdc_assets.registry import SchemaRegistry
 
 Report = Callable[[str, str], None]
 OpenTopics = Callable[[ReaderSettings, Offsets, Report], Source]
@@ -49,6 +50,18 @@ def check_converters(settings: ReaderSettings) -> None:
     for side, converter in (("key", settings.key), ("value", settings.value)):
         if settings.kind == FILES and converter.format != "json":
             raise ConfigurationError(f"{side}.converter", converter.format, "JsonConverter for files", "remove it")
+
+
+def asked_registries(settings: ReaderSettings) -> Iterator[tuple[str, CdcError | None]]:
+    """The schema registries that are needed, each with why it does not answer, or does not let this user in."""
+    for side in dict.fromkeys((settings.key, settings.value)):
+        if side.format == "avro":
+            try:
+                SchemaRegistry(side.registry, side.credentials).check()
+            except CdcError as error:
+                yield side.registry, error
+            else:
+                yield side.registry, None
 
 
 def _files(settings: ReaderSettings, offsets: Offsets, report: Report) -> FileSource:
