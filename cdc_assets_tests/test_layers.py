@@ -108,7 +108,6 @@ ALLOWED: dict[str, set[str]] = {
         "publish",
         "reader",
         "reconcile",
-        "registry",
         "run",
         "signals",
     },
