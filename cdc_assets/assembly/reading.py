@@ -25,9 +25,9 @@ def inspect_reader(config: EngineConfig, offsets: Callable[[], Offsets]) -> Iter
         yield _failed("settings", config.topic_prefix, error)
         return
     yield CheckResult("settings", config.topic_prefix, True, "valid", "valid")
-    for address, error in asked_registries(settings):
+    for address, refused in asked_registries(settings):
         reached = CheckResult("schema registry", address, True, "reached", "reached")
-        yield _failed("schema registry", address, error) if error else reached
+        yield _failed("schema registry", address, refused) if refused else reached
     place = settings.path if settings.kind == FILES else settings.servers
     ask = ask_unread(config)
     try:
