@@ -117,7 +117,7 @@ class SchemaHistory:
         handle = self._tables.open(self.directory)
         if handle is None:
             return []
-        files = self._tables.location.filesystem(self.directory)
+        files = self._tables.location.existing(self.directory)
         paths = pa.table(handle.get_add_actions())["path"].to_pylist()
         try:
             rows = [row for path in paths for row in pq.read_table(path, filesystem=files, schema=SCHEMA).to_pylist()]

@@ -274,7 +274,7 @@ class FencedLog:
         return DataFile(path, size, table.num_rows, "", "", sequence)
 
     def _files(self, handle: DeltaTable, known: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
-        files = self._tables.location.filesystem(self.directory)
+        files = self._tables.location.existing(self.directory)
         paths = pa.table(handle.get_add_actions())["path"].to_pylist()
         try:
             return {path: known[path] if path in known else self._read(files, path) for path in paths}

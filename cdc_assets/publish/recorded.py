@@ -31,7 +31,7 @@ class RecordedPlace:
 
     def write(self, published: Published) -> None:
         """Record a place."""
-        if self._location.on_disk and not self._is_there(manifest_directory(self._prefix)):
+        if self._location.on_disk and not self._is_there(f"{manifest_directory(self._prefix)}/_delta_log"):
             place = self._location.uri(manifest_directory(self._prefix))
             raise LakeError(
                 f"The manifest {place} is not there. Next: see whether its file system is mounted (lake.path)"

@@ -123,27 +123,38 @@ class TopicRows:
                 )
         return min(found, default=None)
 
-    def read(self, after: Place, until: int | None, *, dictionaries: bool = False) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, after: Place, until: int | None, newest: int | None = None, *, dictionaries: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Rows behind a place and up to a window, in order, each batch from one file.
 
         Args:
+            newest: number of a commit that the tables have, as the manifest says; None if it says nothing.
             dictionaries: whether texts that repeat come as numbers of their distinct values, as the file has them.
 
         Raises:
-            LakeError: a file cannot be read.
+            LakeError: a file cannot be read; or the tables lack that commit, as those of a lake that went away meanwhile.
         """
         schemas: dict[str, pa.Schema] = {}
         pieces: list[Piece] = []
+        reached = -1
         known = dict[tuple[str, str], list[Piece]]()
         self._directories = self._tables.generations(self.topic)
         for directory in self._directories:
             handle = self._tables.open(directory)
             if handle is None:
                 continue
+            number = self._tables.transaction(handle, directory)
+            reached = reached if number is None else max(reached, number)
             schemas[directory] = pa.schema(handle.schema().to_arrow())
             for found in self._pieces(directory, handle, known):
                 if found.greatest >= after[0] and (until is None or found.least <= until):
                     pieces.append(found)
+        if newest is not None and reached < newest:
+            raise LakeError(
+                f"{self.topic} has commit {newest}, says the manifest, and its tables end with {reached}. Next: see whether the lake's "
+                "file system is mounted (lake.path); restore the table if it was removed"
+            )
         self._known = known
         pieces.sort(key=lambda piece: piece.bound)
         return once(self._in_order(pieces, schemas, after, until, dictionaries))

@@ -85,7 +85,8 @@ class Start:
         if new and self.span and self.span.first > max(complete, 0):
             expected = f"a range of complete windows, windows up to {complete}"
             raise ConfigurationError("--replay", self.span.text(), expected, "copy one from `cdc-assets status`")
-        if known.lake != self.lake or known.window > complete:
+        is_ahead = any(topic.numbered and known.of(topic.name)[0] > topic.complete for topic in topics)
+        if known.lake != self.lake or known.window > complete or is_ahead:
             raise PreflightError(
                 f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
                 f"{known.window}; here {self.lake}, {complete}). Next: restore that lake; or delete the topics and the topic "

@@ -134,7 +134,8 @@ def runs_behind(topic: Topic, renderer: Renderer, place: Place, after: str, unti
     if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):  # a mark alone does not show that
         return
     least, most = after and after + WHOLE, (until or WHOLE) + WHOLE
-    batches = topic.rows.read(place, complete if topic.numbered else None, dictionaries=renderer.takes_dictionaries)
+    until_window, newest = (complete, topic.newest) if topic.numbered else (None, None)
+    batches = topic.rows.read(place, until_window, newest, dictionaries=renderer.takes_dictionaries)
     for batch in undivided(batches) if renderer.needs_deletes else batches:
         for run in (run for part in topic.described(batch) for run in renderer.runs(topic.name, part)):
             found = run.between(least, most) if topic.numbered and (after or until) else run

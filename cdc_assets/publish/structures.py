@@ -22,7 +22,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
@@ -80,7 +80,14 @@ class Structures:
         if not self._is_due:
             return
         handle = self._tables.open(self._history.directory)
-        if handle is not None and handle.version() != self._version:
+        if handle is None:
+            if self._version >= 0:
+                raise LakeError(
+                    f"The schema history {self._history.directory} was there, and is not. Next: see whether the lake's file system is "
+                    "mounted (lake.path)"
+                )
+            return
+        if handle.version() != self._version:
             self._read()
             self._version = handle.version()
         self._is_due = False

@@ -140,7 +140,7 @@ class _Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the file's rows."""
-        store = self._location.filesystem(self._directory)
+        store = self._location.existing(self._directory)
         schema = to_arrow_schema(self._structure, timezone="UTC")  # as Spark expects it
         from pyarrow.dataset import dataset  # in its reader alone: it brings pandas with it, where that is installed
 

@@ -139,6 +139,16 @@ def test_the_marker_tells_who_wrote_it_and_from_which_lake(world: World) -> None
         one.open()
 
 
+def test_an_older_copy_of_the_lake_is_refused_though_the_marker_itself_is_behind(world: World) -> None:
+    """A topic whose database was ahead of another one has a place of its own."""
+    broker = MemoryBroker()
+    published(world.config, broker)
+    text = json.loads(broker.marker or "")
+    broker.marker = json.dumps(text | {"window": 0, "places": {TOPIC: [text["window"] + 1, "~"]}})
+    with pytest.raises(PreflightError, match="from a newer copy of it"):
+        publisher(world.config, broker).open()
+
+
 def test_a_late_start(world: World) -> None:
     whole, late = MemoryBroker(), MemoryBroker()
     published(world.config, whole)

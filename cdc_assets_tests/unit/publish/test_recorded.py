@@ -22,6 +22,6 @@ def test_nothing_is_written_where_the_lake_is_not(tmp_path: Path, root: str) -> 
             record.write(Published("l", 3))
         assert record.read() is None
         assert not lake.exists() or not list(lake.iterdir())
-    (lake / manifest_directory("shop")).mkdir()
+    (lake / manifest_directory("shop") / "_delta_log").mkdir(parents=True)
     record.write(Published("l", 3))
     assert record.read() == Published("l", 3)

@@ -223,3 +223,14 @@ def test_a_file_that_is_gone_is_told(tables: TopicTables, tmp_path: Path) -> Non
     next((tmp_path / "t").glob("w*.parquet")).unlink()
     with pytest.raises(LakeError, match="cannot be read"):
         found(tables)
+
+
+def test_tables_hold_what_the_manifest_says_or_are_not_read(tables: TopicTables) -> None:
+    commit(tables, 0, "a", "a")
+    assert len(list(TopicRows(tables, "t").read(BEGINNING, 5, 0))) == 1
+    commit(tables, 2, "b", "a")
+    assert len(list(TopicRows(tables, "t").read(BEGINNING, 5, 2))) == 2
+    with pytest.raises(LakeError, match="has commit 3, says the manifest, and its tables end with 2"):
+        TopicRows(tables, "t").read(BEGINNING, 5, 3)
+    with pytest.raises(LakeError, match="end with -1"):
+        TopicRows(tables, "none").read(BEGINNING, 5, 0)

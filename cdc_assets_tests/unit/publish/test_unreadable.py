@@ -120,3 +120,22 @@ def test_rows_are_not_described_by_less_than_there_is_where_structures_cannot_be
     assert not {TOPIC, OTHER} & broker.topics.keys()
     assert not published(world, broker).stopped
     assert len(broker.topics[OTHER]) == 4
+
+
+def test_tables_that_are_away_while_others_are_read_are_not_empty(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a lake that went away between two topics of one pass: nothing may be passed over."""
+    opened, away = TopicTables.open, [OTHER]
+
+    def gone(self: TopicTables, directory: str) -> object:
+        return None if directory in away else opened(self, directory)
+
+    broker = MemoryBroker()
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicTables, "open", gone)
+        stopped = published(world, broker).stopped
+        assert set(stopped) == {OTHER}
+        assert "its tables end with -1" in stopped[OTHER]
+    assert not published(world, broker).stopped, "it is back"
+    assert (len(broker.topics[TOPIC]), len(broker.topics[OTHER])) == (2, 4)
