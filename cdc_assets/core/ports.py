@@ -133,7 +133,8 @@ class Source(Protocol):
         self, database: str, bounds: Mapping[str, Lsn], until: Lsn, skipped: Sequence[int] = ()
     ) -> Mapping[str, Sequence[tuple[Lsn, int]]]:
         """Commit LSNs with change rows in `(bounds[name], until]`, in order, each with the number of rows without the
-        operations `skipped`; by instance, one query for all of them."""
+        operations `skipped`; by instance, one query for all of them. Instances whose rows cannot be counted, since their change
+        table is gone or may not be read, are left out."""
 
     def positions_in_commit(
         self, database: str, instances: Sequence[str], commit: Lsn, step: int

@@ -292,6 +292,11 @@ class Timed:
         source, database = self.waiting.source, self.waiting.database
         after = max([self._begun.captured, *(before(instance.start_lsn) for instance in self.instances)])
         commits = source.rows_per_commit(database, {instance.name: after for instance in self.instances}, until)
+        if lacking := [instance.name for instance in self.instances if instance.name not in commits]:
+            raise PreflightError(
+                f"Changes of {', '.join(lacking)} cannot be counted: the change table is gone, or may not be read. "
+                "Next: `cdc-assets doctor` tells what is missing; then read the table again"
+            )
         times = source.commit_times(database, sorted({lsn for found in commits.values() for lsn, _ in found}))
         near, latest = timedelta(seconds=_MARGIN_S / 2), self._begun.latest()
         earlier = [lsn for lsn, time in times.items() if time <= self._begun.at + near]

@@ -45,10 +45,11 @@ def together(by_instance: Mapping[str, Counts]) -> Counts:
 
 
 def counted(read: TableRead, by_instance: Mapping[str, Counts]) -> TableRead:
-    """The read with the number of its rows; without one if it begins inside a transaction, whose rows it shares."""
-    if read.begins is not None:
+    """The read with the number of its rows; without one if it begins inside a transaction, whose rows it shares, or if they
+    could not be counted."""
+    if read.begins is not None or read.instance not in by_instance:
         return read
-    counts = by_instance.get(read.instance, ())
+    counts = by_instance[read.instance]
     first, end = (bisect_right(counts, lsn, key=lambda entry: entry[0]) for lsn in (read.after, read.until))
     return dataclasses.replace(read, rows=sum(rows for _, rows in counts[first:end]))
 
@@ -82,7 +83,9 @@ def _are_gone(source: Source, read: TableRead, found: int, skipped: Sequence[int
     database = read.table.database
     counts = source.rows_per_commit(database, {read.instance: read.after}, read.until, skipped)
     marks = source.low_water_marks(database)
-    if sum(rows for own in counts.values() for _, rows in own) != found or gap_of([read], marks):
+    if read.instance not in counts or gap_of([read], marks):
+        return False
+    if sum(rows for _, rows in counts[read.instance]) != found:
         return False
     log.warning(
         "%s had %s change rows in (%s, %s] when the window was planned, and has %d: somebody has removed rows of its "

@@ -38,7 +38,8 @@ def rows_per_commit(
     until: Lsn,
     skipped: Sequence[int] = (),
 ) -> Counts:
-    """Commit LSNs with change rows in `(bounds[name], until]`, in order, with the number of rows; by instance.
+    """Commit LSNs with change rows in `(bounds[name], until]`, in order, with the number of rows; by instance, without those
+    whose change table is gone, or may not be read: of them nothing is known, which is not the same as no rows.
 
     Args:
         session: counts, and if there is much to count the first half of it.
@@ -54,7 +55,12 @@ def rows_per_commit(
         later = pool.submit(_counted, beside, database, rest, until, skipped)
         first = {name: after for name, after in bounds.items() if after < middle}
         found = _counted(session, database, first, middle, skipped)
-        return {name: [*found.get(name, ()), *counts] for name, counts in later.result().items()}
+        behind = later.result()
+        return {
+            name: [*found.get(name, ()), *counts]
+            for name, counts in behind.items()
+            if name in found or name not in first
+        }
 
 
 def _middle(session: Session, database: str, after: Lsn, until: Lsn) -> Lsn | None:
@@ -79,11 +85,8 @@ def _counted(
             found[integer(place)].append((Lsn(bytes(cast(bytes, raw))), integer(count)))
         return list(zip(names, found, strict=True))
 
-    def none(name: str) -> list[tuple[str, list[tuple[Lsn, int]]]]:
-        return [(name, [])]
-
     return {
         name: counts
         for portion in portions(sorted(bounds), PROBES_PER_QUERY)
-        for name, counts in of_those_there(portion, counted, none)
+        for name, counts in of_those_there(portion, counted, lambda _: [])
     }
