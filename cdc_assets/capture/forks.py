@@ -23,8 +23,8 @@ window counts.
 
 *What it cannot detect.* If the fork is not visible, a restore whose new history passed `read` before the next check.
 And of several restores between two checks only the last has a point. Rows of a snapshot are newer than its watermark:
-until the stream has passed the moment at which they were read, a restore to a moment between the two counts as
-harmless.
+until it is recorded where in the log they end (`ledger.readings`), a restore to a moment between counts as harmless, unless the
+stream has passed it.
 
 *Continuing in the same topics* (`capture.new_history`) must be requested by a user, with a snapshot of the tables.
 
@@ -115,6 +115,8 @@ def greatest_lsn_in_lake(state: CaptureState, database: str) -> Lsn | None:
     if (window := state.in_flight(database)) is not None:
         found.append(window.until)
     found += [reads.low for table, reads in state.early.items() if table.database == database]
+    readings = [one for table, own in state.readings.items() if table.database == database for one in own]
+    found += [one.high or one.low for one in readings]  # rows are of that moment, whatever the LSN of their READs
     if database in state.snapshots:
         found += [table.low for table in state.snapshots[database].tables]
     return max((lsn for lsn in [*found, state.log(database).read] if lsn is not None), default=None)

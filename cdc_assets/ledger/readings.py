@@ -35,7 +35,7 @@ class Reading:
 
 
 Readings = Mapping[TableId, tuple[Reading, ...]]
-"""By table, oldest first; those that ended where they began are left out."""
+"""By table, in the order in which they were read; those that ended where they began are left out."""
 
 
 def opened(readings: Readings, lows: Mapping[TableId, Lsn], window: int) -> Readings:

@@ -1,7 +1,7 @@
 """Events whose key holds less than the server compares, or not all of its columns: two rows could be one in them.
 
 A form may keep less of a value than the column has (`typemap.exact`), and every table of a topic has a form of its own. A table without a
-key may get one by `message.key.columns` later; that opens another table of the topic. What such
+key may get one by `message.key.columns` later, or lose it; that opens another table of the topic. What such
 events tell counts for nothing: a mirror begins when the whole table was read again in a form that holds every digit, and there is
 none before. A mirror that is older has missed what they told, so for it changes were lost up to the last of them. (Not up to that reading:
 every later one would be another loss, which a mirror that is right takes for the end of all that it knew.)
@@ -33,6 +33,9 @@ def coarse_tables(
         fields: of the keys of each table of the topic, oldest first.
         entries: structures of the source table.
     """
+    had_key = any(entry.schema.key for entry in entries)  # then its structures say when it got one (`altered`)
+    if entries and not (key or had_key or fields[-1]):
+        return {number: _keyed(entries[-1]) for number, known in enumerate(fields) if known}
     found = {}
     for number, known in enumerate(fields):
         for name, column in key.items():
@@ -50,6 +53,13 @@ def _unkeyed(column: Column, entry: HistoryEntry) -> ConfigurationError:
     return ConfigurationError(
         "message.key.columns", column.name, f"a column that the keys of all events of {entry.table} hold; those from before it was named "
         "do not tell which row they are about", _read_again(entry),
+    )  # fmt: skip
+
+
+def _keyed(entry: HistoryEntry) -> ConfigurationError:
+    return ConfigurationError(
+        "message.key.columns", None, f"the key columns by which events of {entry.table} were told apart: without a key, READs and changes "
+        "of one row may be two rows", _read_again(entry),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ array ends at 2 GB. Such events are staged once more, by ranges of key and commi
 range after range.
 
 *Why the result is the same.* A range ends between two commits of a key, as a step does: what one range leaves of a row is the row that the
-next one begins with (`rewrite.fold_ranges`). Which rows a table lacks that was read anew is seen by all events of a key at once, so then
+next one begins with (`tasks`). Which rows a table lacks that was read anew is seen by all events of a key at once, so then
 ranges are of keys alone, and without a key there is one.
 """
 

@@ -53,7 +53,8 @@ def kept(spans: Sequence[Span]) -> tuple[Span, ...]:
     """Spans that have ended, to be kept for readers."""
     if len(spans) <= _KEEP:
         return tuple(spans)
-    joined = (spans[0][0], max(high for _, high in spans[: len(spans) - _KEEP + 1]))
+    oldest = spans[: len(spans) - _KEEP + 1]
+    joined = (min(low for low, _ in oldest), max(high for _, high in oldest))
     return (joined, *spans[len(spans) - _KEEP + 1 :])
 
 

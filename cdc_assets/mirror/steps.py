@@ -10,7 +10,8 @@ ahead of the position wait until it has reached them. Those that are committed a
 *When rows were read later than the LSN of their READs* (any snapshot but those of tables without a key), events up to an LSN in between
 make rows of different moments (`spans`). No step ends there: a mirror waits before it until its topic is behind it, and then
 takes all of it at once. So the first LSN of a mirror is at the end of the first such span, and nothing that it has published is ever wrong.
-Spans from before a loss that was repaired do not count: one step takes everything up to that repair.
+Spans from before a loss that was repaired do not count for a mirror that knows of it. One that does not comes near to the loss by steps
+outside of them; then one step takes everything up to the repair, and what it takes of a span has happened at its end, or at the step's.
 
 *When changes were lost* (a gap; capture was turned off; the database was restored) and the whole table was read again at
 LSN R, the rows before say nothing about those after. The step that reaches R takes all events up to it at once, and
@@ -72,8 +73,16 @@ class Target:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Spans that count: those since the newest loss that a snapshot has repaired."""
-        since = max((start for start in self.starts if start <= self.read), default="")
+        """Spans that count once a mirror knows of all losses."""
+        return self.spans_since(self.read)
+
+    def spans_since(self, known: str) -> tuple[Span, ...]:
+        """Spans that count for a mirror: those since the newest loss that a snapshot has repaired.
+
+        Args:
+            known: LSN up to which the mirror knows of losses.
+        """
+        since = max((start for start in self.starts if start <= min(known, self.read)), default="")
         return tuple(span for span in self.read_later if span[0] >= since)
 
     @property
@@ -137,9 +146,13 @@ def next_step(
 
 
 def _stepped_over(step: PlannedStep, target: Target) -> tuple[Span, ...]:
-    """Spans within a step."""
+    """Spans within a step; one over a loss ends all that began before it."""
+    if step.void:
+        ended = [(low, min(high or step.until, step.until)) for low, high in target.read_later if low < step.until]
+        return tuple(span for span in ended if span[1] > step.after)
+    spans = target.spans_since(step.since)
     return tuple(
-        (low, high) for low, high in target.spans if high and high <= step.until and (step.whole or high > step.after)
+        (low, high) for low, high in spans if high and high <= step.until and (step.whole or high > step.after)
     )
 
 
@@ -151,14 +164,15 @@ def _next(
         return _first(topic, known, target, files, key)
     if target.end < known.lsn:
         return None
-    base = PlannedStep(topic, known.next_step, known.lsn, target.end, known.window, target.window, known.since, key=key)
+    end = outside(target.position, target.spans_since(known.since))
+    base = PlannedStep(topic, known.next_step, known.lsn, end, known.window, target.window, known.since, key=key)
     if not lost:
         return _bounded(base, files, target)
     right = target.right_from
-    if right is None or target.end < right:
-        return None if target.position >= target.read else _bounded(base, files, target)  # it waits for the span alone
+    if right is None or target.end < right:  # it waits for the span alone, or may come nearer to the loss
+        return None if target.position >= target.read or end < known.lsn else _bounded(base, files, target)
     first = min((lsn for lsn in target.altered if base.after < lsn <= target.read), default=target.read)
-    earlier = replace(base, until=outside(before(first), target.spans))
+    earlier = replace(base, until=outside(before(first), target.spans_since(known.since)))
     if earlier.until > base.after and any(_takes(file, earlier) for file in files):
         return _bounded(earlier, files, target)
     return replace(base, until=right, since=target.since, void=True)
@@ -234,7 +248,7 @@ def _bounded(step: PlannedStep, files: Sequence[EventFile], target: Target, at_l
     at_once = step.after == step.until and not step.whole
     if at_once and (not chosen or step.known >= step.window):  # names of compacted files tell no window
         return None
-    rows, spans = 0, target.spans
+    rows, spans = 0, target.spans_since(step.since)
     for file in chosen:
         rows += file.rows
         end = file.greatest[:22]

@@ -13,12 +13,13 @@ database no other run may come; so does a snapshot outside of a stream. Where th
 """
 
 import logging
+from contextlib import suppress
 from datetime import timedelta
 
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.moment import Moment
 from cdc_assets.core.ports import Source
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcError, RetryableError
 from cdc_assets.ledger.readings import open_databases
 
 log = logging.getLogger(__name__)
@@ -76,12 +77,17 @@ class OpenReadings:
         return any(now - begun < self._most for _, _, begun in self._moments.values())
 
     def wait_briefly(self) -> None:
-        """Look at the end of snapshots outside of a stream, and wait for a while if somebody needs it.
+        """Look at the end of snapshots outside of a stream, and wait for a while if somebody needs it. A lake that does not take it now
+        is left to the next run: the snapshot is complete.
 
         Raises:
             LakeError: the lake cannot be written.
             FencedError: another writer has taken over.
         """
+        with suppress(RetryableError):
+            self._wait_briefly()
+
+    def _wait_briefly(self) -> None:
         looks = 0
         while open_databases(self._ledger.state.readings) and (looks < _LOOKS or self.is_awaited):
             if looks >= _LOOKS:

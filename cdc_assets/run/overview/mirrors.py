@@ -43,13 +43,16 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
     since = rows[-1]["at"] if rows else _begun(overview)
     idle_s = (at - since).total_seconds() if since else 0.0
     held = [table for table in behind if _is_held(overview, table)]
+    behind = [table for table in behind if table not in held]
+    held = [
+        table for table in held if table.database not in overview.state.snapshots
+    ]  # else a snapshot is still reading
     if held and idle_s > config.mirror.late_s:
         yield Trouble(
             ALL,
             f"those of {_named(held)} wait until it is known up to where in the log a snapshot has read their rows, for which the capture "
             "job must pass the end of that snapshot, and the capture must run. Next: let it run; if it does, see `cdc-assets doctor`",
         )
-        behind = [table for table in behind if table not in held]
     if behind and idle_s > config.mirror.late_s:
         was = f"nothing has moved them for {duration(idle_s)}" if rows else "none was ever made"
         yield Trouble(

@@ -19,8 +19,10 @@ from cdc_assets.lake.location import Location
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.mirror import ranges
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.mirror.steps import STEP_ROWS, Target, next_step
 from cdc_assets.run.capture import Capture
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -319,3 +321,24 @@ def test_readers_are_told_from_where_to_where(world: World) -> None:
     for lsn in (str(Lsn.from_int(int(Lsn.parse(low)) - 1)), high):
         rows = {row["id"]: row["note"] for row in reader.as_of(Lsn.parse(lsn)).to_pylist()}
         assert rows == world.server.rows_at(TableId(DATABASE, "dbo", "t"), Lsn.parse(lsn))
+
+
+@pytest.mark.parametrize("start", [50, 60], ids=["a new table", "lost changes"])
+def test_spans_before_a_loss_count_until_a_mirror_has_passed_it(start: int) -> None:
+    """A mirror at 10; a snapshot read from 20 to 40; changes were lost, and the table was read again at 70."""
+
+    def lsn(number: int) -> str:
+        return str(Lsn.from_int(number))
+
+    def file(least: int, greatest: int, rows: int, window: int) -> EventFile:
+        return EventFile(0, f"w{window:010d}-x.parquet", rows, lsn(least) + "-p", lsn(greatest) + "-p")
+
+    files = [file(20, 20, STEP_ROWS, 4), file(25, 30, STEP_ROWS, 5), file(35, 45, 10, 6), file(70, 70, 100, 9)]
+    target = Target(lsn(80), lsn(70), 20, starts=(lsn(start),), read_later=((lsn(20), lsn(40)),))
+    known, steps = MirrorState(step=1, lsn=lsn(10), window=3, key="k"), list[tuple[int, int, bool]]()
+    while (step := next_step("t", known, target, files, "k")) is not None:
+        steps.append((int(Lsn.parse(step.after)), int(Lsn.parse(step.until)), bool(step.spans)))
+        known = known.behind(step)
+    assert not any(20 <= until < 40 for _, until, _ in steps)
+    assert [spans for after, until, spans in steps if after < 40 <= until] == [True]
+    assert known.lsn == lsn(80)
