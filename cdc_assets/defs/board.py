@@ -24,6 +24,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from cdc_assets.defs.batches import record_in_portions
 from cdc_assets.defs.health import HEALTH
+from cdc_assets.run.overview.words import without_numbers
 
 Verdict = tuple[bool, str | None]
 """Whether a check passed, and its description; of `health` without the numbers in it, which change all the time."""
@@ -148,7 +149,7 @@ def verdict_of(result: dg.AssetCheckEvaluation) -> Verdict:
     """What a result says."""
     text = result.description
     if result.check_name == HEALTH and text is not None:
-        text = "".join(c for c in text if not c.isdigit())
+        text = without_numbers(text)
     return result.passed, text
 
 

@@ -51,6 +51,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of, without_server
 from cdc_assets.run.overview.report import Trouble
+from cdc_assets.run.overview.words import without_numbers
 
 log = logging.getLogger(__name__)
 
@@ -295,7 +296,7 @@ def differs(before: CaptureReport, now: CaptureReport) -> bool:
 
 def _troubles(report: CaptureReport) -> set[tuple[str, str]]:
     """Troubles and what is not known, without the numbers in them, which change all the time."""
-    return {(trouble.where, "".join(c for c in trouble.what if not c.isdigit())) for trouble in report.findings}
+    return {(trouble.where, without_numbers(trouble.what)) for trouble in report.findings}
 
 
 def _conditions(report: CaptureReport) -> dict[TableId, str]:

@@ -6,7 +6,8 @@ left in the lake, and the run that has the connector writes it into the file tha
 *When a signal is removed from the lake.* When the connector has emptied its file, as it does once it has read it. Until then the run is
 not idle, but for so long only: a connector that reads no file must not keep a run for ever.
 
-*The connector may read at any moment*, and empties its file then. So signals are written into an empty file alone, all by one write.
+*The connector may read at any moment*, and empties its file then. So signals are written into an empty file alone, all by one write; lines of a
+run that died are left to be read.
 
 *Crash between any two steps.* Before the line is written, and before it is read: the signal waits in the lake, and the next run writes
 it, unless the file still has that line. Between the connector's reading and the removal: it is written again, so a snapshot may be
@@ -104,8 +105,8 @@ class ForwardedSignals:
                 lines.append(signal_line(signal))
             except InvalidValueError as error:
                 log.warning("Signal %r is ignored: %s", signal.id, error)
-        append_lines(self._path, lines)
-        self._delivery, self._written = found, time.monotonic()
+        if append_lines(self._path, lines, alone=True):
+            self._delivery, self._written = found, time.monotonic()
 
     def committed(self, number: int) -> None:
         """All chunks to this one are in the lake."""

@@ -53,25 +53,38 @@ def signal_line(signal: Signal) -> str:
     return json.dumps({"id": signal.id, "type": signal.type, "data": data})
 
 
-def append_lines(path: Path, lines: Sequence[str]) -> None:
+def append_lines(path: Path, lines: Sequence[str], *, alone: bool = False) -> bool:
     """Put lines into a signal file, unless it has them, by one write.
 
     The connector empties the file as soon as it has read a line. So what is written behind the first of several lines, while it does, would
     be gone; of one write it reads all lines, or none.
 
+    Args:
+        alone: whether nothing is written behind other lines, which the connector may just be reading.
+
+    Returns:
+        Whether the file has them now.
+
     Raises:
         EngineError: the file cannot be written.
     """
     if not lines:
-        return  # nothing makes a file, either
+        return True  # and no file is made
     try:
         with path.open("ab+", buffering=0) as file:
             file.seek(0)
-            known = file.readall().decode().splitlines()
-            if new := [line for line in dict.fromkeys(lines) if line not in known]:
-                file.write("".join(f"{line}\n" for line in new).encode())
+            before = file.readall().decode()
+            new = [line for line in dict.fromkeys(lines) if line not in before.splitlines()]
+            if new and before and alone:
+                return False
+            if new:
+                begin = "" if not before or before.endswith("\n") else "\n"
+                content = (begin + "".join(f"{line}\n" for line in new)).encode()
+                if (written := file.write(content)) != len(content):
+                    raise OSError(f"{written} of {len(content)} bytes were written")
     except (OSError, UnicodeDecodeError) as error:
         raise EngineError(f"The signal file {path} cannot be written: {error}. Next: check signal.file.") from error
+    return True
 
 
 def signal_file(config: EngineConfig) -> Path:

@@ -119,7 +119,7 @@ class FileSource:
         return True
 
     def begun(self) -> Mapping[str, int]:
-        """See `Source`: files that were renamed, and those that are gone."""
+        """See `Source`: files that were renamed or touched, and those that are gone."""
         begun, self._begun = self._begun, {}
         if begun and self._is_filled:  # there is something to be recorded anyway
             begun |= dict.fromkeys(self._files.forget(_MOST_GONE), Progress())
@@ -250,6 +250,7 @@ class FileSource:
                 "another name; give it another name, or put that one beside it"
             )
         line, offset = before.line, before.offset
+        at, gave = before, False
         for block, last in content.blocks(offset):
             items: list[Item] = []
             start = offset
@@ -267,8 +268,13 @@ class FileSource:
             if items:
                 self._places[info.path, items[-1].behind] = self._place_of(items[-1], at)
             yield items
+            gave |= bool(items)
             if self._is_stopped(info.path):
                 return
+        if (
+            at.done and at != before and not gave
+        ):  # it has another name or time, or blank lines: else it would seem to wait for ever
+            self._begun[info.path] = at
 
     def _place_of(self, last: Item, at: Progress) -> Progress:
         """What is recorded behind the last line of a block, which blank lines may follow."""

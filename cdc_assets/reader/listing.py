@@ -24,11 +24,16 @@ def unread_files(location: Location, pattern: str, offsets: Offsets) -> Unread:
     """What files hold behind the places up to which they were read: of those that have changed since, or were not read to their ends.
 
     Raises:
-        LakeError: the folder cannot be listed.
+        LakeError: the folder cannot be listed, or is empty though files of it were read: it may not be mounted.
     """
     known = KnownFiles({partition["file"]: offset for partition, offset in offsets if "file" in partition})
     infos = list_files(location, pattern or DEFAULT_PATTERN, known)
     waiting = [info for info in infos if info.size and not is_done(known, info)]
+    if not infos and (read := sum(not progress.gone for _, progress in known.items())):
+        raise LakeError(
+            f"{location.root} holds no file that matches files.pattern, and {read:,} were read. "
+            "Next: see whether its file system is mounted, and files.pattern; a run notes that files are gone"
+        )
     since = min(((info.mtime_ns or 0) / 1e9 for info in waiting), default=None)
     if since is None:
         return Unread(seen=len(infos))

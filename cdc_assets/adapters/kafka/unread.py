@@ -57,6 +57,9 @@ def unread(settings: ReaderSettings, offsets: Offsets) -> Unread:
 
 def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets) -> Unread:
     topics = consumer.list_topics(timeout=_ANSWER_S).topics
+    failed = {name: topic.error for name, topic in topics.items() if topic.error is not None}
+    if refused := next((name for name in failed if _is_wanted(settings, name)), None):
+        raise ConnectionLostError(f"Kafka tells nothing of topic {refused}: {failed[refused].str()}. Next: {SEE}.")
     wanted = sorted(name for name in topics if _is_wanted(settings, name))
     absent = tuple(sorted(set(settings.topics) - set(topics)))
     if not wanted:
@@ -112,9 +115,17 @@ def _oldest(kafka: Any, consumer: Any, places: Sequence[Any]) -> Mapping[tuple[s
             continue
         own, error = (message.topic(), message.partition()), message.error()
         if error is None and own in left:
-            found[own] = datetime.fromtimestamp(max(0, message.timestamp()[1]) / 1000, UTC)
+            found[own] = _time(message.timestamp()[1])
         elif error is not None and error.code() != kafka.KafkaError._PARTITION_EOF:
             raise kafka.KafkaException(error)
         if own in left:
             consumer.incremental_unassign([left.pop(own)])
     return found
+
+
+def _time(milliseconds: int) -> datetime:
+    """When a record was written; now if it has no time, or one that is still to come, as of producers that write microseconds."""
+    now = datetime.now(UTC)
+    if not 0 <= milliseconds <= now.timestamp() * 1000:
+        return now
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,10 +1,14 @@
 """How parts of a capture's report read, in the command line and on Dagster's pages."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from cdc_assets.core.ran_on import RanOn
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets.run.overview.report import DatabaseReport, TableReport
+
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,.:]*")
+"""A number that stands alone, or before a unit; not digits of a name."""
 
 
 def describe_condition(table: TableReport) -> str:
@@ -59,3 +63,8 @@ def duration(seconds: float | None) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def without_numbers(text: str) -> str:
+    """A text without numbers that change all the time, such as ages; digits of a name stay."""
+    return _NUMBER.sub("", text)

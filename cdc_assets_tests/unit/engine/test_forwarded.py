@@ -10,7 +10,7 @@ import pytest
 
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.forwarded import ForwardedSignals
-from cdc_assets.engine.requested import holds_signals
+from cdc_assets.engine.requested import append_lines, holds_signals
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.unit.engine.feeds import ListFeed
@@ -143,3 +143,14 @@ def test_a_connector_that_reads_in_the_middle_loses_none_of_several_signals(site
     finally:
         ended.set()
         thread.join()
+
+
+def test_nothing_is_written_behind_lines_of_others(tmp_path: Path) -> None:
+    """The connector may be reading them, and empties the file then."""
+    path = tmp_path / "signals.jsonl"
+    path.write_text('{"id": "theirs"}')
+    assert not append_lines(path, ["ours"], alone=True)
+    assert path.read_text() == '{"id": "theirs"}'
+    assert append_lines(path, ["ours"])
+    assert path.read_text().splitlines() == ['{"id": "theirs"}', "ours"], "though theirs had no end of line"
+    assert append_lines(path, ["ours"], alone=True), "it is there"

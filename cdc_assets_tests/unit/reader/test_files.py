@@ -62,7 +62,7 @@ def test_doctor_asks_for_what_files_need_and_nothing_else(tmp_path: Path) -> Non
         ({"files.patern": "x"}, "settings", True),
         ({"key.converter": "org.apache.kafka.connect.storage.StringConverter"}, "settings", True),
         ({"schemas.file": "/nowhere.json"}, "settings", True),
-        ({"files.pattern": "none"}, "source", False),
+        ({"files.pattern": "none"}, "source", True),
         (
             {"connector.class": "cdc_assets.KafkaEvents", "bootstrap.servers": "127.0.0.1:1", "topics": "t"},
             "source",

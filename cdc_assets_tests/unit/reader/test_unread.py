@@ -55,8 +55,27 @@ def test_a_reader_of_files_is_healthy_while_nothing_waits(tmp_path: Path) -> Non
     assert report(trial).health == "healthy"
     for path in trial.events.iterdir():
         path.unlink()
+    assert report(trial).health == "not known", "as a folder that is not mounted"
     trial.events.rmdir()
     assert report(trial).health == "not known"
+
+
+def test_a_file_that_was_renamed_touched_or_got_a_blank_line_waits_for_nothing(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, files__topic="t")
+    trial.write("a.json", {"id": 1})
+    age(trial.events / "a.json")
+    trial.run()
+    (trial.events / "a.json").rename(trial.events / "a-1.json")
+    trial.run()
+    assert report(trial).health == "healthy"
+    age(trial.events / "a-1.json", 400)
+    trial.run()
+    assert report(trial).health == "healthy"
+    with (trial.events / "a-1.json").open("a") as file:
+        file.write("\n")
+    age(trial.events / "a-1.json", 300)
+    trial.run()
+    assert report(trial).health == "healthy"
 
 
 class Consumer:
@@ -72,7 +91,9 @@ class Consumer:
 
     def list_topics(self, timeout: float) -> Any:
         del timeout
-        return SimpleNamespace(topics={"t": SimpleNamespace(partitions=self.partitions)} if self.there else {})
+        return SimpleNamespace(
+            topics={"t": SimpleNamespace(error=None, partitions=self.partitions)} if self.there else {}
+        )
 
     def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
         del timeout
