@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_assets.capture.forks import shared_until
+from cdc_assets.capture.forks import greatest_lsn_in_lake, shared_until
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.ledger.fold import decode_state, encode_state
-from cdc_assets.ledger.state import CaptureState, LogHistory
+from cdc_assets.ledger.readings import Reading
+from cdc_assets.ledger.state import CaptureState, LogHistory, TableState
 
 
 def lsn(number: int) -> Lsn:
@@ -54,6 +56,18 @@ def test_a_capture_that_continues_has_read_nothing_that_is_gone(
     else:
         assert {number for number in read if lsn(number) <= shared} == {n for n in after if lsn(n) <= shared}
         assert lsn(reached) > shared
+
+
+@pytest.mark.parametrize(("high", "is_lost"), [(None, False), (25, False), (40, True)])
+def test_rows_that_a_snapshot_read_later_than_its_lsn_may_be_gone(high: int | None, is_lost: bool) -> None:
+    """As far as it is recorded up to when they were read."""
+    table = TableId("d", "dbo", "t")
+    reading = Reading(lsn(20), 5, lsn(high) if high else None)
+    known = TableState(table, 1, lsn(20), "i", snapshot_lsn=lsn(20))
+    state = CaptureState(tables={table: known}, readings={table: (reading,)}, logs={"d": LogHistory("A", lsn(20))})
+    reached = greatest_lsn_in_lake(state, "d")
+    shared = shared_until(state.log("d"), reached, RecoveryFork("B", lsn(30)), None)
+    assert (shared is not None) is is_lost
 
 
 def test_numbers_of_backup_history() -> None:
