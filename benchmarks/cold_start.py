@@ -39,9 +39,9 @@ from benchmarks.passes import load_average
 from benchmarks.processes import Processor
 from benchmarks.witness import KINDS, LOCAL, SPARK, THREADS
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 from cdc_assets_tests.shop import TABLES, Shop, open_shop
+from mssql_standin import sample
 
 PARTS = ("sensor", "process", "asset code", "lake")
 _TURNS = (SPARK, THREADS)

@@ -21,9 +21,9 @@ from benchmarks.document import FIGURES, write_table
 from benchmarks.passes import load_average
 from benchmarks.witness import SPARK
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 from cdc_assets_tests.shop import TABLES, Shop, open_shop
+from mssql_standin import sample
 
 TOPIC = f"shop.{sample.DATABASE}.dbo.customers"
 LOOK_S = 0.02

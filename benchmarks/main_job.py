@@ -42,8 +42,8 @@ from cdc_assets.core.jobs import Job
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.run.capture import Capture
 from cdc_assets.snapshot.tasks import RoundTask
-from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming.tasks import SliceTask
+from mssql_standin.control import StandIn
 
 T = TypeVar("T")
 R = TypeVar("R")

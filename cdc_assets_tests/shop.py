@@ -14,7 +14,6 @@ from unittest.mock import patch
 
 import dagster as dg
 
-from cdc_assets.cli.demo_summary import live_rows
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.defs.build import build_definitions
@@ -23,8 +22,9 @@ from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.run.overview import CaptureOverview
-from cdc_assets.standin import sample
-from cdc_assets.standin.control import StandIn
+from demo.summary import live_rows
+from mssql_standin import sample
+from mssql_standin.control import StandIn
 
 TABLES = ("customers", "order_lines", "orders", "products")
 ROOT = Path(__file__).parent.parent

@@ -15,7 +15,7 @@ import cdc_assets
 from cdc_assets import errors
 from cdc_assets.adapters.kafka.arguments import is_option
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
-from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN, app
+from cdc_assets.cli.main import COMMANDS, app
 from cdc_assets.config.load import CONFIGURATION_VARIABLE
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.core.state_folder import STATE_VARIABLE
@@ -34,6 +34,7 @@ DOCUMENTS = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "benchmarks" / "README.md",
+    ROOT / "standin" / "README.md",
 ]
 OPERATIONS_PAGE = (ROOT / "docs" / "operations.md").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):.*?## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -78,7 +79,7 @@ def test_every_target_is_declared_and_explained() -> None:
 
 @documents
 def test_commands_exist(document: Path) -> None:
-    known = {*COMMANDS, STANDIN, DEMO}
+    known = set(COMMANDS)
     used = set(re.findall(r"cdc-assets ([a-z]+)", document.read_text()))
     assert used <= known | {"properties"}
 
@@ -147,8 +148,7 @@ def test_steps_are_all_there() -> None:
 def test_variables_are_all_there() -> None:
     """Constants of the code; properties' own variables have one row together."""
     own = re.compile(r'^[A-Z_]+(?:: Final)? = "(CDC_[A-Z_]+[A-Z])"', re.MULTILINE)
-    sources = [path for path in (ROOT / "cdc_assets").rglob("*.py") if "standin" not in path.parts]
-    found = {name for path in sources for name in own.findall(path.read_text())}
+    found = {name for path in (ROOT / "cdc_assets").rglob("*.py") for name in own.findall(path.read_text())}
     assert {CONFIGURATION_VARIABLE, STATE_VARIABLE, TRACEBACK_VARIABLE, VARIABLE} <= found
     assert set(cells(OPERATIONS_PAGE, "Environment")) == {*found, "CDC_<PROPERTY>"}
 
@@ -225,7 +225,9 @@ PLACES = re.compile(r"`(?:cdc_assets_tests/)?((?:[a-z_]+/)*test_[a-z_]+\.py)(?::
 def test_tests_that_documents_name_exist(document: Path) -> None:
     tests = ROOT / "cdc_assets_tests"
     for file, name in PLACES.findall(document.read_text()):
-        found = [path for path in (tests / file, tests / "unit" / file, *tests.rglob(file)) if path.exists()]
+        found = [
+            path for path in (ROOT / file, tests / file, tests / "unit" / file, *tests.rglob(file)) if path.exists()
+        ]
         assert found, file
         assert not name or f"def {name}(" in found[0].read_text(), f"{file}::{name}"
 
@@ -249,13 +251,12 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 
 
 def names_in_code() -> set[str]:
-    """Names of all modules, classes, functions, arguments and variables, but for the stand-in's; and words of texts."""
+    """Names of all modules, classes, functions, arguments and variables; and words of texts."""
     found: set[str] = set()
     for path in (ROOT / "cdc_assets").rglob("*.py"):
-        if "standin" not in path.parts:
-            with path.open("rb") as file:
-                found |= {token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.NAME}
-            found.add(path.stem)
+        with path.open("rb") as file:
+            found |= {token.string for token in tokenize.tokenize(file.readline) if token.type == tokenize.NAME}
+        found.add(path.stem)
     return found
 
 
@@ -283,10 +284,7 @@ def test_phrases_that_the_glossary_gave_up_are_in_no_text() -> None:
     phrase = re.compile(r"\b(?:" + "|".join(words.replace(" ", r"\s+") for words in given_up) + r")\b", re.IGNORECASE)
     found: list[str] = []
     for path in (ROOT / "cdc_assets").rglob("*.py"):
-        if "standin" not in path.parts:
-            with path.open("rb") as file:
-                texts = [t for t in tokenize.tokenize(file.readline) if t.type in (tokenize.STRING, tokenize.COMMENT)]
-            found += [
-                f"{path.name}:{text.start[0]} {match[0]}" for text in texts for match in phrase.finditer(text.string)
-            ]
+        with path.open("rb") as file:
+            texts = [t for t in tokenize.tokenize(file.readline) if t.type in (tokenize.STRING, tokenize.COMMENT)]
+        found += [f"{path.name}:{text.start[0]} {match[0]}" for text in texts for match in phrase.finditer(text.string)]
     assert not found

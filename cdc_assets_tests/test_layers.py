@@ -3,7 +3,6 @@
 import ast
 import re
 import sys
-from collections.abc import Iterable
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -146,7 +145,6 @@ ALLOWED: dict[str, set[str]] = {
         "capture",
         "config",
         "core",
-        "defs",
         "engine",
         "envelope",
         "errors",
@@ -157,19 +155,17 @@ ALLOWED: dict[str, set[str]] = {
         "publish",
         "run",
         "signals",
-        "standin",
     },
-    "standin": set(),
     "resources": {"config", "public"},
 }
 """Room → rooms it may import, besides itself. `public` is what `cdc_assets` itself names."""
 
 ONLY_IN: dict[str, set[str]] = {
-    "dagster": {"defs", "resources", "cli"},
+    "dagster": {"defs", "resources"},
     "dagster_pyspark": {"defs"},
     "pyspark": {"defs", "adapters.spark"},
-    "pyodbc": {"adapters.sqlserver", "defs", "standin"},
-    "mssql_python": {"adapters.sqlserver", "standin"},
+    "pyodbc": {"adapters.sqlserver", "defs"},
+    "mssql_python": {"adapters.sqlserver"},
     "aiokafka": {"adapters.kafka"},
     "confluent_kafka": {"adapters.kafka"},
     "google_crc32c": {"adapters.kafka"},
@@ -179,9 +175,11 @@ ONLY_IN: dict[str, set[str]] = {
     "psycopg": {"adapters.databases"},
     "oracledb": {"adapters.databases"},
     "deltalake": {"lake", "ledger", "history", "mirror", "publish", "adapters.spark", "defs"},
-    "sqlglot": {"standin"},
-    "typer": {"cli", "standin"},
-    "rich": {"cli", "standin"},
+    "mssql_standin": set(),
+    "demo": set(),
+    "sqlglot": set(),
+    "typer": {"cli"},
+    "rich": {"cli"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics"},
 }
@@ -308,57 +306,3 @@ def test_core_needs_the_standard_library_and_arrow_types_alone() -> None:
         for name in imports(path):
             top = name.split(".")[0]
             assert top in sys.stdlib_module_names or top in ("cdc_assets", "pyarrow"), f"{path.name} imports {name}"
-
-
-IN_STANDIN: dict[str, set[str]] = {
-    "text": set(),
-    "sql": set(),
-    "store": {"sql"},
-    "capture": {"sql"},
-    "system": {"capture", "sql"},
-    "queries": {"capture", "sql", "store", "system", "text"},
-    "changes": {"queries", "sql", "store", "text"},
-    "definitions": {"capture", "changes", "queries", "sql", "store", "text"},
-    "batches": {"changes", "definitions", "queries", "sql", "store", "text"},
-    "engine": {"batches", "capture", "definitions", "queries", "sql", "store", "system", "text"},
-    "wire": {"sql", "store"},
-}
-"""Room of the stand-in → other rooms of it that it may import; modules beside them serve all."""
-
-
-def standin_imports(paths: Iterable[Path]) -> set[str]:
-    """What modules of the stand-in import of it: rooms, and modules beside them."""
-    parts = [name.split(".") for path in paths for name in imports(path)]
-    return {part[2] for part in parts if part[:2] == ["cdc_assets", "standin"]}
-
-
-def test_rooms_of_the_standin_know_each_other_one_way_only() -> None:
-    home = ROOT / "cdc_assets" / "standin"
-    rooms = {path.parent.name for path in home.glob("*/__init__.py")}
-    used = {room: standin_imports((home / room).rglob("*.py")) & rooms - {room} for room in rooms}
-    assert used == IN_STANDIN
-    TopologicalSorter(IN_STANDIN).prepare()
-
-
-def test_what_the_rooms_of_the_standin_share_knows_no_room() -> None:
-    home = ROOT / "cdc_assets" / "standin"
-    reached = standin_imports(path for room in IN_STANDIN for path in (home / room).rglob("*.py")) - IN_STANDIN.keys()
-    assert {"catalog", "contract", "errors"} <= reached
-    seen: set[str] = set()
-    while reached - seen:
-        name = (reached - seen).pop()
-        seen.add(name)
-        reached |= standin_imports([home / f"{name}.py"])
-    assert not seen & IN_STANDIN.keys()
-
-
-@pytest.mark.parametrize(
-    "room", sorted(IN_STANDIN.keys() - {"sql"})
-)  # expressions hold queries, queries hold expressions
-def test_modules_of_a_room_of_the_standin_import_in_one_direction(room: str) -> None:
-    home = f"cdc_assets.standin.{room}."
-    graph: dict[str, set[str]] = {}
-    for path in (ROOT / "cdc_assets" / "standin" / room).rglob("*.py"):
-        own = {name.removeprefix(home).split(".")[0] for name in imports(path) if name.startswith(home)}
-        graph[path.stem] = own
-    TopologicalSorter(graph).prepare()

@@ -62,7 +62,7 @@ def test_locks_satisfy_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [text for texts in project["optional-dependencies"].values() for text in texts]
     for lock, wanted in (
-        ("requirements.txt", project["dependencies"] + project["optional-dependencies"]["demo"]),
+        ("requirements.txt", project["dependencies"] + project["optional-dependencies"]["web"]),
         ("requirements-dev.txt", project["dependencies"] + extras),
     ):
         lines = (ROOT / lock).read_text().splitlines()

@@ -26,10 +26,16 @@ html_show_sphinx = False
 html_copy_source = False
 
 _ROOT = Path(__file__).parent.parent
-_ELSEWHERE = {"index": "README.md", "benchmarks": "benchmarks/README.md", "changes": "CHANGELOG.md"}
+_ELSEWHERE = {
+    "index": "README.md",
+    "benchmarks": "benchmarks/README.md",
+    "changes": "CHANGELOG.md",
+    "standin": "standin/README.md",
+}
 """Pages whose text is a file outside this folder, where people look for it first."""
 _LINKS = {
     "](benchmarks/README.md": "](benchmarks.md",
+    "](standin/README.md": "](standin.md",
     "](../CHANGELOG.md": "](changes.md",
     "](CHANGELOG.md": "](changes.md",
     "](docs/example/shop/defs/sales/defs.yaml)": "](example.md)",

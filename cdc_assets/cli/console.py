@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Annotated, NoReturn, ParamSpec
@@ -109,18 +108,6 @@ def errors_told() -> Iterator[None]:
             fail(f"The process needs more than it may have: {text}. {kept}. Next: give it more {more}.", FAILED)
         hint = f"set {TRACEBACK_VARIABLE}=1 to see the traceback, and report it"
         fail(f"This is a bug in cdc-assets. {text}. Next: {hint}", FAILED)
-
-
-def needs_demo(command: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command so that it ends with one message if the extra `demo` is not installed."""
-
-    @wraps(command)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        if find_spec("sqlglot") is None:
-            fail("The stand-in server is not installed. Next: pip install 'cdc-assets[demo]'", WRONG_USE)
-        command(*args, **kwargs)
-
-    return guarded
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cdc_assets import __version__
-from cdc_assets.cli.console import clear_errors, errors_told, needs_demo, out
+from cdc_assets.cli.console import clear_errors, errors_told, out
 
 COMMANDS = {
     "doctor": "cdc_assets.cli.doctor",
@@ -29,14 +29,11 @@ COMMANDS = {
     "spark": "cdc_assets.cli.spark",
     "properties": "cdc_assets.cli.properties",
 }
-"""Function of each command, and its module, imported when somebody asks for the command: no capture waits for the stand-in."""
-STANDIN, DEMO = "standin", "demo"
+"""Function of each command, and its module, imported when somebody asks for the command: none waits for what another needs."""
 
 
 def function_of(name: str) -> Callable[..., None]:
     """What a command does."""
-    if name == STANDIN:
-        return needs_demo(import_module("cdc_assets.standin.__main__").main)
     function: Callable[..., None] = getattr(import_module(COMMANDS[name]), name)
     return function
 
@@ -46,14 +43,10 @@ class Commands(TyperGroup):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.commands.update((name, TyperCommand(name)) for name in (*COMMANDS, STANDIN, DEMO))  # names to list
+        self.commands.update((name, TyperCommand(name)) for name in COMMANDS)  # names to list
 
-    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """One command."""
-        if cmd_name == DEMO:
-            group = typer.main.get_group(import_module("cdc_assets.cli.demo").app)
-            group.name = DEMO
-            return group
         if cmd_name not in self.commands:
             return None
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

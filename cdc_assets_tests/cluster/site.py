@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cdc_assets.standin.sample import SIGNAL_TABLE
 from cdc_assets_tests.cluster.hosts import Forwarder, Network
 from cdc_assets_tests.cluster.standalone import StandaloneCluster
 from cdc_assets_tests.object_store import SECRET
 from cdc_assets_tests.patience import Patience, wait_until
 from cdc_assets_tests.shop import Shop
+from mssql_standin.sample import SIGNAL_TABLE
 
 SLOW = float(os.environ.get("CDC_CLUSTER_PATIENCE", "1"))
 """How many times longer than usual this machine may take."""

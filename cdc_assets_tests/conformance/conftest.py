@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture

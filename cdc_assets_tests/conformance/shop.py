@@ -4,7 +4,7 @@ import json
 
 import pyodbc
 
-from cdc_assets.standin.control import StandIn
+from mssql_standin.control import StandIn
 
 ROWS = 60
 TABLES = {

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record
 from cdc_assets_tests.conformance.debezium import Debezium
 from cdc_assets_tests.conformance.ours import Ours
+from mssql_standin.control import StandIn
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from typing import Any
 import pyodbc
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, compare, explained
 from cdc_assets_tests.conformance.debezium import Debezium, payload
 from cdc_assets_tests.conformance.ours import Ours
 from cdc_assets_tests.conformance.workload import TYPES, Rng, Workload
+from mssql_standin.control import StandIn
 
 SEED = int(os.environ.get("CDC_CONFORMANCE_SEED", "1"))
 POINTS = int(os.environ.get("CDC_ADOPT_POINTS", "4"))

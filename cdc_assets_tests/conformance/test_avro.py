@@ -14,10 +14,10 @@ from cdc_assets.envelope.avro import event_avro
 from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.envelope.json import event_text
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.memory import TOPIC
 from cdc_assets_tests.unit.publish.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.conformance
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, compare, reads
 from cdc_assets_tests.conformance.debezium import payload
 from cdc_assets_tests.conformance.shop import ROWS, Shop
 from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
 

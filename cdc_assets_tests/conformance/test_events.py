@@ -11,10 +11,10 @@ from pathlib import Path
 import pyodbc
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Report, compare, explained, reads
 from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
 from cdc_assets_tests.conformance.workload import Workload
+from mssql_standin.control import StandIn
 
 SEED = int(os.environ.get("CDC_CONFORMANCE_SEED", "1"))
 TRANSACTIONS = int(os.environ.get("CDC_CONFORMANCE_TRANSACTIONS", "2000"))

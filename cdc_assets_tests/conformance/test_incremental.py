@@ -15,11 +15,11 @@ from typing import Any
 import pyodbc
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, by_topic, compare, explained, is_read, streamed
 from cdc_assets_tests.conformance.debezium import payload
 from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
 from cdc_assets_tests.conformance.workload import Workload
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 

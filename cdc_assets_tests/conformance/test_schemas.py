@@ -20,13 +20,13 @@ from typing import Any
 import pyodbc
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.compare import Record, Report, compare
 from cdc_assets_tests.conformance.compare import explained as values_explained
 from cdc_assets_tests.conformance.debezium import Debezium, payload
 from cdc_assets_tests.conformance.side_by_side import settled, side_by_side
 from cdc_assets_tests.conformance.workload import TABLES, TYPES, TableModel, Workload
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from mssql_standin.control import StandIn
 
 SEED = int(os.environ.get("CDC_CONFORMANCE_SEED", "1"))
 ROUNDS = int(os.environ.get("CDC_CONFORMANCE_ROUNDS", "2"))

@@ -14,9 +14,9 @@ import pytest
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.snapshot.plan import Request
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.debezium import Debezium, Record, data_records, payload
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
 

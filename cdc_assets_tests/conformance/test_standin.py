@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.debezium import Debezium, Record, data_records, operations, payload
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
 

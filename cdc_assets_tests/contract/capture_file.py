@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 def properties_of(server: StandIn, lake: Path) -> dict[str, str]:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
+from mssql_standin.errors import SqlError
 
 Row = dict[str, Any]
 

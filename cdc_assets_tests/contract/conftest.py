@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.real import RealServer
 from cdc_assets_tests.contract.two import HERE, THERE, Two
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 FOLDER = Path(__file__).parent
 

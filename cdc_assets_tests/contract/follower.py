@@ -17,11 +17,11 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.changing import ChangingTables
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
 from cdc_assets_tests.unit.streaming.law import state_of
+from mssql_standin.control import StandIn
 
 STATEMENTS = ["work"] * 8 + ["add", "add", "drop", "rename", "retype", "retype", "loosen_or_tighten", "second_instance"]
 STATEMENTS += ["second_instance", "drop_old_instance", "disable", "enable", "enable", "create_again"]

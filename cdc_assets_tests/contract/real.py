@@ -7,7 +7,7 @@ from typing import Any
 import pyodbc
 
 from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
-from cdc_assets.standin import drivers
+from mssql_standin import drivers
 
 _IN_USE, _LEAVING_S = "(3702)", 10.0
 """Error of a DROP DATABASE while sessions are in it, and how long those that are closed may take to be gone."""

@@ -20,9 +20,9 @@ from cdc_assets.core.steps import VARIABLE
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e import chains
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from mssql_standin.control import StandIn
 
 DATABASE = "SalesDb"
 POINTS = os.environ.get("CDC_ADOPT_POINTS", "few")

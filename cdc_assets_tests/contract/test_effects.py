@@ -24,9 +24,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, ServerBusyError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.trial import DATABASE, ITEMS, Trial
 from cdc_assets_tests.unit.lake.writing import join_all
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 TABLES = """

@@ -16,9 +16,9 @@ from cdc_assets.cli.follow import Retries
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from mssql_standin.control import StandIn
 
 LOCKED, OTHER = TableId("Sales", "dbo", "orders"), TableId("Sales", "dbo", "items")
 

@@ -14,12 +14,12 @@ import pytest
 
 from cdc_assets.adapters.spark.session import LazySession, stop_spark
 from cdc_assets.adapters.spark.settings import SparkSettings
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.histories.chronicle import DATABASES
 from cdc_assets_tests.contract.histories.unreliable_store import unreliable
 from cdc_assets_tests.contract.histories.verdict import check
 from cdc_assets_tests.contract.histories.weather import Weather
 from cdc_assets_tests.object_store import BUCKET, SECRET, lake_properties, open_store
+from mssql_standin.control import StandIn
 
 _FIRST, _, _END = os.environ.get("CDC_HISTORIES", "2").rpartition(":")
 SEEDS = range(int(_FIRST or 0), int(_END))

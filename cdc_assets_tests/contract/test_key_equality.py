@@ -16,10 +16,10 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import TimeMode
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+from mssql_standin.control import StandIn
+from mssql_standin.errors import SqlError
 
 MOMENTS = [f"'2026-01-02T03:04:05.123456{digit}'" for digit in range(4)] + ["'1969-12-31T23:59:59.9999999'"]
 TEXTS = ["N'a'", "N'A'", "N'a '", "N' a'", "N'aA'", "N'ä'", "N'Ä'", "N'ß'", "N'ss'", "N'I'", "N'i'", "N''", "N' '"]

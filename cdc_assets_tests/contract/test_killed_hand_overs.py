@@ -23,11 +23,11 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.capture_file import properties_of
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.crash, pytest.mark.daemon, pytest.mark.timeout(300)]
 

@@ -13,10 +13,10 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.jobs import JOB
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
+from mssql_standin.control import StandIn
 
 TABLES = [TableId("Wide", "dbo", f"t{number:02}") for number in range(40)]
 ROWS = 3

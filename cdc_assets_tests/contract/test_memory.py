@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 

@@ -19,12 +19,12 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract import follower
 from cdc_assets_tests.contract.changing import Moment
 from cdc_assets_tests.contract.follower import STATEMENTS, Follower
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 SEEDS = range(int(os.environ.get("CDC_MIRROR_SEEDS", "3")))
 STEPS = 30

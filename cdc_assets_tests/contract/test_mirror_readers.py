@@ -14,9 +14,9 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader, scd2_sql
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import ROOT
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+from mssql_standin.control import StandIn
 
 PAGE = (ROOT / "docs" / "reading.md").read_text()
 RECIPES = dict(re.findall(r"In (DuckDB|Polars|pandas):\n\n```python\n(.*?)```", PAGE, re.DOTALL))

@@ -26,10 +26,10 @@ from cdc_assets.core.steps import listening
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.retention.child import Later, retaining
 from cdc_assets_tests.unit.streaming.child import DATABASE, run
+from mssql_standin.control import StandIn
 
 SECONDS = float(os.environ.get("CDC_SOAK_SECONDS", "4"))
 MOMENTS = 10

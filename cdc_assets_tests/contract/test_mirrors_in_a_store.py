@@ -14,7 +14,6 @@ from cdc_assets.lake.location import Location
 from cdc_assets.mirror import leaves
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.files import FileWriter
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.object_store import BUCKET, open_store, options
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
@@ -22,6 +21,7 @@ from cdc_assets_tests.unit.reconcile.world import World as Compared
 from cdc_assets_tests.unit.retention.world import HOURS
 from cdc_assets_tests.unit.retention.world import World as Retained
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 

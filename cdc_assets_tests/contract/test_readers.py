@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import ROOT
 from cdc_assets_tests.unit.snapshot.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 RECIPES = {
     recipe[1]: recipe[2]

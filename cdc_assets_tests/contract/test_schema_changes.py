@@ -15,12 +15,12 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.history.drift import Drift
 from cdc_assets.run.overview import CaptureOverview
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.capture_file import properties_of
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
+from mssql_standin.control import StandIn
 
 PAGE = (Path(__file__).parents[2] / "docs" / "schema-changes.md").read_text()
 STEPS = [re.sub(r"^ +", "", text, flags=re.MULTILINE) for text in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)]

@@ -20,12 +20,12 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.lake.evolution import meaning
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.changing import Moment, Row
 from cdc_assets_tests.contract.follower import STATEMENTS, Follower, same
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
+from mssql_standin.control import StandIn
 
 SEEDS = range(int(os.environ.get("CDC_SCHEMA_SEEDS", "3")))
 STEPS = 30

@@ -17,10 +17,10 @@ from cdc_assets.errors import FencedError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.capture_file import properties_of
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from mssql_standin.control import StandIn
 
 TOPIC = f"shop.{DATABASE}.dbo.orders"
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from cdc_assets.cli.main import app
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.standin.control import StandIn
+from mssql_standin.control import StandIn
 
 DATABASE = "Effects"
 ORDERS, ITEMS = f"shop.{DATABASE}.dbo.orders", f"shop.{DATABASE}.other.items"

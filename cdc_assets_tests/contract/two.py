@@ -11,9 +11,9 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
 from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
+from mssql_standin.control import StandIn
 
 HERE, THERE = TableId("Here", "dbo", "orders"), TableId("There", "dbo", "orders")
 

@@ -40,8 +40,8 @@ from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
-from cdc_assets.standin import sample
 from cdc_assets_tests.shop import TABLES, Shop, key
+from mssql_standin import sample
 
 ORDERS = TableSchema(TableId("Db", "dbo", "orders"), 7, (Column("id", "int", 1, nullable=False),), ("id",))
 

@@ -15,10 +15,10 @@ from cdc_assets.defs.component import SqlServerCdcComponent
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import InvariantError, LakeError
-from cdc_assets.standin import sample
 from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.own_io_managers import HISTORY, OWN, TOPICS
 from cdc_assets_tests.shop import ROOT, Shop, key, open_shop
+from mssql_standin import sample
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 

@@ -64,11 +64,11 @@ def install(wheel: Path, folder: Path) -> Path:
     """The interpreter of a new environment in which pip has installed the wheel, first alone, then with what tests use."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    for wanted in ([str(wheel)], [f"{wheel}[demo]"]):
+    for wanted in ([str(wheel)], [f"{wheel}[web]"]):
         subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True, timeout=900)
         subprocess.run([python, "-m", "pip", "check"], check=True, timeout=60)
         if wanted == [str(wheel)]:
-            code = "import importlib.util as u; print([n for n in ('sqlglot', 'dagster_webserver', 'pytest') if u.find_spec(n)])"
+            code = "import importlib.util as u; print([n for n in ('sqlglot', 'mssql_standin', 'dagster_webserver', 'pytest') if u.find_spec(n)])"
             assert subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
     return python
 
@@ -89,8 +89,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site / "packages.pth").write_text(f"{packages}\n")
     [own] = metadata.distributions(path=[str(site)])  # of the wheel, and not of what this environment was set up from
     needed = [Requirement(text) for text in own.requires or ()]
-    with_demo = [str(one) for one in needed if not one.marker or one.marker.evaluate({"extra": "demo"})]
-    hide_all_but(["cdc-assets", *with_demo], site)
+    with_web = [str(one) for one in needed if not one.marker or one.marker.evaluate({"extra": "web"})]
+    hide_all_but(["cdc-assets", *with_web], site)
     return folder / "venv" / "bin" / "python"
 
 
@@ -112,10 +112,10 @@ def count(shop: Shop, table: str) -> int:
 
 
 def test_nothing_of_this_repository_is_there(python: Path, shop: Shop, tmp_path: Path) -> None:
-    code = "import importlib.util as u, cdc_assets; print(cdc_assets.__file__, u.find_spec('resources'), u.find_spec('cdc_assets_tests'))"
+    code = "import importlib.util as u, cdc_assets; print(cdc_assets.__file__, *map(u.find_spec, ('resources', 'cdc_assets_tests', 'demo', 'mssql_standin', 'sqlglot')))"
     file, *others = run(python, tmp_path, shop, "-c", code).split()
     assert Path(file).is_relative_to(python.parent.parent)
-    assert others == ["None", "None"]
+    assert others == ["None"] * 5
 
 
 def test_a_base_install_asks_for_nothing_of_the_demo(python: Path, shop: Shop, tmp_path: Path) -> None:
@@ -147,31 +147,12 @@ def test_its_import_is_quick_and_brings_no_dagster_and_no_spark(python: Path, sh
     assert run(python, tmp_path, shop, "-c", code).strip() == "True []"
 
 
-WITHOUT_DEMO = """
-import sys
-sys.modules["sqlglot"] = None
-from cdc_assets.cli.main import main
-sys.argv = ["cdc-assets", *{arguments!r}]
-main()
-"""
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [(["--version"], "cdc-assets "), (["--help"], "doctor"), (["properties", "topic.prefix"], "topic.prefix")],
 )
-def test_commands_without_the_extra_demo(
-    python: Path, shop: Shop, tmp_path: Path, arguments: list[str], told: str
-) -> None:
-    assert told in run(python, tmp_path, shop, "-c", WITHOUT_DEMO.format(arguments=arguments))
-
-
-@pytest.mark.parametrize("arguments", [["standin"], ["demo", "run"], ["demo", "dev"]])
-def test_the_demo_says_what_it_lacks(python: Path, shop: Shop, tmp_path: Path, arguments: list[str]) -> None:
-    code = WITHOUT_DEMO.format(arguments=arguments)
-    done = subprocess.run([str(python), "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert "pip install 'cdc-assets[demo]'" in done.stderr + done.stdout
+def test_commands(python: Path, shop: Shop, tmp_path: Path, arguments: list[str], told: str) -> None:
+    assert told in run(python, tmp_path, shop, "-m", "cdc_assets.cli.main", *arguments)
 
 
 EVERY_MODULE = """

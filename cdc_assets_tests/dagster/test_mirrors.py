@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from cdc_assets.defs import mirrors
 from cdc_assets.defs.derived_runs import MIRRORS_TAG
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.standin import sample
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
+from mssql_standin import sample
 
 
 @pytest.fixture

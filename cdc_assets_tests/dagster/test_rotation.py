@@ -16,8 +16,8 @@ from cdc_assets.defs.live import look
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.errors import CredentialsError
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import Shop, tick
+from mssql_standin.control import StandIn
 
 
 class Minute:

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.standin import sample
 from cdc_assets_tests.shop import ROOT, Shop, open_shop, tick
+from mssql_standin import sample
 
 pytestmark = [
     pytest.mark.spark,

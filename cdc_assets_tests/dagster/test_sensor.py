@@ -38,8 +38,8 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of
 from cdc_assets.run.overview.work import Work
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
+from mssql_standin.control import StandIn
 
 
 def test_first_tick_asks_for_the_snapshot_of_all_tables(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -21,9 +21,9 @@ from cdc_assets.errors import LakeError, QueryError
 from cdc_assets.lake.location import Location
 from cdc_assets.run.overview import CaptureOverview
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.standin import sample
 from cdc_assets_tests.shop import ROOT, Shop, key, open_shop, tick, tick_with_cursor
 from cdc_assets_tests.unit.signals.broker import Broker
+from mssql_standin import sample
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 

@@ -10,10 +10,10 @@ import dagster as dg
 import pytest
 
 from cdc_assets.defs.partitions import range_partitions
-from cdc_assets.standin import sample
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.e2e.dev import MODULE, Dev, dev
 from cdc_assets_tests.shop import TABLES, Shop, open_shop
+from mssql_standin import sample
 
 HERE = Path(__file__).parent
 UNWATCHED = "unwatched"

@@ -5,11 +5,11 @@ import time
 import pyodbc
 import pytest
 
-from cdc_assets.standin import sample
 from cdc_assets_tests.e2e import chains
 from cdc_assets_tests.e2e.conftest import UNWATCHED, Daemon
 from cdc_assets_tests.e2e.killer import Killer
 from cdc_assets_tests.shop import key
+from mssql_standin import sample
 
 pytestmark = pytest.mark.timeout(900)
 

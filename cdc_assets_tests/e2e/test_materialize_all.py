@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import busy, dagster_dev
 from cdc_assets_tests.e2e.dev import MODULE
 from cdc_assets_tests.shop import open_shop
+from mssql_standin import sample
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.browser import HEIGHT, SHOWN, WIDTH, browse
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_with_ledger
 from cdc_assets_tests.shop import key
+from mssql_standin import sample
 
 _TABLE = f"assets/shop/{sample.DATABASE}/dbo/customers"
 _ASSET = f"{_TABLE}.changes"

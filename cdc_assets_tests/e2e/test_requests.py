@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon
 from cdc_assets_tests.e2e.killer import Killer
+from mssql_standin import sample
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -14,10 +14,10 @@ import pytest
 
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.process import PROCESS_TAG
-from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon, busy, dagster_dev
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import Shop, open_shop
+from mssql_standin import sample
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker, jars
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Self
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.engine import SQL_SERVER
 from cdc_assets_tests.conformance.engine import jars as connector_jars
 from cdc_assets_tests.engines.servers import free_port
 from cdc_assets_tests.kafka.maven import Need, fetched
+from mssql_standin.control import StandIn
 
 VERSION = "4.3.0"
 SINK_VERSION = "3.6.0.Final"

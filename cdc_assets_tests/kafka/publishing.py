@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+from mssql_standin.control import StandIn
 
 _NOT_YET = (
     confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from cdc_assets.cli.main import app
 from cdc_assets.defs.derived_runs import KAFKA_TAG
 from cdc_assets.defs.kafka import PUBLISHED
-from cdc_assets.standin import sample
 from cdc_assets_tests.dagster.conftest import NESTED_RESOURCES
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import read_committed
 from cdc_assets_tests.shop import Shop, open_shop, tick
+from mssql_standin import sample
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900), pytest.mark.filterwarnings(NESTED_RESOURCES)]
 KEY = dg.AssetKey(["shop", "kafka"])

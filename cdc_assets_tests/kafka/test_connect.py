@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka.admin import ConfigResource
 
 from cdc_assets.config.settings.kafka import AVRO, JSON
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.ours import Ours
 from cdc_assets_tests.conformance.workload import Workload
 from cdc_assets_tests.kafka.alike import Alike, AvroMask, masked
@@ -22,6 +21,7 @@ from cdc_assets_tests.kafka.apicurio import Apicurio
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.connect import ROUTE, THEIRS, Worker, of_server, source, wait_until
 from cdc_assets_tests.kafka.publishing import Sent, count, publish_all, read_committed
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 

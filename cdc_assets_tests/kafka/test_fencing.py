@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from cdc_assets.adapters.kafka.producer import KafkaBroker
-from cdc_assets.standin import sample
 from cdc_assets_tests.dagster.conftest import NESTED_RESOURCES
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import read_committed
 from cdc_assets_tests.shop import Shop, open_shop
+from mssql_standin import sample
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900), pytest.mark.filterwarnings(NESTED_RESOURCES)]
 

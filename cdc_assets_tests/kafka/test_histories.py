@@ -16,11 +16,11 @@ import pytest
 
 from cdc_assets.envelope.json import event_text
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.chains import PUBLISH
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing, murmur2
 from cdc_assets_tests.unit.lake.writing import join_all
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

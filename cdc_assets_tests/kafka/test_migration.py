@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
 from cdc_assets.config.settings.kafka import JSON
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.connect import Worker, of_server, source, wait_until
 from cdc_assets_tests.kafka.publishing import count, read_committed
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 TOPIC = f"moved.{DATABASE}.dbo.t"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.maven import CACHE, Need, fetched
 from cdc_assets_tests.kafka.publishing import Publishing
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 SPARK = "4.2.0"

@@ -11,9 +11,9 @@ from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import FencedError
 from cdc_assets.publish.run import Headers, Run
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing, read_committed
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 HEADERS: list[Headers | None] = [None, [("context", b"x" * 50)]]

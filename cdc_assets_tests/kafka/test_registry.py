@@ -10,11 +10,11 @@ import pytest
 
 from cdc_assets.config.settings.kafka import AVRO
 from cdc_assets.reader.avro import AvroParts
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.apicurio import Apicurio
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 OTHER = {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "int"}]}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.chains import PUBLISH
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

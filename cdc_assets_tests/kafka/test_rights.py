@@ -20,11 +20,11 @@ from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import PreflightError
 from cdc_assets.publish.run import Run
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.certificates import self_signed
 from cdc_assets_tests.kafka.broker import PASSWORD, Broker
 from cdc_assets_tests.kafka.publishing import Publishing, read_committed
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.config.settings.kafka import JSON
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.conformance.ours import Ours
 from cdc_assets_tests.kafka.alike import headers
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.connect import ROUTE, THEIRS, Worker, of_server, source, wait_until
 from cdc_assets_tests.kafka.publishing import Sent, count, murmur2, publish_all, read_committed
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 PREFIX, NOTES, PARTITIONS = "served", "served-notes", 3

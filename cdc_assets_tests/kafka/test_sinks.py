@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.engines.servers import Postgres
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.connect import JDBC_SINK, Worker, wait_until
 from cdc_assets_tests.kafka.publishing import Publishing
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 JSON = "org.apache.kafka.connect.json.JsonConverter"

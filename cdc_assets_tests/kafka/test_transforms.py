@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from cdc_assets.config.settings.kafka import JSON
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.kafka.alike import headers
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.connect import THEIRS, Worker, of_server, source, wait_until
 from cdc_assets_tests.kafka.publishing import Publishing, Sent, count, read_committed
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 NAMES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"

@@ -19,9 +19,9 @@ from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.law import state_of
+from mssql_standin.control import StandIn
 
 pytestmark = [
     pytest.mark.spark,

@@ -19,8 +19,8 @@ from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.mirror.work import StepReport
 from cdc_assets.reconcile.run import Wishes
-from cdc_assets.standin import sample
 from cdc_assets_tests.shop import Shop, open_shop
+from mssql_standin import sample
 
 pytestmark = pytest.mark.spark
 

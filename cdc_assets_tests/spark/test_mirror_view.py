@@ -16,9 +16,9 @@ from cdc_assets.mirror.fold import fold_keyed
 from cdc_assets.mirror.keys import KeyPart
 from cdc_assets.mirror.readers import MirrorReader, scd2_sql
 from cdc_assets.mirror.shape import OPERATION, POSITION, Shape, ShapeColumn
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.histories import lsn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+from mssql_standin.control import StandIn
 
 SHAPE = Shape(
     (

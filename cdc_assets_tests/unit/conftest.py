@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.process import process_of
-from cdc_assets.standin import sample
 from cdc_assets_tests.e2e.conftest import Daemon
 from cdc_assets_tests.shop import TABLES, key
+from mssql_standin import sample
 
 MANY = 1_000_000
 BETWEEN, BESIDE = "between runs", "beside a stream"

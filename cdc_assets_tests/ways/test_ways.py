@@ -16,12 +16,12 @@ from pathlib import Path
 import pyodbc
 import pytest
 
-from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 from cdc_assets_tests.shop import TABLES, Shop, open_shop
 from cdc_assets_tests.ways.breakage import BESIDE, BETWEEN, WAYS, Way
 from cdc_assets_tests.ways.sight import Sight
+from mssql_standin.errors import SqlError
 
 pytestmark = [pytest.mark.ways, pytest.mark.timeout(900)]
 

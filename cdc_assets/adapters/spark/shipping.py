@@ -33,7 +33,7 @@ LIBRARIES = ("deltalake", "mssql-python", "numpy", "pyarrow", "regex")
 """Libraries that tasks import, as in the extra `tasks`."""
 UNPACKED = "cdc_tasks"
 """Folder of the unpacked libraries in an executor's working directory."""
-_NOT_FOR_TASKS = frozenset({"standin", "cli", "__pycache__"})
+_NOT_FOR_TASKS = frozenset({"cli", "__pycache__"})
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 

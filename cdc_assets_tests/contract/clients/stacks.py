@@ -15,8 +15,8 @@ import mssql_python
 import pyodbc
 import pytds
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.real import RealServer
+from mssql_standin.control import StandIn
 
 Row = tuple[Any, ...]
 

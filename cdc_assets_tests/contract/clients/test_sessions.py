@@ -11,8 +11,8 @@ import mssql_python
 import pyodbc
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.clients.stacks import Client, Server, mssql
+from mssql_standin.control import StandIn
 
 
 def open_odbc(server: Server, database: str, autocommit: bool = True) -> Any:

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.wire import blocks
 from cdc_assets_tests.contract.clients.stacks import STACKS, Client, Row, plain
+from mssql_standin.control import StandIn
+from mssql_standin.wire import blocks
 
 SHAPES = int(os.environ.get("CDC_SHAPES", "15"))
 ROW_READERS = ("odbc18", "freetds", "mssql-python", "pytds")

@@ -13,7 +13,7 @@ from typing import Any
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.standin.control import StandIn
+from mssql_standin.control import StandIn
 
 DATABASES = ("Here", "There")
 KEYED, KEYLESS = ("orders", "lines"), "notes"

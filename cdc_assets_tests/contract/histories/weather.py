@@ -25,12 +25,12 @@ from cdc_assets.errors import CdcError, InvariantError
 from cdc_assets.history.drift import Drift
 from cdc_assets.run.capture import Capture
 from cdc_assets.run.overview import CaptureOverview
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.contract.histories.chronicle import DATABASES, SIGNALS, Chronicle, Table
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.streaming.law import state_of
+from mssql_standin.control import StandIn
+from mssql_standin.errors import SqlError
 
 PLAYED: Final = {
     "work": 16,

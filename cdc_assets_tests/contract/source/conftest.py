@@ -15,8 +15,8 @@ import pytest
 from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.real import RealServer
+from mssql_standin.control import StandIn
 
 DATABASE, PLAIN = "CdcContractSource", "CdcContractPlain"
 """Dropped and made again, so on no server the name of anything else."""

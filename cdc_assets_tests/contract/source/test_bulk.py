@@ -13,8 +13,8 @@ from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings, IsolationMode
 from cdc_assets.errors import ConnectionLostError, IncompleteReadError, LoginError, QueryError, ServerBusyError
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 ROWS = 1000

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import Result
 
 from cdc_assets.cli import tail
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, drain, remake
 from cdc_assets_tests.contract.source.shop import Shop, change
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 

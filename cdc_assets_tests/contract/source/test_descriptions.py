@@ -5,9 +5,9 @@ import pytest
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server
 from cdc_assets_tests.descriptions import call
+from mssql_standin.control import StandIn
 
 _TABLES = [TableId(DATABASE, "dbo", name) for name in ("goods", "plain")]
 

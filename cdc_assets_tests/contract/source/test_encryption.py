@@ -8,8 +8,8 @@ from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import LoginError
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 

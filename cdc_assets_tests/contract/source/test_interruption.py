@@ -12,8 +12,8 @@ from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import Interrupted, listening
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 TABLE = TableId(DATABASE, "dbo", "t")

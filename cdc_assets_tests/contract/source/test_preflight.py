@@ -12,8 +12,8 @@ from cdc_assets.cli.main import app
 from cdc_assets.config.build import build_config
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import PreflightError
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 

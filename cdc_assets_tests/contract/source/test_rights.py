@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cli.main import app
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE
+from mssql_standin.control import StandIn
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,8 +5,8 @@ import pytest
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import ConnectionLostError, LoginError, ServerBusyError
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 

@@ -26,10 +26,10 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, ConnectionLostError, RetryableError
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.contract.source.conftest import DATABASE, connection
 from cdc_assets_tests.contract.source.proxy import Proxy, proxy
 from cdc_assets_tests.jobs import JOB
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 ROWS = 1000

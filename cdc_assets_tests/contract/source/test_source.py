@@ -26,9 +26,9 @@ from cdc_assets.errors import (
     PreflightError,
     ServerBusyError,
 )
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
+from mssql_standin.control import StandIn
+from mssql_standin.errors import SqlError
 
 pytestmark = pytest.mark.contract
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cdc_assets import __version__
 from cdc_assets.cli import main, properties
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
-from cdc_assets.cli.main import COMMANDS, DEMO, STANDIN, app, function_of
+from cdc_assets.cli.main import COMMANDS, app, function_of
 from cdc_assets.config.document import markdown
 from cdc_assets.lake.location import trouble
 
@@ -40,7 +40,7 @@ def configuration(folder: Path, **changes: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, STANDIN])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_documentation(name: str) -> None:
     result = RUN.invoke(app, [name, "--help"])
     assert result.exit_code == 0
@@ -50,7 +50,7 @@ def test_every_command_has_help_and_documentation(name: str) -> None:
 
 def test_documentation_names_no_other_command() -> None:
     headings = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("## cdc-assets ")]
-    assert {line.removeprefix("## cdc-assets ") for line in headings} == {*COMMANDS, STANDIN, DEMO}
+    assert {line.removeprefix("## cdc-assets ") for line in headings} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", ["status", "summary"])

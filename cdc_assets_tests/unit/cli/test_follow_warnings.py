@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import World
+from mssql_standin.control import StandIn
 
 CLEAN = (
     "DECLARE @newest binary(10) = sys.fn_cdc_get_max_lsn(); "

@@ -18,8 +18,8 @@ from cdc_assets.cli import status
 from cdc_assets.cli.bars import SnapshotBars
 from cdc_assets.cli.main import COMMANDS, app
 from cdc_assets.core.lsn import ZERO_LSN
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import World
+from mssql_standin.control import StandIn
 
 PAGE = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
 
@@ -152,7 +152,7 @@ def test_shells_complete_commands_and_options() -> None:
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
         ).stdout
 
-    assert set(complete("cdc-assets s").split()) == {name for name in (*COMMANDS, "standin") if name.startswith("s")}
+    assert set(complete("cdc-assets s").split()) == {name for name in COMMANDS if name.startswith("s")}
     assert complete("cdc-assets capture --snap").split() == ["--snapshot-only"]
 
 

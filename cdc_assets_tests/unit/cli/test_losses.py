@@ -16,8 +16,8 @@ from cdc_assets.cli.topic_events import newest
 from cdc_assets.defs.continuity import continuity_result
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import World
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from cdc_assets.errors import FencedError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger import manifest, manifest_rows
 from cdc_assets.run.reset import Reset
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import World
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture

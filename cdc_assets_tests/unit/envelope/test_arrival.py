@@ -15,7 +15,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.changes import ChangeContext, build_changes, change_select_list
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.envelope.reads import ReadContext, build_reads
-from cdc_assets.standin.control import StandIn
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.contract
 

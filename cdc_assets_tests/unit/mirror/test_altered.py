@@ -15,9 +15,9 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 INEXACT = [
     ("decimal(10, 4)", "decimal(10, 2)", "1.2350"),

@@ -8,11 +8,11 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_assets.mirror.shape import STEP
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 RECORD, CURRENT, HISTORY = "shop.__mirrors", f"{TOPIC}.__current", f"{TOPIC}.__history"
 

@@ -30,7 +30,6 @@ from cdc_assets.mirror import leaves, steps
 from cdc_assets.mirror.capture import CaptureMirrors, has_mirror
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.work import StepReport
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.descriptions import call
 from cdc_assets_tests.e2e.chains import CHECKPOINT, MIRROR
@@ -38,6 +37,7 @@ from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 @pytest.mark.parametrize("name", ["SalesDb.dbo.signals", "salesdb.dbo.signals"])

@@ -20,11 +20,11 @@ from cdc_assets.mirror import describe
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.natural import EXACT, converter
 from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
 from cdc_assets.typemap.exact import coarse_by
 from cdc_assets.typemap.mapping import map_column
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 TABLE = TableId(DATABASE, "dbo", "t")
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - without zone, as the columns

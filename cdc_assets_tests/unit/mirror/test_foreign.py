@@ -20,10 +20,10 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.shape import TO_LSN
 from cdc_assets.run.overview import CaptureOverview
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.lake.writing import join_all, nobody_else
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 KEYED = "id int NOT NULL PRIMARY KEY, note nvarchar(50)"
 KEYLESS = "id int NOT NULL, note nvarchar(50)"

@@ -19,10 +19,10 @@ from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.files import FileWriter
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.tasks import FoldTask
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 OTHERS = [TOPIC.replace("dbo.t", f"dbo.{name}") for name in "uvw"]
 

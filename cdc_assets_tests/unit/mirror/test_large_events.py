@@ -10,9 +10,9 @@ import pytest
 
 from cdc_assets.lake import pieces
 from cdc_assets.mirror import staged
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.world import World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE, run
+from mssql_standin.control import StandIn
 
 BYTES = 256 * 1024
 

@@ -14,10 +14,10 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.events import EventRange, TopicReader
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 COLUMN = ("dbo.t.ssn",)
 RULES: dict[str, dict[str, Any]] = {

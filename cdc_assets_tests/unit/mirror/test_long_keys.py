@@ -20,10 +20,10 @@ from cdc_assets.mirror.ledger import MirrorLedger
 from cdc_assets.mirror.rewrite import LeafWriter, are_parted
 from cdc_assets.mirror.shape import AT, Shape, ShapeColumn
 from cdc_assets.mirror.staged import leaves_of
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 CURRENT = f"{TOPIC}.__current"
 SHAPE = Shape((ShapeColumn("name", pa.string(), False), ShapeColumn("v", pa.int32())), (KeyPart("name", padded=True),))

@@ -13,9 +13,9 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.events import EventRange, TopicReader
 from cdc_assets.mirror.shape import MISSING
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 COLUMNS = "id int NOT NULL PRIMARY KEY, note nvarchar(50), big nvarchar(max), bytes varbinary(max)"
 NAMES = "id, note, big, bytes"

@@ -10,9 +10,9 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import STEP
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+from mssql_standin.control import StandIn
 
 TOPIC = f"shop.{DATABASE}.dbo.t"
 

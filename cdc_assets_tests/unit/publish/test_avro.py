@@ -23,12 +23,12 @@ from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError
 from cdc_assets.reader.avro import AvroParts
 from cdc_assets.registry import SchemaRegistry
-from cdc_assets.standin.control import StandIn
 from cdc_assets.typemap.connect import ConnectType, array, struct
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.registry import Registry, avro_of
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 INTEGER = st.integers(-(2**63), 2**63 - 1)
 

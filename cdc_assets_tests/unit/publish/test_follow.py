@@ -15,10 +15,10 @@ from cdc_assets.publish import follow
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Commit, Publisher
 from cdc_assets.publish.render import Renderer
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 def test_a_commit_in_the_lake_is_seen_without_waiting_for_the_next_look(

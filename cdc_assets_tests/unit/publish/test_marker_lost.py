@@ -12,10 +12,10 @@ from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.start import WithoutMarker
 from cdc_assets.run.overview import CaptureOverview, published_of
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture(scope="module")

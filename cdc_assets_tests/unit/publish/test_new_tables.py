@@ -13,11 +13,11 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published, publisher
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 NEW = TOPIC.replace("dbo.t", "dbo.a")
 STEPS = ["", "snapshot-planned", "round-planned", "round-written", "table-committed", "round-complete"]

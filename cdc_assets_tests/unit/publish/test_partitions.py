@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 def test_schema_changes_and_heartbeats_are_in_the_first_partition(tmp_path: Path) -> None:

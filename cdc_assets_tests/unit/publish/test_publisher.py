@@ -18,11 +18,11 @@ from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish import publisher as publishing
 from cdc_assets.publish.place import Published, parse_published
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published, publisher
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture(scope="module")

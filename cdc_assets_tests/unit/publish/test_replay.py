@@ -10,11 +10,11 @@ from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.span import Replay, Span, replay_of
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published, publisher
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 OTHER = TOPIC.replace("shop", "old", 1)
 

@@ -17,12 +17,12 @@ from cdc_assets.config.settings.kafka import JSON
 from cdc_assets.envelope.avro import event_avro
 from cdc_assets.envelope.nulls import by_description
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.standin.control import StandIn
 from cdc_assets.typemap.connect import ConnectType, described, struct
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.publish.registry import Registry, avro_of
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 TOPIC = f"shop.{DATABASE}.dbo.d"
 TABLE = """CREATE TABLE dbo.d (id int NOT NULL PRIMARY KEY, v varchar(10) NOT NULL, valid_to datetime2(7) NOT NULL,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from cdc_assets.config.settings import NotificationSettings
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 TOPIC, BEATS = "of.all.notifications", "of.all.heartbeats"
 

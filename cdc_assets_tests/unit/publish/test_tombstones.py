@@ -10,11 +10,11 @@ import pytest
 from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.publish import render, rows
 from cdc_assets.publish.tombstones import event_of, undivided
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.transforms.trials import UNWRAP
 from cdc_assets_tests.unit.publish.world import World, publisher
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 OPTIONS = {
     "bootstrap.servers": "nowhere:9092",

@@ -15,10 +15,10 @@ from cdc_assets.publish.place import parse_published
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.rows import TopicRows
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 OTHER = TOPIC.replace("dbo.t", "dbo.u")
 

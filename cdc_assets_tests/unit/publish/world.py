@@ -10,10 +10,10 @@ from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.span import Replay
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
+from mssql_standin.control import StandIn
 
 
 class World:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cli.main import app
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.reconcile.world import World
+from mssql_standin.control import StandIn
 
 
 def test_differences_are_printed_and_the_exit_code_tells_of_them(server: StandIn, tmp_path: Path) -> None:

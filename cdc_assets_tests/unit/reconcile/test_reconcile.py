@@ -18,10 +18,10 @@ from cdc_assets.reconcile import compare, tasks
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Reconciler, Wishes
 from cdc_assets.reconcile.subject import Subject
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import MIRROR
 from cdc_assets_tests.unit.reconcile.world import World
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture

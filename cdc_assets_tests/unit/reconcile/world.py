@@ -15,8 +15,8 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import OnGroup, Reconciler, Wishes
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import World as Signalled
+from mssql_standin.control import StandIn
 
 
 class World(Signalled):

@@ -20,10 +20,10 @@ from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.run.overview import CaptureOverview
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.e2e.chains import COMPACTION, RETENTION
 from cdc_assets_tests.unit.retention.child import retaining
 from cdc_assets_tests.unit.streaming.child import DATABASE, run
+from mssql_standin.control import StandIn
 
 TOPIC = f"shop.{DATABASE}.dbo.t"
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from cdc_assets.incremental import rounds as incremental_round
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 @pytest.fixture(autouse=True)

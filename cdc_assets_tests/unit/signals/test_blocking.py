@@ -15,12 +15,12 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.signals.weather import Weather
 from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from mssql_standin.control import StandIn
 
 ORDERS = f"{DATABASE}.dbo.orders"
 

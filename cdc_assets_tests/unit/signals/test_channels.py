@@ -15,10 +15,10 @@ from cdc_assets.lake.location import Location
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import parse
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 WHOLE = {"data-collections": [f"{DATABASE}.dbo.orders"]}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import SIGNALS, World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 ORDERS = f"{DATABASE}[.]dbo[.]orders"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 def test_a_table_is_read_again_and_the_signal_table_is_streamed(server: StandIn, tmp_path: Path) -> None:

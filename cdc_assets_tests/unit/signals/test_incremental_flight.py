@@ -24,10 +24,10 @@ from cdc_assets.lake.location import Location
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.table import DELETE, INSERT, Row
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.incremental import Once, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 def test_stop_and_pause_while_a_round_is_in_flight(server: StandIn, tmp_path: Path) -> None:

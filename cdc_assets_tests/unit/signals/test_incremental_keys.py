@@ -13,11 +13,11 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
 from cdc_assets.incremental import rounds as incremental_round
 from cdc_assets.lake import presence, topics
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.incremental import CAPTURE, Once, X, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from mssql_standin.control import StandIn
 
 
 def test_surrogate_key_with_the_same_value_often_and_null(server: StandIn, tmp_path: Path) -> None:

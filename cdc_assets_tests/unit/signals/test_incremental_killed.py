@@ -13,9 +13,9 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import VARIABLE
 from cdc_assets.ledger.signal_state import QueuedTable
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.world import SIGNALS, World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.crash
 

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cdc_assets.core.steps import listening
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.signals.weather import Weather
 from cdc_assets_tests.unit.signals.world import World, check_law
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "3"))
 

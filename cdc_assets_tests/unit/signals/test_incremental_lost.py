@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 
 from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.steps import listening
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.incremental import ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import SIGNALS, World
+from mssql_standin.control import StandIn
 
 CLEAN_UP = "EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_cdc_signal', @low_water_mark = {}"
 NEWEST = "DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); "

@@ -10,10 +10,10 @@ import pytest
 
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError
-from cdc_assets.standin.control import StandIn
 from cdc_assets.streaming import planner
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 def restoring(

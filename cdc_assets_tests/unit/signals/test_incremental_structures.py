@@ -10,10 +10,10 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeFullError
 from cdc_assets.signals.table import NewRows
 from cdc_assets.signals.watch import SignalWatch
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.incremental import CAPTURE, Nth, Once, X, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 DISABLE = "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'orders', @capture_instance = 'all'"
 

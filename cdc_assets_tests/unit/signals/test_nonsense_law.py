@@ -24,9 +24,9 @@ from cdc_assets.lake.location import Location
 from cdc_assets.signals import requests, tables
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.broker import Broker
 from cdc_assets_tests.unit.signals.world import World
+from mssql_standin.control import StandIn
 
 ROUNDS = int(os.environ.get("CDC_LAW_EXAMPLES", "1"))
 STRINGS = 100

@@ -16,11 +16,11 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.records import HistoryEntry, table_change
 from cdc_assets.history.signalled_schema import given_entry, table_of
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from mssql_standin.control import StandIn
 
 ORDERS = TableId(DATABASE, "dbo", "orders")
 COLUMNS = (

@@ -9,11 +9,11 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.signals import model, table
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.signals.incremental import ids, orders
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 
 def enable_again(world: World) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.steps import listening
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.signals.incremental import Once
 from cdc_assets_tests.unit.snapshot.world import World
+from mssql_standin.control import StandIn
 
 CHANGES = {
     "made again under its name": ("ALTER TABLE dbo.a DROP COLUMN note", "ALTER TABLE dbo.a ADD note varchar(20)"),

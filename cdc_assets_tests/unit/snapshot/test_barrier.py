@@ -19,12 +19,12 @@ from cdc_assets.core.steps import listening
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, QueryError, ServerBusyError
 from cdc_assets.run.capture import Capture
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner
+from mssql_standin.control import StandIn
+from mssql_standin.errors import SqlError
 
 
 class Bank:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from cdc_assets.snapshot.plan import Request
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
+from mssql_standin.control import StandIn
 
 SELECT = f"SELECT * FROM {DATABASE}.dbo.orders WHERE id > 3 ORDER BY id DESC;"
 

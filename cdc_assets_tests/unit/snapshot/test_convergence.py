@@ -7,11 +7,11 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from mssql_standin.control import StandIn
+from mssql_standin.errors import SqlError
 
 
 class Storm:

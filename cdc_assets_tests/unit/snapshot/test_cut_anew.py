@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
+from mssql_standin.control import StandIn
 
 ROWS = 3000
 

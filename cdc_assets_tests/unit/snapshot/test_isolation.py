@@ -16,11 +16,11 @@ from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import VARIABLE, listening
 from cdc_assets.errors import ConnectionLostError, ServerBusyError
-from cdc_assets.standin.control import StandIn
-from cdc_assets.standin.errors import SqlError
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.sleepers import woken_beside
+from mssql_standin.control import StandIn
+from mssql_standin.errors import SqlError
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,9 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.snapshot.moment import Timed
 from cdc_assets.snapshot.plan import Request
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
+from mssql_standin.control import StandIn
 
 LAGS = [float(text) for text in os.environ.get("CDC_MOMENT_LAGS", "0,1.2").split(",")]
 """Seconds by which the capture job is late: not at all, and by more than times of commits are rounded."""

@@ -291,8 +291,8 @@ def test_nobody_waits_for_the_lock_that_pyspark_holds_while_a_session_is_made(mo
     ("module", "unwanted"),
     [
         ("cdc_assets.cli.main", {"pyarrow", "deltalake", "pyodbc"}),
-        ("cdc_assets.cli.capture", {"pyspark", "py4j", "dagster", "cdc_assets.standin", "pandas"}),
-        ("cdc_assets.defs.build", {"cdc_assets.cli", "cdc_assets.standin", "pyarrow.dataset", "pandas"}),
+        ("cdc_assets.cli.capture", {"pyspark", "py4j", "dagster", "mssql_standin", "pandas"}),
+        ("cdc_assets.defs.build", {"cdc_assets.cli", "mssql_standin", "pyarrow.dataset", "pandas"}),
     ],
 )
 def test_process_imports_what_it_needs_alone(module: str, unwanted: set[str]) -> None:

@@ -45,7 +45,7 @@ def test_neither_the_stand_in_nor_the_command_line_is_shipped() -> None:
     names = zipfile.ZipFile(shipping.code_archive()).namelist()
     assert "cdc_assets/adapters/spark/daemon.py" in names
     assert not [
-        name for name in names if name.startswith(("cdc_assets/standin", "cdc_assets/cli")) or "__pycache__" in name
+        name for name in names if name.startswith(("standin/mssql_standin", "cdc_assets/cli")) or "__pycache__" in name
     ]
 
 

@@ -8,9 +8,9 @@ import pytest
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.run.overview import CaptureReport
 from cdc_assets.run.overview.look import look_at
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.unit.publish.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 BACK = datetime.fromisoformat("2026-10-25T01:00:00")
 """Clocks show 3:00 in summer time, and then 2:00 again."""

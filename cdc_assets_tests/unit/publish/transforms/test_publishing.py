@@ -8,11 +8,11 @@ import pytest
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.settings.transforms import Predicate, RouteSettings, Step, UnwrapSettings
 from cdc_assets.publish.place import parse_published
-from cdc_assets.standin.control import StandIn
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
 
 UNWRAP = Step("unwrap", UnwrapSettings("drop", route_by="note"), Predicate(".*dbo.*"))
 MOVE = Step("move", RouteSettings("(.*)", "new.$1"))

@@ -1,0 +1,1 @@
+"""The demonstration behind `make run`, `make dev` and `make run-mysql`; no part of the library."""

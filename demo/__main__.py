@@ -1,0 +1,5 @@
+"""`python -m demo run|dev|mysql`."""
+
+from demo.cli import app
+
+app()
