@@ -34,6 +34,7 @@ import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from cdc_assets.capture.forks import check_recovery_fork
@@ -44,7 +45,6 @@ from cdc_assets.capture.progress import Progress, ProgressListener, RangesRead, 
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.steps import step
 from cdc_assets.envelope.rules import shown_key
 from cdc_assets.errors import (
     CdcDisabledError,
@@ -56,10 +56,11 @@ from cdc_assets.errors import (
     LakeError,
 )
 from cdc_assets.incremental.changed import StaleError, changed_rows
+from cdc_assets.incremental.chunk_step import ChunkStep
 from cdc_assets.incremental.chunked_table import ChunkedTable, UnreadableError, chunked_table, find_maximum
 from cdc_assets.incremental.rounds import Round, RoundReader
-from cdc_assets.lake.presence import missing_files
-from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads, SignalState
+from cdc_assets.lake.step import carry_out, lost_files
+from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.notices import ends, in_progress, scanned
 from cdc_assets.signals.table import NewRows
@@ -129,26 +130,18 @@ class IncrementalSnapshot:
         if state.reads is None:
             return
         table = self._ledger.state.tables.get(state.table_of_reads) if state.table_of_reads else None
-        if table is not None and table.streams and not self._is_lost(state.reads):
-            self._commit(database, state, state.reads)
-        elif self._is_left_out(state.reads):
+        is_given_up = self._is_lost if table is not None and table.streams else self._is_left_out
+        if is_given_up(state.reads):
             # its topic has lost data since and may not be written; or the files are lost, and the rows are read again
             self._watch.record(database, dataclasses.replace(state, reads=None))
         else:
-            self._commit(database, state, state.reads)
+            self._commit(database, state.reads)
 
     def _is_lost(self, reads: RoundReads) -> bool:
         """Whether recorded files that are not committed no longer exist, or must not be committed any more."""
-        tables = self._lake.tables
-        if not reads.files or tables.committed(reads.directory, reads.window_id):
-            return False
-        if tables.left_out(reads.directory, reads.window_id):
-            return True
-        lost = missing_files(tables.location, {reads.directory: reads.files})
-        for path, what in lost.get(reads.directory, {}).items():
-            log.warning(
-                "%s of an incremental snapshot is %s in %s; its rows are read again.", path, what, reads.directory
-            )
+        lost = lost_files(self._lake.tables, reads.window_id, {reads.directory: reads.files} if reads.files else {})
+        for directory, reason in lost.items():
+            log.warning("Rows of an incremental snapshot are read again: in %s %s.", directory, reason)
         return bool(lost)
 
     def _is_left_out(self, reads: RoundReads) -> bool:
@@ -313,13 +306,7 @@ class IncrementalSnapshot:
             self._repeat(database, table.table)
             return True
         self._repeats.pop(database, None)
-        check_recovery_fork(self._ledger, self._server.source, database)
-        self._lake.tables.require_files({reads.directory: reads.files})
-        signals = self._watch.state(database)
-        signals = dataclasses.replace(signals, reads=dataclasses.replace(reads, entry=signals.queue[0]))
-        self._watch.record(database, signals)
-        self._rounds[database].remove(current)
-        self._commit(database, signals, reads)
+        self._commit(database, dataclasses.replace(reads, entry=self._watch.state(database).queue[0]), current)
         self._reader.discard(current)
         return True
 
@@ -339,13 +326,32 @@ class IncrementalSnapshot:
             )
         log.info("Rows of %s are read again: it has no key, and rows like them have changed meanwhile.", table)
 
-    def _commit(self, database: str, state: SignalState, reads: RoundReads) -> None:
-        """Commit recorded files, and advance the queue."""
-        rows = sum(file.rows for file in reads.files)
-        if reads.files:
-            metadata = {"window_id": str(reads.window_id), "rows": str(rows), "snapshot": "incremental"}
-            self._lake.tables.commit(reads.directory, None, list(reads.files), reads.window_id, metadata)
-            step("reads-committed")
+    def _commit(self, database: str, reads: RoundReads, built: Round | None = None) -> None:
+        """Commit READs, and advance the queue.
+
+        Args:
+            built: the round of which they are; None if an earlier run has recorded them.
+        """
+
+        def keep(reads: RoundReads) -> None:
+            signals = self._watch.state(database)
+            self._watch.record(database, dataclasses.replace(signals, reads=reads))
+            if built is not None:
+                self._rounds[database].remove(built)
+
+        step = ChunkStep(
+            self._lake.tables,
+            reads,
+            built is None,
+            lambda: check_recovery_fork(self._ledger, self._server.source, database),
+            keep,
+            partial(self._advance, database),
+        )
+        carry_out(step, self._lake.tables.require_files)
+
+    def _advance(self, database: str, reads: RoundReads) -> None:
+        """Record that READs are committed, and go on with the queue."""
+        state, rows = self._watch.state(database), sum(file.rows for file in reads.files)
         if not state.queue or reads.entry not in (None, state.queue[0]):
             self._watch.record(database, dataclasses.replace(state, reads=None))  # it was stopped before the commit
             return

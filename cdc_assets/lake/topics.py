@@ -42,7 +42,7 @@ from cdc_assets.lake.foreign import net_since
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.owners import OWNER, require_own
-from cdc_assets.lake.presence import require_files
+from cdc_assets.lake.presence import WrittenFile, require_files
 from cdc_assets.lake.sink import DIRECT, Append, Commit, Sink, hand_over
 from cdc_assets.lake.tables import COMMIT_ATTEMPTS, STATISTICS_PROPERTY, DeltaTables, arrow_schema, unreadable
 
@@ -143,7 +143,7 @@ class TopicTables(DeltaTables):
         """Number of rows of a topic in all its generations, from the Delta log alone."""
         return sum(_row_count(handle) for _, handle in self._generations(topic))
 
-    def require_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
+    def require_files(self, files: Mapping[str, Sequence[WrittenFile]]) -> None:
         """Check that the files written by tasks exist, before they are recorded or committed.
 
         Args:

@@ -30,6 +30,7 @@ from cdc_assets.snapshot.moment import Moments
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import SnapshotPlanner
 from cdc_assets.snapshot.readers import Readers
+from cdc_assets.snapshot.round_step import RoundContext
 from cdc_assets.snapshot.rounds import Rounds
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets.snapshot.structures import Structures
@@ -82,7 +83,7 @@ class Activities:
         structures = Structures(server, lake, ledger, planner, only_captured=only_captured)
         moments = Moments(server, ledger.clock, settings, self._config.signals)
         readers = Readers(server, lake, self._runner, settings, moments)
-        rounds = Rounds(server, lake, ledger, readers, settings, notices, self.account)
+        rounds = Rounds(RoundContext(server, lake, ledger, readers, settings, notices, self.account))
         return Snapshotter(
             ledger, self.losses, planner, structures, rounds, notices, self.heartbeat, server.source, settings,
             self._config.signals.collections, self.account,

@@ -1,0 +1,177 @@
+"""The law of exactly once, written once: bounds → tasks → files → one commit a table → complete → report.
+
+A window of the log, a round of a snapshot, a chunk, a batch of a connector and a fold of a mirror are steps. What a step
+reads, and how it is judged, is its own; in which order things are recorded and committed is said here alone:
+
+1. its bounds are in a record before anything is read (the planner's part), under a number that is used once;
+2. tasks read and write files, which no commit names; the results are judged, so it is decided which of them count;
+3. all files are found by the process that commits, with their size;
+4. if the step cannot be read twice, its files are recorded;
+5. each table takes its files in one commit, which carries the number: group after group, those of a group side by side;
+6. the step is recorded as complete, and then reported.
+
+*Why each row is there once.* A table takes a number once (`topics`, `replacing`), whoever commits it. If a step can be read
+twice, every attempt makes the same rows, since the bounds are the same and what lies within them does not change; so it does
+not matter which attempt a table has taken. If it cannot, no attempt behind the first record makes rows at all.
+
+| crash after | a step that can be read twice (window, fold) | one that cannot (round, chunk, batch) |
+|---|---|---|
+| bounds | the same are read again | the same: nothing was committed |
+| files | nobody names them: vacuum | the same |
+| the record of the files | – | they are committed, and never read again; what is lost of them is for the step to say (`lost`) |
+| the commit of some tables | they have the number; the others follow | the same |
+| all commits | it is completed | the same |
+
+*Two writers.* Both may commit, each table takes one of them; only one can record the step as complete, since the record is
+fenced. Who leaves a table behind takes its number first (`TopicTables.leave_out`), so that nobody else's files can follow.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from cdc_assets.core.steps import step as reach
+from cdc_assets.errors import SinkError
+from cdc_assets.lake.files import DataFile, remove_attempt
+from cdc_assets.lake.presence import WrittenFile, missing_files
+from cdc_assets.lake.topics import TopicTables
+
+_THREADS = 8
+"""Commits of different tables overlap; a commit is mostly waiting (spec spark §3)."""
+
+RequireFiles = Callable[[Mapping[str, Sequence[WrittenFile]]], None]
+"""Raises LakeError if a file, by its table's directory, is not there."""
+
+
+class Change(Protocol):
+    """The commit of a step in one table."""
+
+    @property
+    def directory(self) -> str:
+        """The table's directory in the lake."""
+
+    @property
+    def files(self) -> Sequence[WrittenFile]:
+        """What enters it, written below the directory."""
+
+    @property
+    def reached(self) -> str:
+        """The named step behind the commit (`core.steps`)."""
+
+    def commit(self, number: int) -> None:
+        """Commit the files, unless the table has the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events that enter a topic table.
+
+    Args:
+        metadata: of the commit.
+        attempt: part of the names of files that each attempt writes anew, so that those of which no commit has begun can be
+            removed at once; empty if they are recorded.
+    """
+
+    tables: TopicTables
+    directory: str
+    files: Sequence[DataFile]
+    metadata: Mapping[str, str]
+    attempt: str = ""
+    reached: str = "table-committed"
+
+    def commit(self, number: int) -> None:
+        """Have the table's sink commit the events, once."""
+        try:
+            self.tables.commit(self.directory, None, self.files, number, self.metadata)
+        except SinkError as error:
+            # a sink raises again and again, every few seconds, and each attempt writes all of them anew
+            if self.attempt and not error.is_tried:
+                remove_attempt(self.tables.location, [self.directory], number, self.attempt)
+            raise
+
+
+W = TypeVar("W")
+
+
+class Step(Protocol[W]):
+    """Work whose bounds are recorded, and which is not complete."""
+
+    @property
+    def number(self) -> int:
+        """Number of its commits."""
+
+    def found(self) -> W | None:
+        """What an earlier attempt has recorded, as far as it can be committed; None if it is to be written."""
+
+    def write(self) -> W:
+        """Have tasks read, and write files; judge what they made."""
+
+    def changes(self, written: W) -> Iterable[Sequence[Change]]:
+        """The commits, group after group; no table is in two of them."""
+
+    def record(self, written: W) -> None:
+        """Record the files, if the step cannot be read twice."""
+
+    def complete(self, written: W) -> None:
+        """Record that all tables have their files, and report it."""
+
+
+def carry_out(step: Step[W], require_files: RequireFiles) -> W:
+    """Carry out a step, from where an earlier attempt has left it; see the module's head.
+
+    Returns:
+        What it has written.
+
+    Raises:
+        FencedError: another writer has taken over.
+        LakeError: a file is missing, or the lake cannot be written; the step is as far as it is.
+        CdcError: what its tasks and its judgement raise; nothing is committed.
+    """
+    written = step.found()
+    is_recorded = written is not None
+    if written is None:
+        written = step.write()
+    groups = list(step.changes(written))
+    if not is_recorded:
+        require_files({change.directory: change.files for group in groups for change in group})
+        step.record(written)
+    for group in groups:
+        _commit(step.number, group)
+    step.complete(written)
+    return written
+
+
+def _commit(number: int, group: Sequence[Change]) -> None:
+    if len(group) < 2:
+        for change in group:
+            change.commit(number)
+            reach(change.reached)
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(group))) as pool:
+        for change, _ in zip(group, pool.map(lambda change: change.commit(number), group), strict=True):
+            reach(change.reached)
+
+
+def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[DataFile]]) -> dict[str, str]:
+    """Tables that cannot take recorded files any more: these are gone, or their number was left out.
+
+    Where files are gone the number is left out now, so that nobody else commits those that are not.
+
+    Args:
+        files: recorded ones, by directory.
+
+    Returns:
+        What is wrong, by directory.
+
+    Raises:
+        LakeError: the lake cannot be asked.
+    """
+    waiting = {name: written for name, written in files.items() if not tables.committed(name, number)}
+    lacking = missing_files(tables.location, waiting)
+    for name in lacking:
+        tables.leave_out(name, number)
+    reasons = {name: ", ".join(f"{path} is {what}" for path, what in found.items()) for name, found in lacking.items()}
+    return {
+        name: reasons.get(name, "another run has left them out") for name in waiting if tables.left_out(name, number)
+    }

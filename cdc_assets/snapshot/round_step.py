@@ -1,0 +1,239 @@
+"""A round of a snapshot as a step: its slices are read once, and one commit a table follows (`lake.step`).
+
+Reading a table twice may give different rows, so the files of a round are recorded in the manifest before any of them is
+committed. A round that an earlier run has recorded is committed from its files; a table whose files are lost fails.
+
+The LSN that READs of a table without a key carry (`moment`) is recorded with the files that hold them.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cdc_assets.capture.forks import check_recovery_fork
+from cdc_assets.capture.lake import Lake
+from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgress, TableProgress, rows_of
+from cdc_assets.capture.server import Server
+from cdc_assets.config.settings import SnapshotSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.history.records import HistoryEntry
+from cdc_assets.history.structure import read_otherwise
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.step import Events, lost_files
+from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
+from cdc_assets.ledger.state import Window
+from cdc_assets.snapshot.markers import MarkedRow, Markers
+from cdc_assets.snapshot.notices import Notices
+from cdc_assets.snapshot.readers import Readers
+from cdc_assets.snapshot.tasks import RoundResult, SliceEnds, TableReading
+
+Entries = Mapping[TableId, HistoryEntry]
+"""Structures of a snapshot's tables, by table."""
+
+
+@dataclass(frozen=True)
+class RoundContext:
+    """What the rounds of a capture are read and recorded with.
+
+    Args:
+        server: server whose rows are read.
+        readers: runs the tasks of a round.
+        notices: sends notifications about rounds.
+        listener: called after each round.
+    """
+
+    server: Server
+    lake: Lake
+    ledger: Ledger
+    readers: Readers
+    settings: SnapshotSettings
+    notices: Notices
+    listener: ProgressListener
+
+
+class RoundStep:
+    """The round in flight.
+
+    Args:
+        window: as it is planned.
+        run: the snapshot before it.
+        entries: structures of the snapshot's tables.
+        check_locks: called when the round was read, before it is recorded; raises if its locks are lost.
+    """
+
+    def __init__(
+        self,
+        context: RoundContext,
+        window: Window,
+        run: SnapshotRun,
+        entries: Entries,
+        check_locks: Callable[[], None],
+    ) -> None:
+        self._context, self._lake, self._ledger = context, context.lake, context.ledger
+        self._window, self._run, self._entries, self._check_locks = window, run, entries, check_locks
+        self._slices = [run.slices[number] for number in window.slices]
+        self._slices_read: tuple[SliceProgress, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Number of its commits."""
+        return self._window.window_id
+
+    def found(self) -> RoundFiles | None:
+        """The files that an earlier run has recorded; a table of which some are lost has failed."""
+        recorded = self._ledger.state.written
+        if recorded is not None and (lost := lost_files(self._lake.tables, self.number, dict(recorded.files))):
+            recorded = _without(lost, recorded, self._run, self._directories())
+            self.record(recorded)
+        return recorded
+
+    def write(self) -> RoundFiles:
+        """Read the slices."""
+        self._context.notices.send(self._context.notices.reading(self._run, self._slices))
+        written = self._read()
+        self._check_locks()
+        check_recovery_fork(self._ledger, self._context.server.source, self._window.database)
+        return written
+
+    def changes(self, written: RoundFiles) -> list[list[Events]]:
+        """One commit a table."""
+        about = {"window_id": str(self.number), "snapshot_id": str(self._run.snapshot_id)}
+        return [
+            [
+                Events(self._lake.tables, directory, files, {**about, "rows": str(sum(file.rows for file in files))})
+                for directory, files in written.files
+            ]
+        ]
+
+    def record(self, written: RoundFiles) -> None:
+        """Record the files: the rows are not read again."""
+        self._ledger.manifest.record_files(self._ledger.clock.now(), written)
+
+    def complete(self, written: RoundFiles) -> None:
+        """Go on with the slices behind these."""
+        behind = self._run.behind(written)
+        notifications = self._context.notices.read(self._run, behind, self._slices)
+        self._ledger.manifest.complete_round(self._ledger.clock.now(), notifications)
+        self._context.listener.note_commit(self._progress(behind, written))
+
+    def _read(self) -> RoundFiles:
+        """The files that the tasks of a round wrote, and the state of the snapshot after it."""
+        run, window = self._run, self._window
+        readings = self._readings()
+        found = self._context.readers.read(window, self._slices, readings)
+        results = found.results
+        failed = dict(run.failed)
+        for result in results:
+            for failure in result.failures:
+                failed.setdefault(failure.table, failure.reason)
+        for table, reason in self._altered(readings).items():
+            failed.setdefault(table, reason)
+        ends = [end for result in results for end in result.ends if end.table not in failed]
+        ends.sort(key=lambda end: end.number)
+        self._slices_read = tuple(_slice_progress(run, end) for end in ends)
+        scanned = Counter(dict(run.scanned))
+        for end in ends:
+            scanned[end.table] += end.rows
+        done = run.next_place(window.slices[-1] + 1, failed)
+        markers = Markers(run.held)
+        decided = [row for end in ends for row in markers.add(end)]
+        if done == len(run.slices):
+            decided += markers.finish()
+        lost = {readings[table].directory for table in failed if table in readings}
+        files = self._with_decided(results, decided, lost)
+        return RoundFiles(
+            tuple(files.items()), done, markers.held, tuple(sorted(scanned.items())), tuple(failed.items()),
+            tuple((table, low) for table, low in found.lows.items() if table not in failed),
+        )  # fmt: skip
+
+    def _altered(self, readings: Mapping[TableId, TableReading]) -> dict[TableId, str]:
+        """Tables that were altered since their structure was recorded, so that rows may have been read by a wrong one."""
+        schemas = self._context.server.source.table_schemas(list(readings))
+        found = {}
+        for table, reading in readings.items():
+            schema = schemas.get(table)
+            names = {column.name for column in reading.plan.columns}
+            if schema is None or schema.object_id != self._run.of(table).object_id:
+                found[table] = "It was dropped while it was read."
+            elif altered := read_otherwise(reading.schema, schema, names):
+                found[table] = f"{', '.join(altered)} was altered while the table was read. Next: read it again."
+        return found
+
+    def _directories(self) -> dict[TableId, str]:
+        return {table: self._lake.destination(entry)[1] for table, entry in self._entries.items()}
+
+    def _readings(self) -> dict[TableId, TableReading]:
+        server_time = self._context.server.source.server_time()
+        tables = {entry.table: entry for entry in self._run.tables}
+        readings: dict[TableId, TableReading] = {}
+        for table in dict.fromkeys(entry.table for entry in self._slices):
+            plan, directory = self._lake.destination(self._entries[table])
+            planned = tables[table]
+            override = planned.select or self._context.settings.override_of(table) or None
+            readings[table] = TableReading(
+                plan, self._entries[table].schema, directory, planned.low, server_time, override, planned.ranges,
+                is_keyless=not plan.key and planned.instance is not None,
+            )  # fmt: skip
+        return readings
+
+    def _with_decided(
+        self,
+        results: Sequence[RoundResult],
+        decided: Sequence[MarkedRow],
+        lost: set[str],
+    ) -> dict[str, tuple[DataFile, ...]]:
+        """The tasks' files except those of failed tables, and a small file per table with the slice ends decided now."""
+        files: dict[str, tuple[DataFile, ...]] = {}
+        for result in results:
+            for directory, written in result.files.items():
+                if directory not in lost:
+                    files[directory] = (*files.get(directory, ()), *written)
+        by_table: dict[TableId, list[pa.RecordBatch]] = {}
+        for row in decided:
+            by_table.setdefault(row.table, []).append(row.batch)
+        for table, batches in by_table.items():
+            plan, directory = self._lake.destination(self._entries[table])
+            location = self._lake.tables.location
+            with TopicWriter(location, directory, plan.topic_schema, self.number) as writer:
+                writer.write(batch.cast(plan.topic_schema) for batch in batches)
+            files[directory] = (*files.get(directory, ()), *writer.files)
+        return {directory: written for directory, written in files.items() if written}
+
+    def _progress(self, run: SnapshotRun, written: RoundFiles) -> Progress:
+        tables = {}
+        by_directory, directories = dict(written.files), self._directories()
+        for entry in run.tables:
+            if files := by_directory.get(directories.get(entry.table, "")):
+                size, low = sum(file.size for file in files), entry.low
+                tables[entry.table] = TableProgress(rows_of(files), size, low, low, files=len(files))
+        return Progress(
+            "snapshot",
+            self._window.database,
+            self._window.window_id,
+            self._window.after,
+            self._window.until,
+            tables,
+            slices_done=written.done,
+            slices=len(run.slices),
+            slices_read=self._slices_read,
+        )
+
+
+def _slice_progress(run: SnapshotRun, end: SliceEnds) -> SliceProgress:
+    return SliceProgress(end.table, run.slices[end.number].partition, end.rows, end.seconds, end.by_range)
+
+
+def _without(
+    lost: Mapping[str, str], recorded: RoundFiles, run: SnapshotRun, directories: Mapping[TableId, str]
+) -> RoundFiles:
+    """A recorded round in which the tables with lost files count as failed."""
+    reasons = {table: f"Its rows are lost: {lost[name]}." for table, name in directories.items() if name in lost}
+    failed = {**reasons, **dict(recorded.failed)}
+    files = tuple((name, data_files) for name, data_files in recorded.files if name not in lost)
+    return dataclasses.replace(
+        recorded, files=files, done=run.next_place(recorded.done, failed), failed=tuple(failed.items())
+    )
