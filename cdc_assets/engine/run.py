@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.interruption import check
-from cdc_assets.core.steps import step
+from cdc_assets.engine.batch_step import BatchStep
 from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart
 from cdc_assets.engine.history import History
 from cdc_assets.engine.ledger import Batch, BatchLedger, Gap
@@ -39,6 +39,7 @@ from cdc_assets.engine.topics import notification_topic, routes, table_of, topic
 from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.lake.known import refuse_if_known, remember_record
 from cdc_assets.lake.owners import refuse_beside
+from cdc_assets.lake.step import carry_out
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import manifest_directory
 
@@ -137,7 +138,7 @@ class EngineRun:
         self._audit.begin()
         if state.pending is not None:
             log.info("Batch %s was planned and is not complete; it is finished first.", state.pending.batch_id)
-            self._commit(state.pending)
+            self._carry_out(state.pending, is_recorded=True)
         self._audit.check()
         state = self._ledger.state
         self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
@@ -256,8 +257,7 @@ class EngineRun:
             raise
         begun = time.monotonic()
         self._nulled.clear()
-        self._ledger.plan(_now(), batch)
-        self._commit(batch)
+        self._carry_out(batch, is_recorded=False)
         self._commit_s = time.monotonic() - begun
         feed.committed(staging.chunk)
         if self._upkeep.due:
@@ -276,14 +276,19 @@ class EngineRun:
         log.error("%s", Gap(*gap, batch.batch_id))
         return replace(batch, gap=gap)
 
-    def _commit(self, batch: Batch) -> None:
-        """Give each table its files, once; the schema history first."""
-        metadata = {"batch_id": str(batch.batch_id)}
-        for directory, files in batch.files.items():
-            self._tables.commit(directory, None, files, batch.batch_id, metadata)
-            step("table-committed")
-            if directory != history_directory(self._config.topic_prefix):
-                self._rows[directory] += sum(file.rows for file in files)
+    def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
+        history = history_directory(self._config.topic_prefix)
+        step = BatchStep(
+            self._tables, batch, history, is_recorded, lambda: self._ledger.plan(_now(), batch), self._complete
+        )
+        carry_out(step, self._tables.require_files)
+
+    def _complete(self, batch: Batch) -> None:
+        """Record that each table has its files, and tell it."""
+        history = history_directory(self._config.topic_prefix)
+        self._rows.update(
+            {name: sum(file.rows for file in files) for name, files in batch.files.items() if name != history}
+        )
         self._ledger.complete(_now(), self._audit.marks(batch.batch_id))
         self._note_stops({stream_of(partition) for partition, _ in batch.offsets})
         self._upkeep.count(batch.files)

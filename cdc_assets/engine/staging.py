@@ -136,7 +136,6 @@ class Staging:
         for directory, writer in self._writers.values():
             files.setdefault(directory, []).extend(writer.files)
         files = {directory: written for directory, written in files.items() if written}
-        self._tables.require_files(files)
         step("files-written")
         offsets = list(self._offsets.values())
         return Batch(self._batch_id, files, offsets, self.rows, self._place, self._boundary, anew=self.anew)

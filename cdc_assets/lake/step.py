@@ -57,7 +57,7 @@ class Change(Protocol):
 
     @property
     def reached(self) -> str:
-        """The named step behind the commit (`core.steps`)."""
+        """The named step behind the commit (`core.steps`); empty if there is none."""
 
     def commit(self, number: int) -> None:
         """Commit the files, unless the table has the number."""
@@ -134,7 +134,7 @@ def carry_out(step: Step[W], require_files: RequireFiles) -> W:
         written = step.write()
     groups = list(step.changes(written))
     if not is_recorded:
-        require_files({change.directory: change.files for group in groups for change in group})
+        require_files({change.directory: change.files for group in groups for change in group if change.files})
         step.record(written)
     for group in groups:
         _commit(step.number, group)
@@ -146,11 +146,16 @@ def _commit(number: int, group: Sequence[Change]) -> None:
     if len(group) < 2:
         for change in group:
             change.commit(number)
-            reach(change.reached)
+            _reach(change)
         return
     with ThreadPoolExecutor(min(_THREADS, len(group))) as pool:
         for change, _ in zip(group, pool.map(lambda change: change.commit(number), group), strict=True):
-            reach(change.reached)
+            _reach(change)
+
+
+def _reach(change: Change) -> None:
+    if change.reached:
+        reach(change.reached)
 
 
 def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[DataFile]]) -> dict[str, str]:

@@ -28,16 +28,18 @@ from cdc_assets.core.ports import Clock
 from cdc_assets.core.steps import step as reach
 from cdc_assets.errors import LAKE_ERRORS, CdcError, LakeConflictError, LakeError
 from cdc_assets.lake.folder import Folder
+from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.retained import retained
+from cdc_assets.lake.step import carry_out
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.audit import damaged_mirrors, marks_of, unknown_step
 from cdc_assets.mirror.columns import history_schema, is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
+from cdc_assets.mirror.fold_step import FoldStep
 from cdc_assets.mirror.isolation import attempted, folded
 from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
 from cdc_assets.mirror.rewrite import are_parted
-from cdc_assets.mirror.shape import TO_LSN
 from cdc_assets.mirror.steps import files_of, next_step, require_events
 from cdc_assets.mirror.tasks import FoldResult
 from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
@@ -233,9 +235,12 @@ class Mirrors:
             else:
                 done[work.table.topic] = self._finished(work, ())
 
-        def commit(work: Work, found: Sequence[FoldResult]) -> None:
-            self._commit(work, found)
+        def finish(work: Work, found: Sequence[FoldResult]) -> None:
             done[work.table.topic] = self._finished(work, found)
+
+        def commit(work: Work, found: Sequence[FoldResult]) -> None:
+            step = FoldStep(self._tables, self._jobs, work, found, self._ledger.require_writer, finish)
+            carry_out(step, partial(require_files, self._tables.location))
 
         for work in works:
             attempted(work.table.topic, troubles, partial(sort, work))
@@ -251,38 +256,6 @@ class Mirrors:
                 with contextlib.suppress(*LAKE_ERRORS):
                     Folder(self._tables.location, staging_of(work.table.topic)).drop()
         return done
-
-    def _commit(self, work: Work, results: Sequence[FoldResult]) -> None:
-        planned, topic, shape = work.planned, work.table.topic, work.table.description.shape
-        about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until}
-        versions = [file for result in results for file in result.versions]
-        known = self._tables.schema(history_directory(topic))
-        retyped = known is not None and work.history is not None and not is_widened(known, work.history)
-        converted = self._jobs.converted(work) if retyped and not planned.whole else []
-        self._tables.commit(
-            history_directory(topic),
-            work.history or shape.history,
-            planned.step,
-            [*converted, *versions],
-            [],
-            about,
-            bounded=[TO_LSN],
-            fence=self._ledger.require_writer,
-            whole=planned.whole or retyped,
-        )
-        reach("mirror-history-committed")
-        self._tables.commit(
-            current_directory(topic),
-            work.current,
-            planned.step,
-            [file for result in results for file in result.leaves],
-            [path for result in results for path in result.removed],
-            about,
-            bounded=shape.bounded,
-            fence=self._ledger.require_writer,
-            whole=planned.whole or work.retyped,
-        )
-        reach("mirror-committed")
 
     def _finished(self, work: Work, results: Sequence[FoldResult]) -> tuple[MirrorState, StepReport]:
         planned = work.planned

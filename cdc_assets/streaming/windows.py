@@ -7,11 +7,9 @@ database, so it reaches the number with the rows of its own window. The schema
 history and the transaction topic are shared by all databases: they get one commit
 under the number, with the parts of every window that is carried out.
 
-*Crash between any two steps:* the windows stay pending in the manifest with their
-bounds, so the next run carries them out again. Structures that were recorded come
-from the history, topic tables that have reached the number are skipped, and the rest
-is read again: the same rows, because the bounds are the same and the log does not
-change.
+*The step* can be read twice, since its bounds are fixed and the log does not change (`lake.step`: order, and what a crash
+does). Before its tasks the structures are recorded; a repeat takes them from the history. The transactions of all databases
+are committed behind all tables.
 
 *Trouble of one database.* If a database cannot be read any more, or not this time
 (a deadlock, a lost connection), or was restored, its window is given up and the
@@ -38,31 +36,22 @@ the window is read again without it, and END counts the events that have a block
 The table's events have none when it catches up.
 """
 
-import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from operator import attrgetter
 from typing import TypeVar
 from uuid import uuid4
 
-from cdc_assets.capture.endings import give_up, is_split, split_commit_reason, unpublished
+from cdc_assets.capture.endings import give_up, is_split, unpublished
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.instances import Gap
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
-from cdc_assets.capture.progress import (
-    Progress,
-    ProgressListener,
-    rows_of,
-)
+from cdc_assets.capture.progress import ProgressListener, rows_of
 from cdc_assets.capture.server import Server
-from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.config.settings import StreamingSettings
-from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.notification import Notification
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.core.steps import step
+from cdc_assets.core.steps import step as reach
 from cdc_assets.errors import (
     DATABASE_ERRORS,
     TURN_ERRORS,
@@ -71,20 +60,19 @@ from cdc_assets.errors import (
     DatabaseRestoredError,
     LakeFullError,
 )
-from cdc_assets.ledger.state import TableState, Unpublished, Window
-from cdc_assets.streaming.gaps import with_gap
+from cdc_assets.lake.step import Change, carry_out
+from cdc_assets.ledger.state import Unpublished, Window
+from cdc_assets.streaming.judgement import Judge
 from cdc_assets.streaming.places import Places
-from cdc_assets.streaming.row_counts import check_rows
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, run_slice
-from cdc_assets.streaming.window_commits import WindowCommits
-from cdc_assets.streaming.window_parts import Part, files_of, job_of, reasons_of
+from cdc_assets.streaming.window_commits import TransactionsChange, events_of, remove_uncommitted
+from cdc_assets.streaming.window_parts import Part, job_of, reasons_of
 from cdc_assets.streaming.window_report import WindowReport
 from cdc_assets.streaming.window_tasks import WindowTasks
 
 log = logging.getLogger(__name__)
 
-_AGAIN = "It is tried again by itself, from its position."
 P = TypeVar("P", Window, Part)
 R = TypeVar("R")
 
@@ -106,11 +94,11 @@ class WindowExecutor:
         settings: StreamingSettings,
         listener: ProgressListener,
     ) -> None:
-        self._server, self._lake, self._ledger = server, lake, ledger
-        self._runner, self._settings, self._listener = runner, settings, listener
-        self._structures, self._places = WindowStructures(server, lake, ledger), Places(lake, ledger)
-        self._commits, self._report = WindowCommits(lake), WindowReport(server.source, lake)
-        self._tasks = WindowTasks(server, lake, ledger, runner, settings)
+        self.server, self.lake, self.ledger, self.runner, self.listener = server, lake, ledger, runner, listener
+        self.structures, self.places = WindowStructures(server, lake, ledger), Places(lake, ledger)
+        self.judge = Judge(server, lake, ledger, settings, self.places)
+        self.report = WindowReport(server.source, lake)
+        self.tasks = WindowTasks(server, lake, ledger, runner, settings)
 
     def execute(self, windows: Sequence[Window], *, repeated: bool) -> Mapping[str, CdcError]:
         """Read, write, commit and complete the pending windows.
@@ -129,32 +117,95 @@ class WindowExecutor:
             LakeError: the lake cannot be written; they stay pending.
             FencedError: another writer has taken over.
         """
-        self._runner.get_ready()
-        troubles: dict[str, CdcError] = {}
-        attempt = uuid4().hex[:8]
-        begun = self._each(windows, lambda window: self._begun_part(window, attempt, repeated), troubles, repeated)
-        if not begun:
-            return troubles
-        number = windows[0].window_id
-        entries = [entry for part in begun for entry in part.structures.recorded]
-        if (
-            repeated and not entries and self._lake.history.close(number)
-        ):  # a run that was believed dead has recorded some
-            return troubles | dict(self.execute(self._ledger.state.pending, repeated=True))
-        self._lake.record(number, entries)
-        step("history-written")
+        self.runner.get_ready()
+        step = WindowStep(self, windows, repeated=repeated)
         try:
-            done = self._carry_out(begun, repeated, troubles)
+            carry_out(step, self.lake.tables.require_files)
         except LakeFullError:
-            self._commits.remove_uncommitted(number, begun, attempt)
+            remove_uncommitted(self.lake, step.number, step.begun, step.attempt)
             raise
-        for progress in done:
-            self._listener.note_commit(progress)
-        return troubles
+        return step.troubles
 
-    def _each(
-        self, parts: Sequence[P], action: Callable[[P], R], troubles: dict[str, CdcError], repeated: bool
-    ) -> list[R]:
+
+class WindowStep:
+    """All windows in flight, which share their number.
+
+    Args:
+        windows: all that are pending in the manifest.
+        repeated: whether an earlier attempt may have committed some of their tables.
+    """
+
+    def __init__(self, executor: WindowExecutor, windows: Sequence[Window], *, repeated: bool) -> None:
+        self._executor, self._windows, self._repeated = executor, windows, repeated
+        self._lake, self._ledger, self._tasks = executor.lake, executor.ledger, executor.tasks
+        self._transactions: TransactionsChange | None = None
+        self.number, self.attempt = windows[0].window_id, uuid4().hex[:8]
+        self.begun: list[Part] = []
+        self.troubles: dict[str, CdcError] = {}
+        """By database, why its window was given up."""
+
+    def found(self) -> None:
+        """Files of an earlier attempt are not recorded: the same rows are read again."""
+        return
+
+    def write(self) -> list[Part]:
+        """Record structures, read the windows, judge them; empty if none of them can be carried out now."""
+        self.begun = self._each(self._windows, self._begin)
+        entries = [entry for part in self.begun for entry in part.structures.recorded]
+        if self.begun and self._repeated and not entries and self._lake.history.close(self.number):
+            # a run that was believed dead has recorded some
+            self._windows = self._ledger.state.pending
+            return self.write()
+        if not self.begun:
+            return []
+        self._lake.record(self.number, entries)
+        reach("history-written")
+        offset = self._tasks.offset_minutes()
+        planned = self._each(self.begun, lambda part: self._plan(part, offset))
+        if not planned:
+            return []
+        self._executor.places.record(planned)
+        tasks = [task for part in planned for task in part.tasks]
+        results = iter(self._executor.runner.run(run_slice, tasks, job_of(planned)))
+        for part in planned:
+            part.results = list(islice(results, len(part.tasks)))
+        reach("files-written")
+        judge = self._executor.judge.judge
+        return self._each(planned, lambda part: judge(self._numbered(part, offset), repeated=self._repeated))
+
+    def changes(self, written: Sequence[Part]) -> list[list[Change]]:
+        """The tables of all windows, and behind them the transactions."""
+        tables: list[Change] = [change for part in written for change in events_of(self._lake.tables, part)]
+        if written and self._lake.events.transaction_metadata:
+            self._transactions = TransactionsChange(self._lake, written, repeated=self._repeated)
+        return [tables, [self._transactions] if self._transactions else []]
+
+    def record(self, written: Sequence[Part]) -> None:
+        """Nothing: the same rows can be read again."""
+
+    def complete(self, written: Sequence[Part]) -> None:
+        """Record that the windows are complete, and tell it."""
+        if not written:
+            return
+        before, published = self._ledger.state.tables, self._transactions is None or self._transactions.published
+        left = {} if published else {part.database: self._unpublished(part) for part in written}
+        self._ledger.manifest.complete(
+            self._ledger.clock.now(),
+            [state for part in written for state in part.changed],
+            [table for part in written for table in part.behind],
+            {str(table): rows_of(files) for part in written for table, files in part.written().items()},
+            [notification for part in written for notification in part.notifications],
+            unpublished={database: entry for database, entry in left.items() if entry},
+            published=published,
+        )
+        for progress in self._executor.report.of(written, before):
+            self._executor.listener.note_commit(progress)
+
+    def _unpublished(self, part: Part) -> Unpublished | None:
+        begun = {read.table for read in part.window.reads if not read.counted} - part.behind
+        return unpublished(self._ledger, self._lake, part.window, begun)
+
+    def _each(self, parts: Sequence[P], action: Callable[[P], R]) -> list[R]:
         """Results of an action for each window; windows of databases in trouble are given up if there are others."""
         done: list[R] = []
         found: dict[str, CdcError] = {}
@@ -168,185 +219,46 @@ class WindowExecutor:
                 raise trouble
         for database, trouble in found.items() if done else ():
             log.warning("The window of database %s is given up: %s", database, trouble)
-            give_up(self._ledger, self._lake, database, trouble, repeated=repeated)
-        troubles.update(found)
+            give_up(self._ledger, self._lake, database, trouble, repeated=self._repeated)
+        self.troubles.update(found)
         return done
 
-    def _begun_part(self, window: Window, attempt: str, repeated: bool) -> Part:
+    def _begin(self, window: Window) -> Part:
         states = self._ledger.state.tables
         stopped = [read for read in window.reads if read.table not in states or not states[read.table].streams]
-        if repeated:
-            self._places.leave_out_stopped(window, stopped)
-        window = dataclasses.replace(window, reads=tuple(read for read in window.reads if read not in stopped))
-        structures = self._structures.of(window, repeated)
+        if self._repeated:
+            self._executor.places.leave_out_stopped(window, stopped)
+        window = replace(window, reads=tuple(read for read in window.reads if read not in stopped))
+        structures = self._executor.structures.of(window, self._repeated)
         if structures.recorded:
-            check_recovery_fork(self._ledger, self._server.source, window.database)
-        return Part(window, structures, attempt)
+            check_recovery_fork(self._ledger, self._executor.server.source, window.database)
+        return Part(window, structures, self.attempt)
 
-    def _carry_out(self, begun: Sequence[Part], repeated: bool, troubles: dict[str, CdcError]) -> Sequence[Progress]:
-        offset = self._tasks.offset_minutes()
-
-        def plan(part: Part) -> Part:
-            self._places.take(part, repeated=repeated)
-            part.planned = self._planned(part.window, part.structures, repeated)
-            part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
-            return part
-
-        planned = self._each(begun, plan, troubles, repeated)
-        if not planned:
-            return []
-        self._places.record(planned)
-        results = iter(self._runner.run(run_slice, [task for part in planned for task in part.tasks], job_of(planned)))
-        for part in planned:
-            part.results = list(islice(results, len(part.tasks)))
-        step("files-written")
-        judged = self._each(
-            planned, lambda part: self._judged(self._numbered(part, offset), repeated), troubles, repeated
-        )
-        if not judged:
-            return []
-        published = self._commits.commit(judged, repeated=repeated)
-        return self._complete(judged, published=published)
-
-    def _numbered(self, part: Part, offset: int) -> Part:
-        """The part; if transactions are numbered, read again without the tables that stay behind, whose events counted."""
-        while self._lake.events.transaction_metadata and (tables := part.left_out()):
-            part.planned = [entry for entry in part.planned if entry.read.table not in tables]
-            part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
-            part.results = [*map(reasons_of, part.results), *self._runner.run(run_slice, part.tasks, job_of([part]))]
+    def _plan(self, part: Part, offset: int) -> Part:
+        self._executor.places.take(part, repeated=self._repeated)
+        part.planned = self._planned(part.window, part.structures)
+        part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
         return part
 
-    def _judged(self, part: Part, repeated: bool) -> Part:
-        """The part with the files to commit and the changed states of tables."""
-        window, structures, results = part.window, part.structures, part.results
-        for trouble in (result.trouble for result in results if result.trouble):
-            raise trouble
-        check_recovery_fork(self._ledger, self._server.source, window.database)
-        whole = part.whole()
-        moved = {table for result in results for table in result.moved} - whole | structures.moved
-        failed, committed, torn = dict(structures.failed), set[TableId](), set[TableId]()
-        if repeated:
-            behind = moved.union(failed, *(result.failed.keys() | result.gaps.keys() for result in results)) - whole
-            committed, torn = self._places.leave_behind(window, behind)
-            failed |= dict.fromkeys(torn, split_commit_reason("It was altered, or could not be read,"))
-            whole |= committed
-            moved -= torn | whole
-        changed = self._troubled(part, failed, whole, moved, torn)
-        for table in moved:
-            log.info("%s or its capture instances changed while it was read; the next window reads it again.", table)
-        part.behind = {state.table for state in changed} | moved
-        unread = part.behind.union(committed, *(result.failed.keys() | result.gaps.keys() for result in results))
-        check_rows(
-            self._server.source,
-            [entry.read for entry in part.planned if entry.read.table not in unread],
-            [result.rows for result in results],
-            skipped_numbers(self._lake.events.skipped_operations),
-        )
-        part.files = files_of(results, without=part.behind | committed)
-        part.changed = changed + self._handed_over(window, part.behind)
-        part.notifications = list(self._removable(window, part.changed, part.behind))
-        return part
-
-    def _planned(self, window: Window, structures: Structures, repeated: bool) -> list[PlannedRead]:
+    def _planned(self, window: Window, structures: Structures) -> list[PlannedRead]:
         planned = []
         for read in window.reads:
             if read.table in structures.failed or read.table in structures.moved:
                 continue
             plan, directory = self._lake.destination(structures.entries[read.table, read.instance])
             directory = read.directory or directory
-            committed = read.counted or (repeated and self._lake.tables.committed(directory, window.window_id))
+            committed = read.counted or (self._repeated and self._lake.tables.committed(directory, window.window_id))
             if not committed or self._lake.events.transaction_metadata:
                 planned.append(PlannedRead(read, plan, directory, committed, structures.altered.get(read.instance)))
         return planned
 
-    def _troubled(
-        self,
-        part: Part,
-        failed: dict[TableId, str],
-        whole: Set[TableId],
-        moved: Collection[TableId],
-        torn: Collection[TableId],
-    ) -> list[TableState]:
-        """States of tables that cannot take part, at their old position; those that are committed lack nothing.
-
-        Those of which a part is committed (`torn`) cannot go on from it, all others can.
-        """
-        tables = self._ledger.state.tables
-        policy = self._settings.gap_policy
-        gaps: dict[TableId, Gap] = {}
-        for result in part.results:
-            failed |= {table: reason for table, reason in result.failed.items() if table not in failed}
-            gaps |= {
-                table: max(gap, gaps.get(table, gap), key=attrgetter("until")) for table, gap in result.gaps.items()
-            }
-        for table in whole & (failed.keys() | gaps.keys() | part.structures.moved):
-            if self._lake.events.transaction_metadata:
-                log.warning(
-                    "%s was committed by an earlier attempt and can no longer be read: transaction metadata may lack its events.",
-                    table,
-                )
-            failed.pop(table, None)
-            gaps.pop(table, None)
-        instances = self._server.instances(part.database) if gaps else {}
-        marked = [with_gap(tables[table], gap, policy, instances.get(table, [])) for table, gap in gaps.items()]
-        return marked + [
-            tables[table].stopped(
-                reason if table in torn else f"{reason.rstrip('.')}. {_AGAIN}", again=table not in torn
-            )
-            for table, reason in failed.items()
-            if table not in gaps and table not in moved
-        ]
-
-    def _handed_over(self, window: Window, troubled: set[TableId]) -> list[TableState]:
-        """States of tables that are read from another instance, or written to another directory, from now on."""
-        last = {read.table: read for read in window.reads if not read.counted and read.table not in troubled}
-        found: list[TableState] = []
-        for table, read in last.items():
-            known = self._ledger.state.tables[table]
-            state = dataclasses.replace(known, directory=read.directory)
-            if read.made is not None or read.instance != known.instance:  # otherwise an earlier release planned it
-                made, number = read.made, read.change_table_id
-                state = dataclasses.replace(state, instance=read.instance, made=made, change_table_id=number)
-            found += [state] if state != known else []
-        return found
-
-    def _complete(self, parts: Sequence[Part], *, published: bool) -> list[Progress]:
-        before = self._ledger.state.tables
-        left = {} if published else {part.database: self._unpublished(part) for part in parts}
-        self._ledger.manifest.complete(
-            self._ledger.clock.now(),
-            [state for part in parts for state in part.changed],
-            [table for part in parts for table in part.behind],
-            {str(table): rows_of(files) for part in parts for table, files in part.written().items()},
-            [notification for part in parts for notification in part.notifications],
-            unpublished={database: entry for database, entry in left.items() if entry},
-            published=published,
-        )
-        return self._report.of(parts, before)
-
-    def _unpublished(self, part: Part) -> Unpublished | None:
-        begun = {read.table for read in part.window.reads if not read.counted} - part.behind
-        return unpublished(self._ledger, self._lake, part.window, begun)
-
-    def _removable(self, window: Window, changed: Sequence[TableState], behind: Set[TableId]) -> Iterator[Notification]:
-        """After a hand-over the older capture instance may be dropped (spec debezium-sqlserver §1.5, §10.1)."""
-        for state in changed:
-            old = self._ledger.state.tables[state.table].instance
-            if state.table in behind or old is None or old == state.instance:
-                continue
-            start = next(read.after for read in window.reads if read.instance == state.instance)
-            yield self._ledger.notice(
-                "Capture Instance",
-                "COMPLETED",
-                server=self._lake.events.topic_prefix,
-                database=window.database,
-                capture_instance=old,
-                **self._start_of(state.table, old),
-                stop_lsn=str(start.next()),
-                commit_lsn=str(window.until),
-            )
-
-    def _start_of(self, table: TableId, name: str) -> dict[str, str]:
-        """`start_lsn` of a capture instance, unless it was dropped already."""
-        instances = self._server.instances(table.database).get(table, [])
-        return next(({"start_lsn": str(instance.start_lsn)} for instance in instances if instance.name == name), {})
+    def _numbered(self, part: Part, offset: int) -> Part:
+        """The part; if transactions are numbered, read again without the tables that stay behind, whose events counted."""
+        while self._lake.events.transaction_metadata and (tables := part.left_out()):
+            part.planned = [entry for entry in part.planned if entry.read.table not in tables]
+            part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
+            part.results = [
+                *map(reasons_of, part.results),
+                *self._executor.runner.run(run_slice, part.tasks, job_of([part])),
+            ]
+        return part

@@ -1,0 +1,200 @@
+"""A step is carried out in one order, whatever it is: a power cut at any point of it leaves each row there once."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.step import Events, carry_out, lost_files
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets_tests.unit.lake.writing import batch_of, schema_of
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = schema_of(id=pa.int32())
+DIRECTORIES = ("first", "left", "right")
+NUMBER = 4
+Written = dict[str, list[DataFile]]
+
+
+class PowerCutError(Exception):
+    """The process ends here."""
+
+
+@dataclass
+class Record:
+    """What outlives a power cut, beside the tables."""
+
+    files: Written | None = None
+    is_complete: bool = False
+    reads: int = 0
+
+
+@dataclass
+class Trial:
+    """A step over three tables, in two groups; `cut` is where the process ends."""
+
+    tables: TopicTables
+    record_: Record
+    repeatable: bool
+    cut: str = ""
+    number: int = NUMBER
+    happened: list[str] = field(default_factory=list)
+
+    def _at(self, place: str) -> None:
+        self.happened.append(place)
+        if place == self.cut:
+            raise PowerCutError(place)
+
+    def found(self) -> Written | None:
+        self._at("found")
+        return self.record_.files
+
+    def write(self) -> Written:
+        self.record_.reads += 1
+        # what cannot be read twice is something else at each time
+        value = 0 if self.repeatable else self.record_.reads
+        made = {name: written(self.tables, name, value) for name in DIRECTORIES}
+        self._at("write")
+        return made
+
+    def changes(self, written: Written) -> list[list[Events]]:
+        self._at("changes")
+        commits = [Events(self.tables, name, written[name], {}) for name in DIRECTORIES]
+        return [commits[:1], commits[1:]]
+
+    def record(self, written: Written) -> None:
+        self._at("before the record")
+        if not self.repeatable:
+            self.record_.files = written
+        self._at("record")
+
+    def complete(self, written: Written) -> None:
+        del written
+        self._at("before the end")
+        self.record_.is_complete = True
+        self._at("end")
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> TopicTables:
+    made = TopicTables(Location(str(tmp_path)), "shop")
+    for name in DIRECTORIES:
+        made.ensure(name, SCHEMA)
+    return made
+
+
+def written(tables: TopicTables, directory: str, value: int) -> list[DataFile]:
+    with TopicWriter(tables.location, directory, SCHEMA, NUMBER) as writer:
+        writer.write([batch_of(SCHEMA, NUMBER, {"id": value})])
+    return writer.files
+
+
+def rows(tables: TopicTables) -> list[list[int]]:
+    found = [pa.table(DeltaTable(tables.location.uri(name)).to_pyarrow_table()) for name in DIRECTORIES]
+    return [[value["after"]["id"] for value in table["value"].to_pylist()] for table in found]
+
+
+def carried_out(trial: Trial, commits: Sequence[int] = ()) -> None:
+    """Carry out a step; the process ends behind as many commits."""
+    made = 0
+
+    def count(name: str) -> None:
+        nonlocal made
+        made += name == "table-committed"
+        if made in commits:
+            raise PowerCutError(name)
+
+    with listening(count):
+        carry_out(trial, trial.tables.require_files)
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+@pytest.mark.parametrize(
+    "cut", ["found", "write", "changes", "before the record", "record", 1, 2, 3, "before the end", "end"]
+)
+def test_each_row_is_there_once_wherever_the_process_ends(
+    tables: TopicTables, repeatable: bool, cut: str | int
+) -> None:
+    record = Record()
+    first = Trial(tables, record, repeatable, cut if isinstance(cut, str) else "")
+    with pytest.raises(PowerCutError):
+        carried_out(first, [cut] if isinstance(cut, int) else [])
+    if not record.is_complete:
+        carried_out(Trial(TopicTables(tables.location, "shop"), record, repeatable))
+    assert record.is_complete
+    found = rows(tables)
+    assert [len(one) for one in found] == [1, 1, 1]
+    assert len({str(one) for one in found}) == 1, "all rows are of one reading"
+    reads = 2 if cut in ("write", "changes", "before the record") else 1
+    assert repeatable or record.reads == reads, "what is recorded is never read again"
+
+
+def test_the_first_group_is_committed_before_the_second_begins(tables: TopicTables) -> None:
+    with pytest.raises(PowerCutError):
+        carried_out(Trial(tables, Record(), repeatable=True), [1])
+    assert [len(one) for one in rows(tables)] == [1, 0, 0]
+
+
+def test_nothing_is_recorded_or_committed_if_a_file_is_missing(tables: TopicTables) -> None:
+    class Losing(Trial):
+        def write(self) -> Written:
+            made = super().write()
+            Path(self.tables.location.uri("right").removeprefix("file://"), made["right"][0].path).unlink()
+            return made
+
+    record = Record()
+    with pytest.raises(LakeError, match="cannot see"):
+        carried_out(Losing(tables, record, repeatable=False))
+    assert record == Record(reads=1)
+    assert [len(one) for one in rows(tables)] == [0, 0, 0]
+
+
+def test_recorded_files_that_are_gone_are_left_out_for_everybody(tables: TopicTables) -> None:
+    files = {name: written(tables, name, 1) for name in DIRECTORIES}
+    assert tables.commit("first", None, files["first"], NUMBER, {})
+    Path(tables.location.uri("left").removeprefix("file://"), files["left"][0].path).unlink()
+    TopicTables(tables.location, "shop").leave_out("right", NUMBER)
+    tables.forget("right")
+    lost = lost_files(tables, NUMBER, files)
+    assert lost == {"left": f"{files['left'][0].path} is missing", "right": "another run has left them out"}
+    assert tables.left_out("left", NUMBER)
+    assert lost_files(tables, NUMBER, {"first": files["first"]}) == {}
+
+
+def calls(name: str) -> set[str]:
+    """Modules of the library that call a method of this name."""
+    return {
+        str(path.relative_to(ROOT / "cdc_assets"))
+        for path in (ROOT / "cdc_assets").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
+    }
+
+
+def test_rows_enter_tables_in_few_places() -> None:
+    """All others hand a step to `carry_out`; a test of `replacing` counts what removes files."""
+    assert calls("create_write_transaction") == {"lake/tables.py", "lake/replacing.py"}
+    of_tables = {
+        f"{path.relative_to(ROOT / 'cdc_assets')}"
+        for path in (ROOT / "cdc_assets").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "commit"
+        and ast.unparse(node.func.value).endswith("tables")
+    }
+    assert of_tables == {
+        "lake/step.py",  # windows, rounds, chunks, batches
+        "mirror/fold_step.py",  # folds
+        "lake/small.py",  # one row, such as a heartbeat
+        "history/store.py",  # structures, before a window is read
+        "defs/envelope_io.py",  # what an asset of a user returns
+    }
