@@ -36,7 +36,7 @@ from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 from mssql_standin.control import StandIn
 

@@ -21,7 +21,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 from demo.summary import live_rows
 from mssql_standin import sample
 from mssql_standin.control import StandIn

@@ -62,11 +62,9 @@ ALLOWED: dict[str, set[str]] = {
     "retention": {"config", "core", "envelope", "errors", "lake", "ledger", "mirror", "publish", "typemap"},
     "reader": {"config", "engine", "envelope", "errors", "lake", "registry", "typemap"},
     "run": {
-        "adoption",
         "capture",
         "config",
         "core",
-        "engine",
         "envelope",
         "errors",
         "heartbeat",
@@ -74,12 +72,25 @@ ALLOWED: dict[str, set[str]] = {
         "incremental",
         "lake",
         "ledger",
-        "mirror",
         "notifications",
-        "publish",
-        "retention",
         "signals",
         "snapshot",
+        "streaming",
+    },
+    "overview": {
+        "capture",
+        "config",
+        "core",
+        "engine",
+        "envelope",
+        "errors",
+        "history",
+        "lake",
+        "ledger",
+        "mirror",
+        "publish",
+        "run",
+        "signals",
         "streaming",
     },
     "adapters.clock": {"core"},
@@ -89,24 +100,27 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.sqlserver": {"config", "core", "errors", "history"},
     "adapters.threads": {"core"},
     "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake", "mirror"},
-    "metrics": {"capture", "config", "core", "errors", "run"},
+    "metrics": {"capture", "config", "core", "errors", "overview"},
     "assembly": {
         "adapters.clock",
         "adapters.databases",
         "adapters.debezium",
         "adapters.kafka",
         "adapters.sqlserver",
+        "adoption",
         "capture",
         "config",
         "core",
         "engine",
         "errors",
         "lake",
+        "ledger",
         "mirror",
         "notifications",
         "publish",
         "reader",
         "reconcile",
+        "retention",
         "run",
         "signals",
     },
@@ -128,6 +142,7 @@ ALLOWED: dict[str, set[str]] = {
         "ledger",
         "mirror",
         "notifications",
+        "overview",
         "publish",
         "reconcile",
         "run",
@@ -151,6 +166,7 @@ ALLOWED: dict[str, set[str]] = {
         "history",
         "lake",
         "mirror",
+        "overview",
         "reconcile",
         "publish",
         "run",
@@ -244,6 +260,27 @@ def test_every_room_is_listed_and_there_is_no_circle() -> None:
     assert {own_room(path) for path in modules()} - {"adapters"} == set(ALLOWED)
     order = list(TopologicalSorter(ALLOWED).static_order())
     assert order.index("core") < order.index("lake") < order.index("capture") < order.index("run") < order.index("cli")
+
+
+def reach(module: str) -> set[str]:
+    """Modules that a module imports, and those that these import."""
+    known = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules()}
+    found, waiting = set[str](), [module]
+    while waiting:
+        name = waiting.pop()
+        if name in known and name not in found:
+            found.add(name)
+            waiting += imports(known[name])
+            waiting += [part.rpartition(".")[0] for part in imports(known[name])]
+    return found
+
+
+def test_a_run_reaches_nothing_that_is_beside_it() -> None:
+    """What a run is handed (retention) or what is beside it (mirrors, Kafka, other connectors) cannot break it."""
+    beside = {"adoption", "engine", "mirror", "overview", "publish", "reader", "reconcile", "retention"}
+    found = reach("cdc_assets.run.capture")
+    assert len(found) > 100
+    assert not sorted(name for name in found if room_of(name.split(".")) in beside)
 
 
 def test_every_room_is_described() -> None:

@@ -10,7 +10,6 @@ from typing import TypeVar
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
-from cdc_assets.adapters.sqlserver.log_times import LogTimes
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.capture.progress import OnProgress, OnRead, RangesRead
 from cdc_assets.config.settings import CaptureConfig
@@ -20,6 +19,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener
+from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture
 
 T = TypeVar("T")
@@ -60,7 +60,18 @@ def open_capture(
     rows = bulk or MssqlBulkSource.of(config)
     with source or SqlServerSource.of(config) as control, kafka_channels(config) as channels:
         yield Capture(
-            config, control, rows, runner, SystemClock(), run_id, channels, listener, tables, on_progress, on_read
+            config,
+            control,
+            rows,
+            runner,
+            SystemClock(),
+            run_id,
+            channels,
+            listener,
+            tables,
+            on_progress,
+            on_read,
+            Retention,
         )
 
 
@@ -71,19 +82,12 @@ def discover(config: CaptureConfig) -> Sequence[TableSchema]:
         CdcError: the server cannot be queried, or no table matches the filters.
     """
     with quick_source(config) as source:
-        return Capture(config, source, MssqlBulkSource.of(config), _NoRunner(), SystemClock()).discover()
+        return without_runner(config, source).discover()
 
 
-@contextmanager
-def open_adoption(config: CaptureConfig) -> Iterator[tuple[Capture, LogTimes, SqlServerSource]]:
-    """A capture that takes over from another reader, the times of the server's commits, and the server.
-
-    Raises:
-        CdcError: the server cannot be reached.
-    """
-    with SqlServerSource.of(config) as control:
-        capture = Capture(config, control, MssqlBulkSource.of(config), _NoRunner(), SystemClock())
-        yield capture, LogTimes(control), control
+def without_runner(config: CaptureConfig, source: SqlServerSource) -> Capture:
+    """A capture that only answers queries, and records."""
+    return Capture(config, source, MssqlBulkSource.of(config), _NoRunner(), SystemClock())
 
 
 class _NoRunner:

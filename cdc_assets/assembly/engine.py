@@ -11,7 +11,7 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import FILES, is_reader, reader_settings
 from cdc_assets.engine.feed import EngineFeed, EngineStart, Offsets
 from cdc_assets.engine.forwarded import ForwardedSignals
-from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.ledger import Batch, BatchLedger
 from cdc_assets.engine.requested import channels_of, signal_file, takes_signals
 from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.engine.topics import with_notifications
@@ -22,7 +22,15 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.reader.files import folder_of
 from cdc_assets.reader.listing import unread_files
 from cdc_assets.reader.opening import reader_for
+from cdc_assets.run.new_lake import NewLake
 from cdc_assets.signals.inbox import Inbox
+
+
+def new_engine_lake(config: EngineConfig) -> NewLake:
+    """The lake of a connector's capture that has none any more."""
+    tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
+    ledger = BatchLedger(tables, config.topic_prefix)
+    return NewLake(tables, ledger.directory, ledger.claim)
 
 
 def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Batch], None]) -> EngineSummary:

@@ -13,7 +13,7 @@ from cdc_assets.adoption.history import Columns, read_history
 from cdc_assets.adoption.offsets import ConnectorOffset, read_offsets
 from cdc_assets.adoption.plan import AdoptedTable, AdoptionPlan, CommitTimes
 from cdc_assets.adoption.times import local_readings
-from cdc_assets.assembly.capture import open_adoption
+from cdc_assets.assembly.adoption import open_adoption
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, out, read_config, show_logs
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.load import given_properties
@@ -66,7 +66,7 @@ def adopt(
             "configuration", str(place), "a capture of SQL Server", "a connector of another database keeps its offsets"
         )
     settings = read_config(config)
-    with open_adoption(settings) as (capture, times, source):
+    with open_adoption(settings) as (adoption, times, source):
         known: Mapping[TableId, Columns] | None = None
         if from_lsn or from_time:
             found = _given(settings, from_lsn or [], from_time, times, source)
@@ -77,10 +77,10 @@ def adopt(
             )
             if history or properties.get(_HISTORY):
                 known = read_history(_file(history, properties, _HISTORY, "--history"), found)
-        plan = capture.plan_adoption(found, times, known)
+        plan = adoption.plan(found, times, known)
         _show(plan)
         if yes and plan.states:
-            capture.adopt(plan)
+            adoption.record(plan)
     if not plan.states:
         raise ConfigurationError(
             "adoption", "no table", "a captured table that continues at the position", "see the reasons above"

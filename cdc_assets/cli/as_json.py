@@ -10,8 +10,8 @@ from cdc_assets.config.property import Property
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.mirror.ledger import MirrorState
+from cdc_assets.overview import CaptureOverview, CaptureReport, DatabaseOverview
 from cdc_assets.reconcile.progress import Pass
-from cdc_assets.run.overview import CaptureOverview, CaptureReport, DatabaseOverview
 
 
 def print_json(document: object, *, lines: bool = False) -> None:

@@ -35,9 +35,9 @@ from cdc_assets.errors import LAKE_ERRORS, ConfigurationError
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.location import Location
 from cdc_assets.mirror.key_checks import check_keys
-from cdc_assets.run.overview import CaptureOverview
-from cdc_assets.run.overview.look import derived_troubles
-from cdc_assets.run.overview.tables import RECORD_IT
+from cdc_assets.overview import CaptureOverview
+from cdc_assets.overview.look import derived_troubles
+from cdc_assets.overview.tables import RECORD_IT
 
 COMPLETE = "complete"
 PER_TABLE = {

@@ -34,8 +34,8 @@ from cdc_assets.errors import (
     QueryError,
 )
 from cdc_assets.lake.location import Location
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.engine import look_at_engine
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.engine import look_at_engine
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _ALL_OPERATIONS = {**OPERATIONS, "t": "truncate", "m": "message"}

@@ -19,8 +19,8 @@ from cdc_assets.config.settings import CaptureConfig, MetricsSettings
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
-from cdc_assets.run.overview import CaptureReport, look_at
-from cdc_assets.run.overview.engine import look_at_engine
+from cdc_assets.overview import CaptureReport, look_at
+from cdc_assets.overview.engine import look_at_engine
 
 S = TypeVar("S")
 

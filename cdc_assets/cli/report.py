@@ -6,9 +6,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.cli.console import FAILED, out
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import STOPPED, DatabaseReport, Health, Reached
-from cdc_assets.run.overview.words import (
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import STOPPED, DatabaseReport, Health, Reached
+from cdc_assets.overview.words import (
     describe_condition,
     describe_headroom,
     describe_jobs,

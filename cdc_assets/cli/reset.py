@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from cdc_assets.assembly.engine import new_engine_lake
 from cdc_assets.assembly.mirrors import open_reset
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, out, read_lake_config
 from cdc_assets.config.engine import is_engine_file, load_engine_lake_config
@@ -62,7 +63,7 @@ def _new_lake(config: Path, *, yes: bool) -> None:
     """Of a capture by any connector."""
     place = configuration_file(config)
     if is_engine_file(place):
-        lake = NewLake.of_engine(load_engine_lake_config(place)[0])
+        lake = new_engine_lake(load_engine_lake_config(place)[0])
     else:
         lake = NewLake.of(read_lake_config(config)[0])
     lake.check()

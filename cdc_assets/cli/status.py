@@ -19,8 +19,8 @@ from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, LakeError
-from cdc_assets.run.overview import CaptureOverview, CaptureReport, DatabaseOverview, look_at
-from cdc_assets.run.overview.drift import OverviewSource
+from cdc_assets.overview import CaptureOverview, CaptureReport, DatabaseOverview, look_at
+from cdc_assets.overview.drift import OverviewSource
 
 
 def status(

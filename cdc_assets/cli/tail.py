@@ -25,7 +25,7 @@ from cdc_assets.envelope.json import event_text, headers_text
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.run.overview import CaptureOverview, TableOverview
+from cdc_assets.overview import CaptureOverview, TableOverview
 
 FOLLOW_INTERVAL_S = 1.0
 

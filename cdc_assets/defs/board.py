@@ -24,7 +24,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from cdc_assets.defs.batches import record_in_portions
 from cdc_assets.defs.health import HEALTH
-from cdc_assets.run.overview.words import without_numbers
+from cdc_assets.overview.words import without_numbers
 
 Verdict = tuple[bool, str | None]
 """Whether a check passed, and its description; of `health` without the numbers in it, which change all the time."""

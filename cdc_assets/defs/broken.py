@@ -31,8 +31,8 @@ from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import Trouble
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import Trouble
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
-from cdc_assets.run.overview import Headroom
+from cdc_assets.overview import Headroom
 
 HEADROOM = "retention_headroom"
 DRIFT = "schema_drift"

@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.defs.failures import as_failures
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import STOPPED
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import STOPPED
 
 HEALTH = "health"
 _MOST_NAMED = 20

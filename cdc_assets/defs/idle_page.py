@@ -28,7 +28,7 @@ from cdc_assets.defs.board import Verdict, recorded_verdict, verdict_of
 from cdc_assets.defs.live import SHARE, Seen, Subject
 from cdc_assets.defs.page import page_of, tells
 from cdc_assets.errors import describe_error
-from cdc_assets.run.overview.report import Trouble
+from cdc_assets.overview.report import Trouble
 
 _EVERY_S, _LONGEST_S = 8.0, 10.0
 """Least and most seconds between two looks."""

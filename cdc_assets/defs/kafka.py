@@ -38,9 +38,9 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.overview.report import LATE_S
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.view import PublishedReport
-from cdc_assets.run.overview.report import LATE_S
 
 log = logging.getLogger(__name__)
 

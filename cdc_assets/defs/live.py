@@ -49,9 +49,9 @@ from cdc_assets.defs.seen import FRESH_S, note_seen
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
-from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of, without_server
-from cdc_assets.run.overview.report import Trouble
-from cdc_assets.run.overview.words import without_numbers
+from cdc_assets.overview import CaptureOverview, CaptureReport, report_of, without_server
+from cdc_assets.overview.report import Trouble
+from cdc_assets.overview.words import without_numbers
 
 log = logging.getLogger(__name__)
 

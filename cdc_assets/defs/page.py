@@ -11,9 +11,9 @@ import dagster as dg
 from cdc_assets.core.ran_on import NOWHERE
 from cdc_assets.defs.markdown import escaped, markdown_table
 from cdc_assets.defs.reporting import OPERATIONS, ran_on_facts
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import STOPPED, DatabaseReport, TableReport
-from cdc_assets.run.overview.words import (
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import STOPPED, DatabaseReport, TableReport
+from cdc_assets.overview.words import (
     describe_condition,
     describe_headroom,
     describe_jobs,

@@ -8,7 +8,7 @@ import dagster as dg
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
 
 from cdc_assets.defs.runs import WAITING, CaptureRuns
-from cdc_assets.run.overview.report import Trouble
+from cdc_assets.overview.report import Trouble
 
 _AT_WORK = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 _SOON_S = 60.0

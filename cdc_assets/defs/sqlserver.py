@@ -19,7 +19,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.configuration import settings_of
 from cdc_assets.history.drift import Drift
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 
 
 class SqlServerCdcResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself

@@ -25,7 +25,7 @@ from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import CaptureRuns, repository_here
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.run.overview.report import Trouble
+from cdc_assets.overview.report import Trouble
 
 _SOON_S, _PATIENCE_S, _AGAIN_S = 4.5, 16.0, 1.0
 """Seconds that a tick waits for its decision: without a look beside it, in all, and for one that an earlier tick has asked for."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from cdc_assets.capture.progress import Commit
 from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.run.overview import CaptureReport
+from cdc_assets.overview import CaptureReport
 
 Look = Callable[[], CaptureReport | None]
 OnCommit = Callable[[Commit], None]

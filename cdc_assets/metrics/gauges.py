@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from cdc_assets.run.overview.report import CaptureReport
+from cdc_assets.overview.report import CaptureReport
 
 CONDITIONS: Final = (
     "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded", "not captured",

@@ -24,7 +24,7 @@ from prometheus_client.metrics_core import Metric
 
 from cdc_assets.metrics.counted import CaptureMetrics
 from cdc_assets.metrics.gauges import LookAt, ReportGauges
-from cdc_assets.run.overview.report import CaptureReport
+from cdc_assets.overview.report import CaptureReport
 
 _FRESH_S: Final = 1.0
 """Instruments that are asked within this time, which are those of one export, are answered from one collection."""

@@ -7,12 +7,9 @@ the loop.
 
 from collections.abc import Iterable
 
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.server import Server
+from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.config.filters import Names
-from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.notification import Outbox
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.signal import SignalChannel
@@ -22,7 +19,7 @@ from cdc_assets.incremental.snapshot import IncrementalSnapshot
 from cdc_assets.run.account import Account
 from cdc_assets.run.blocking import BlockingSnapshots
 from cdc_assets.run.due import Due
-from cdc_assets.run.housekeeping import Housekeeper
+from cdc_assets.run.housekeeping import Housekeeper, MakeRetention
 from cdc_assets.run.readings import OpenReadings
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch, channels_of
@@ -43,23 +40,22 @@ class Activities:
     """The components of one run.
 
     Args:
-        ledger: recorded state of the capture.
         outbox: sends notifications that no row of the manifest records.
         adapters: signal channels that need an external client (Kafka).
         account: counts and reports all commits.
+        make_retention: makes what drops old events.
     """
 
     def __init__(
         self,
-        config: CaptureConfig,
-        server: Server,
-        lake: Lake,
-        ledger: Ledger,
+        parts: CaptureParts,
         runner: TaskRunner,
         outbox: Outbox,
         adapters: Iterable[SignalChannel],
         account: Account,
+        make_retention: MakeRetention,
     ) -> None:
+        config, server, lake, ledger = parts.config, parts.server, parts.lake, parts.ledger
         self._config, self._server, self._lake, self._ledger, self._runner = config, server, lake, ledger, runner
         self.account = account
         self.heartbeat = Heartbeat(lake.tables, config.heartbeat, config.events)
@@ -73,7 +69,9 @@ class Activities:
         self.incremental = IncrementalSnapshot(reader, server, lake, ledger, self.watch, self.losses, account)
         self.structures = GivenStructures(ledger, lake, self.watch)
         self.blocking = BlockingSnapshots(ledger, self.watch, self.incremental, self.snapshotter, account)
-        self.housekeeper = Housekeeper(lake.tables, ledger.manifest, self.losses, config, account, ledger.clock, runner)
+        tables, manifest, clock = lake.tables, ledger.manifest, ledger.clock
+        retention = make_retention(tables, manifest, config, clock, runner)
+        self.housekeeper = Housekeeper(tables, manifest, self.losses, config, account, clock, runner, retention)
 
     def _snapshotter(self, outbox: Outbox) -> Snapshotter:
         server, lake, ledger, settings = self._server, self._lake, self._ledger, self._config.snapshot

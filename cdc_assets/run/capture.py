@@ -9,13 +9,9 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from cdc_assets.adoption.history import Columns
-from cdc_assets.adoption.offsets import ConnectorOffset
-from cdc_assets.adoption.plan import AdoptionPlan, AdoptionPlanner, CommitTimes
-from cdc_assets.adoption.record import record, refuse_captured
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
-from cdc_assets.capture.losses import refuse_without_manifest
+from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import (
     OnProgress,
     OnRead,
@@ -43,6 +39,7 @@ from cdc_assets.ledger.transitions import log_stopped
 from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.run.account import Account
 from cdc_assets.run.activities import Activities
+from cdc_assets.run.housekeeping import MakeRetention, keep_all
 from cdc_assets.run.loop import StreamLoop
 from cdc_assets.run.new_tables import NewTables
 from cdc_assets.run.opening import Opening
@@ -82,6 +79,7 @@ class Capture:
         tables: Delta tables of the lake; opened from the settings if None.
         on_progress: called after each committed window and round.
         on_read: called after each snapshot of a table, or of some of its ranges.
+        retention: makes what drops old events from topics; by default none are.
 
     Raises:
         ConfigurationError: settings contradict each other.
@@ -100,6 +98,7 @@ class Capture:
         tables: TopicTables | None = None,
         on_progress: OnProgress = _ignore,
         on_read: OnRead = _ignore,
+        retention: MakeRetention = keep_all,
     ) -> None:
         tables = tables or TopicTables.of(config)
         own = CaptureRunner(runner, config.name)
@@ -111,9 +110,9 @@ class Capture:
         self._server = Server(source, bulk, config.streaming, history)
         self._lake = Lake(tables, history, config.events, connector)
         self._ledger = Ledger(manifest, clock)
-        parts = config, self._server, self._lake, self._ledger
-        self._activities = Activities(*parts, own, notifier, channels, Account(on_progress, on_read, own.account))
-        self._opening = Opening(*parts, self._activities)
+        account = Account(on_progress, on_read, own.account)
+        self._activities = Activities(self.parts, own, notifier, channels, account, retention)
+        self._opening = Opening(self.parts, self._activities)
         self._hindrances = RecordedHindrances(tables.location, config.events.topic_prefix)
         self._snapshotted: set[TableId] = set()
         """Tables that this run has snapshotted."""
@@ -145,39 +144,10 @@ class Capture:
         """
         self._opening.claim()
 
-    def plan_adoption(
-        self, offsets: Mapping[str, ConnectorOffset], times: CommitTimes, known: Mapping[TableId, Columns] | None = None
-    ) -> AdoptionPlan:
-        """Where each captured table would continue behind another reader; nothing is written.
-
-        Args:
-            offsets: where the other reader stopped, by database.
-            times: times of the server's commits.
-            known: tables of its schema history; None if there is none.
-
-        Raises:
-            InvalidValueError: an offset is not of this server or does not tell what was delivered, or something was
-                captured before.
-            CdcError: the server or the lake cannot be read.
-        """
-        tables, manifest = self._lake.tables, self._ledger.manifest
-        refuse_captured(manifest.read(), self._config.events.topic_prefix, tables.location.root)
-        if tables.open(manifest.directory) is None:
-            refuse_without_manifest(tables, CaptureState(), manifest.directory, self._config)
-        found = select(self._config, self._server, self._lake, manifest)
-        for problem in found.unavailable.values():
-            raise problem
-        return AdoptionPlanner(self._config, self._server, times, known).plan(found.tables, offsets)
-
-    def adopt(self, plan: AdoptionPlan) -> None:
-        """Claim the capture and record a plan.
-
-        Raises:
-            InvalidValueError: something was captured meanwhile.
-            CdcError: see `adoption.record`.
-        """
-        self._opening.claim()
-        record(plan, self._server, self._lake, self._ledger)
+    @property
+    def parts(self) -> CaptureParts:
+        """What its activities share."""
+        return CaptureParts(self._config, self._server, self._lake, self._ledger)
 
     def snapshot(
         self, tables: Sequence[TableId] | None = None, partitions: Sequence[int] | None = None

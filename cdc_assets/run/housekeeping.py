@@ -5,7 +5,8 @@ in a loop that never ends, every `lake.compact.after.files` windows, always betw
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.system_topics import GROWING, system_topics
@@ -17,11 +18,31 @@ from cdc_assets.errors import LAKE_WAITS
 from cdc_assets.lake import upkeep
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.retention.drop import Retention
 from cdc_assets.run.account import Account
 from cdc_assets.run.foreign import ForeignCommits
 
 log = logging.getLogger(__name__)
+
+
+class Retention(Protocol):
+    """Drops old events from topics."""
+
+    def run_when_due(self) -> None:
+        """Drop what may be dropped, if nobody has looked for a while."""
+
+
+MakeRetention = Callable[[TopicTables, Manifest, CaptureConfig, Clock, TaskRunner], Retention]
+"""Makes what drops old events, for the only writer."""
+
+
+class _KeepAll:
+    def run_when_due(self) -> None:
+        pass
+
+
+def keep_all(*_: object) -> Retention:
+    """Nothing is dropped."""
+    return _KeepAll()
 
 
 class Housekeeper:
@@ -31,6 +52,7 @@ class Housekeeper:
         tables: the lake's Delta tables.
         losses: compares topics with their marks.
         account: counts what was written since the last housekeeping.
+        retention: drops old events.
     """
 
     def __init__(
@@ -42,11 +64,12 @@ class Housekeeper:
         account: Account,
         clock: Clock,
         runner: TaskRunner,
+        retention: Retention,
     ) -> None:
         self._tables, self._manifest, self._config, self._account = tables, manifest, config, account
         self._runner = runner
         self._foreign = ForeignCommits(tables, manifest, losses, clock, runner)
-        self._retention = Retention(tables, manifest, config, clock, runner)
+        self._retention = retention
         self._often = config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:

@@ -8,12 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Self
 
-from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.known import forget_record, remember_record
-from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 
@@ -35,13 +32,6 @@ class NewLake:
         tables = TopicTables.of(config)
         manifest = Manifest(tables, config.events.topic_prefix)
         return cls(tables, manifest.directory, manifest.claim)
-
-    @classmethod
-    def of_engine(cls, config: EngineConfig) -> Self:
-        """Of a capture by another connector."""
-        tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
-        ledger = BatchLedger(tables, config.topic_prefix)
-        return cls(tables, ledger.directory, ledger.claim)
 
     @property
     def address(self) -> str:

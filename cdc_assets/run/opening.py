@@ -18,15 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cdc_assets.capture.endings import end_tables, leave_out_database
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import other_name, refuse_without_manifest
 from cdc_assets.capture.new_history import begin_history, end_former_tables
+from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
-from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.patterns import Patience
-from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.lake.known import remember_record
@@ -47,14 +44,11 @@ class Opening:
     """The first steps of one run.
 
     Args:
-        server: the server whose tables are captured.
         activities: components that finish what was left in flight.
     """
 
-    def __init__(
-        self, config: CaptureConfig, server: Server, lake: Lake, ledger: Ledger, activities: Activities
-    ) -> None:
-        self._config, self._server, self._lake, self._ledger = config, server, lake, ledger
+    def __init__(self, parts: CaptureParts, activities: Activities) -> None:
+        self._config, self._server, self._lake, self._ledger = parts.config, parts.server, parts.lake, parts.ledger
         self._activities = activities
         self._claimed = False
         self.restored: dict[str, list[TableId]] = {}

@@ -25,6 +25,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.retention.child import Later, retaining
@@ -121,7 +122,9 @@ def follow(config: CaptureConfig, day: int, cut: int) -> None:
     """A run of the capture on a later day, and mirrors; they die at the n-th step from here on."""
     with listening(cut_after(cut)), contextlib.suppress(PowerCutError):
         with SqlServerSource(config.connection) as source:
-            Capture(config, source, MssqlBulkSource(config.connection), LocalRunner(2), Later(day)).stream()
+            Capture(
+                config, source, MssqlBulkSource(config.connection), LocalRunner(2), Later(day), retention=Retention
+            ).stream()
         assert not CaptureMirrors(config, LocalRunner(2), SystemClock()).catch_up()
 
 

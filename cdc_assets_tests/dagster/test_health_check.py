@@ -17,8 +17,8 @@ from cdc_assets.defs.health import HEALTH, health_result
 from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.hindrances import RecordedHindrances
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import DatabaseReport, Lag, TableReport, Trouble
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import DatabaseReport, Lag, TableReport, Trouble
 from cdc_assets_tests.shop import Shop
 
 ORDERS = TableId("SalesDb", "dbo", "orders")

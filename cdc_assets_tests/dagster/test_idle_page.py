@@ -15,8 +15,8 @@ from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.defs.page import page_of
 from cdc_assets.errors import LakeError
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import TableReport, Trouble
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import TableReport, Trouble
 from cdc_assets_tests.patience import Patience
 
 

@@ -14,8 +14,8 @@ from cdc_assets.defs import asking, live
 from cdc_assets.defs.live import LivePage, Seen, Subject
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import TableReport
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import TableReport
 from cdc_assets_tests.patience import Patience
 
 WINDOWS = dg.AssetKey("windows")

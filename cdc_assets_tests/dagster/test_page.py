@@ -9,8 +9,8 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.live import differs
 from cdc_assets.defs.page import page_of
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.report import DatabaseReport, Lag, QueuedSnapshot, Rates, TableReport, Trouble
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import DatabaseReport, Lag, QueuedSnapshot, Rates, TableReport, Trouble
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LSN = Lsn.from_int(77)

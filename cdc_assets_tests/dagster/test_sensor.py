@@ -36,8 +36,8 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
-from cdc_assets.run.overview import CaptureOverview, CaptureReport, report_of
-from cdc_assets.run.overview.work import Work
+from cdc_assets.overview import CaptureOverview, CaptureReport, report_of
+from cdc_assets.overview.work import Work
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
 from mssql_standin.control import StandIn
 

@@ -19,7 +19,7 @@ from cdc_assets.defs import pauses
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.errors import LakeError, QueryError
 from cdc_assets.lake.location import Location
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.shop import ROOT, Shop, key, open_shop, tick, tick_with_cursor
 from cdc_assets_tests.unit.signals.broker import Broker

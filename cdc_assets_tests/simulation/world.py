@@ -24,13 +24,14 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError, QueryError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.overview import CaptureOverview, report_of
+from cdc_assets.overview.report import CaptureReport
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.follow import publish
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
+from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture
-from cdc_assets.run.overview import CaptureOverview, report_of
-from cdc_assets.run.overview.report import CaptureReport
 from cdc_assets_tests.simulation import law
 from cdc_assets_tests.simulation.broker import Cluster
 from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
@@ -131,7 +132,14 @@ class World:
         tables = TopicTables.of(self.config)
         clock = TurnClock(self.server, self.scheduler)
         return Capture(
-            self.config, Asked(self.server, self.scheduler), bulk, LoopRunner(), clock, run_id="run", tables=tables
+            self.config,
+            Asked(self.server, self.scheduler),
+            bulk,
+            LoopRunner(),
+            clock,
+            run_id="run",
+            tables=tables,
+            retention=Retention,
         )
 
     def capture(self) -> None:

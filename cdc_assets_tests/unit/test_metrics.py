@@ -32,7 +32,7 @@ from cdc_assets.metrics import gauges, prometheus
 from cdc_assets.metrics.counted import CaptureMetrics
 from cdc_assets.metrics.otlp import Telemetry
 from cdc_assets.metrics.prometheus import MetricsServer
-from cdc_assets.run.overview import CaptureReport, look_at
+from cdc_assets.overview import CaptureReport, look_at
 from cdc_assets_tests.patience import Patience
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn

@@ -1,4 +1,4 @@
-"""The page of a capture by an embedded connector: the report of `run.overview.engine`, shown as that of SQL Server's captures.
+"""The page of a capture by an embedded connector: the report of `overview.engine`, shown as that of SQL Server's captures.
 
 Lateness is told by the page alone while a run works: as a check's result it would be another one every few seconds. A database that
 does not answer fails the check of completeness at once, as it fails that of head-room.
@@ -20,7 +20,7 @@ from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.run.overview.engine import Answers, Asked, answers_of, report_of_engine
+from cdc_assets.overview.engine import Answers, Asked, answers_of, report_of_engine
 
 
 def engine_subject(catalog: ConnectorCatalog, resource: ConnectorResource) -> Subject:

@@ -7,7 +7,7 @@ from pathlib import Path
 from cdc_assets.adapters.debezium.log import EngineLog
 from cdc_assets.engine.feed import Chunk
 from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.run.overview.engine import look_at_engine
+from cdc_assets.overview.engine import look_at_engine
 from cdc_assets_tests.unit.engine.batches import EVENTS, config_for, run
 from cdc_assets_tests.unit.engine.feeds import ListFeed
 

@@ -25,8 +25,8 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.counted import CaptureMetrics
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.engine import OpenProbe, look_at_engine
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.engine import OpenProbe, look_at_engine
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
 
 TOPIC = "shop.db.items1"

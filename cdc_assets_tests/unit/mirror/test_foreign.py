@@ -19,7 +19,7 @@ from cdc_assets.mirror import upkeep
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.shape import TO_LSN
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.unit.lake.writing import join_all, nobody_else
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE

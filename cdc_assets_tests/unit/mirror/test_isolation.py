@@ -13,10 +13,10 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, LakeError, LakeFullError, MirrorError
 from cdc_assets.lake.retained import Retained
 from cdc_assets.mirror import capture, jobs, leaves
-from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.files import FileWriter
+from cdc_assets.mirror.fold_step import FoldStep
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.tasks import FoldTask
 from cdc_assets_tests.unit.mirror.child import mirrors_of
@@ -78,14 +78,14 @@ def in_fold(patch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 def in_commit(patch: pytest.MonkeyPatch, error: Exception) -> None:
-    commit = Mirrors._commit
+    changes = FoldStep.changes
 
-    def broken(self: Mirrors, work: Any, found: Any) -> None:
-        if work.table.topic == TOPIC:
+    def broken(self: FoldStep, written: Any) -> Any:
+        if self.work.table.topic == TOPIC:
             raise error
-        commit(self, work, found)
+        return changes(self, written)
 
-    patch.setattr(Mirrors, "_commit", broken)
+    patch.setattr(FoldStep, "changes", broken)
 
 
 @pytest.mark.parametrize("place", [in_description, in_fold, in_commit])

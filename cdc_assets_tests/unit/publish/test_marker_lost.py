@@ -7,11 +7,11 @@ import pytest
 
 from cdc_assets.errors import ConfigurationError, PreflightError
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.overview import CaptureOverview, published_of
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.start import WithoutMarker
-from cdc_assets.run.overview import CaptureOverview, published_of
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE

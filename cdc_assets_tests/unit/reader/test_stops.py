@@ -8,8 +8,8 @@ import pytest
 from cdc_assets.engine import ledger
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.errors import LakeError
-from cdc_assets.run.overview.engine import look_at_engine
-from cdc_assets.run.overview.report import CaptureReport
+from cdc_assets.overview.engine import look_at_engine
+from cdc_assets.overview.report import CaptureReport
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.reader.trial import Trial
 

@@ -15,8 +15,8 @@ from cdc_assets.config.reader import KAFKA, Converter, ReaderSettings
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import ConnectionLostError
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.engine import look_at_engine
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.engine import look_at_engine
 from cdc_assets_tests.unit.reader.trial import Trial
 
 

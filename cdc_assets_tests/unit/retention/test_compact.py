@@ -16,7 +16,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror import capture, steps
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.describe import Description
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.crashes import cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.publish.memory import MemoryBroker

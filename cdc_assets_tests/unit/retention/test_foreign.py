@@ -11,8 +11,8 @@ from deltalake.exceptions import DeltaError
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import FencedError
+from cdc_assets.overview import CaptureOverview
 from cdc_assets.retention import tasks
-from cdc_assets.run.overview import CaptureOverview
 from cdc_assets_tests.unit.retention.world import HOURS, World
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of

@@ -19,7 +19,7 @@ from cdc_assets.core.steps import VARIABLE
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.e2e.chains import COMPACTION, RETENTION
 from cdc_assets_tests.unit.retention.child import retaining
 from cdc_assets_tests.unit.streaming.child import DATABASE, run

@@ -10,7 +10,7 @@ import pytest
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, LakeError
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from mssql_standin.control import StandIn

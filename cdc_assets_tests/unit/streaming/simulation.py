@@ -36,6 +36,7 @@ from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener
+from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture
 
 Row = dict[str, object]
@@ -496,5 +497,14 @@ def make_capture(
     clock, tables = SimulatedClock(server), TopicTables.of(config, sink)
     bulk, runner = server.bulk, runner or LoopRunner()
     return Capture(
-        config, server, bulk, runner, clock, run_id="run", listener=listener, tables=tables, on_progress=on_progress
+        config,
+        server,
+        bulk,
+        runner,
+        clock,
+        run_id="run",
+        listener=listener,
+        tables=tables,
+        on_progress=on_progress,
+        retention=Retention,
     )

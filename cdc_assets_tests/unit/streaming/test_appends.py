@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adoption.offsets import ConnectorOffset
+from cdc_assets.assembly.adoption import Adoption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import InvalidValueError, LakeError, SinkError
@@ -77,7 +78,8 @@ def test_structures_that_are_adopted_are_appends(tmp_path: Path) -> None:
     server.commit((orders, "insert", 101, "new"))
     sink = CountingSink()
     capture = make_capture(server, config := make_config(str(tmp_path)), sink=sink)
-    capture.adopt(capture.plan_adoption({DATABASE: ConnectorOffset(delivered)}, NoTimes()))
+    adoption = Adoption(capture)
+    adoption.record(adoption.plan({DATABASE: ConnectorOffset(delivered)}, NoTimes()))
     assert sink.landed == appends_in_logs(tmp_path) == {"shop.__schema_history": 1, "shop": 1}
     make_capture(server, config, sink=sink).stream()
     assert sink.calls == sink.landed == appends_in_logs(tmp_path)

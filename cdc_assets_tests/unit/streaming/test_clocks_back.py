@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.run.overview import CaptureReport
-from cdc_assets.run.overview.look import look_at
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.look import look_at
 from cdc_assets_tests.unit.publish.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn

@@ -23,8 +23,8 @@ from cdc_assets.lake.sink import Append, commit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.run.overview import CaptureReport, look_at
-from cdc_assets.run.overview.report import LATE_S
+from cdc_assets.overview import CaptureReport, look_at
+from cdc_assets.overview.report import LATE_S
 from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.streaming.histories import World
 from cdc_assets_tests.unit.streaming.lake_reader import events_of

@@ -11,7 +11,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
 from cdc_assets.ledger.hindrances import RecordedHindrances
-from cdc_assets.run.overview import CaptureReport, look_at
+from cdc_assets.overview import CaptureReport, look_at
 from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer, make_capture
 from cdc_assets_tests.unit.streaming.tables import two_tables
 

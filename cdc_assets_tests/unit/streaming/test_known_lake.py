@@ -8,8 +8,8 @@ import pytest
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError
+from cdc_assets.overview import CaptureOverview, CaptureReport, look_at
 from cdc_assets.run.new_lake import NewLake
-from cdc_assets.run.overview import CaptureOverview, CaptureReport, look_at
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
 from cdc_assets_tests.unit.streaming.tables import started
 

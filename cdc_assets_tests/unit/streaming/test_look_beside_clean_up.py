@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.run.overview import look_at
-from cdc_assets.run.overview.report import LATE_S
+from cdc_assets.overview import look_at
+from cdc_assets.overview.report import LATE_S
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture
 from cdc_assets_tests.unit.streaming.tables import two_tables
 

@@ -14,8 +14,8 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.overview import CaptureReport, look, look_at
 from cdc_assets.publish.view import PublishedReport
-from cdc_assets.run.overview import CaptureReport, look, look_at
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
 from cdc_assets_tests.unit.streaming.tables import two_tables
 

@@ -18,7 +18,7 @@ from cdc_assets.errors import DatabaseAwayError, LockTimeoutError, QueryError
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.run.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview
 from cdc_assets.run.reset import Reset
 from cdc_assets.streaming.retries import FIRST_PAUSE
 from cdc_assets_tests.unit.streaming.lake_reader import events_of

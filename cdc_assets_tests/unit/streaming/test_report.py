@@ -24,9 +24,9 @@ from cdc_assets.defs.page import page_of
 from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, DatabaseAwayError, LakeError, QueryError
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
-from cdc_assets.run.overview import CaptureOverview, CaptureReport, look, look_at, report_of
-from cdc_assets.run.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
-from cdc_assets.run.overview.server import DatabaseFacts
+from cdc_assets.overview import CaptureOverview, CaptureReport, look, look_at, report_of
+from cdc_assets.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
+from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, START, SimulatedServer, make_capture

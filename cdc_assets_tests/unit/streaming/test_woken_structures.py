@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adoption.plan import AdoptedTable, AdoptionPlan
+from cdc_assets.assembly.adoption import Adoption
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
@@ -142,7 +143,7 @@ def test_structures_of_an_adoption_that_is_called_again(tmp_path: Path) -> None:
     def adopt() -> None:
         capture = make_capture(server, config)
         capture.discover()
-        capture.adopt(plan)
+        Adoption(capture).record(plan)
 
     woken_beside("adoption-planned", "adoption-planned", adopt, adopt)
     assert recorded(config) == ["CREATE lines", "CREATE orders"]

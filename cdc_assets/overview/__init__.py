@@ -12,10 +12,10 @@ Nothing is claimed and no JVM starts. The questions and the modules that answer 
 | all of it on one page, for people and machines | `report`, made by `look` |
 """
 
-from cdc_assets.run.overview.capture import CaptureOverview
-from cdc_assets.run.overview.look import look_at, published_of, report_of, without_server
-from cdc_assets.run.overview.report import CaptureReport
-from cdc_assets.run.overview.tables import DatabaseOverview, Headroom, TableOverview
+from cdc_assets.overview.capture import CaptureOverview
+from cdc_assets.overview.look import look_at, published_of, report_of, without_server
+from cdc_assets.overview.report import CaptureReport
+from cdc_assets.overview.tables import DatabaseOverview, Headroom, TableOverview
 
 __all__ = [
     "CaptureOverview",

@@ -36,10 +36,10 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.upkeep import doubled_versions
-from cdc_assets.run.overview.drift import OverviewSource, drifts
-from cdc_assets.run.overview.foreign import rewritten
-from cdc_assets.run.overview.server import DatabaseFacts, ask_database
-from cdc_assets.run.overview.tables import (
+from cdc_assets.overview.drift import OverviewSource, drifts
+from cdc_assets.overview.foreign import rewritten
+from cdc_assets.overview.server import DatabaseFacts, ask_database
+from cdc_assets.overview.tables import (
     NEXT_RUN,
     NOT_ENABLED,
     UNREAD,
@@ -51,7 +51,7 @@ from cdc_assets.run.overview.tables import (
     of_database,
     verdict,
 )
-from cdc_assets.run.overview.work import Work
+from cdc_assets.overview.work import Work
 from cdc_assets.run.selection import followed, included_by, unfit
 from cdc_assets.run.unmatched import Existing, Structures, Unmatched, find_unmatched
 from cdc_assets.signals.watch import channels_of

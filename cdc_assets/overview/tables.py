@@ -20,7 +20,7 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import describe_error
 from cdc_assets.lake.audit import Loss
 from cdc_assets.ledger.state import Status, TableState
-from cdc_assets.run.overview.server import DatabaseFacts
+from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets.streaming.gaps import ENABLE_AGAIN, gap_behind, identity_problem, with_gap
 
 Health = Status | Literal["waiting", "not captured"]

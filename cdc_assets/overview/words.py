@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cdc_assets.core.ran_on import RanOn
+from cdc_assets.overview.report import DatabaseReport, TableReport
 from cdc_assets.publish.view import PublishedReport
-from cdc_assets.run.overview.report import DatabaseReport, TableReport
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,.:]*")
 """A number that stands alone, or before a unit; not digits of a name."""

@@ -14,9 +14,9 @@ from cdc_assets.mirror.capture import ALL, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.steps import target_of
-from cdc_assets.run.overview.capture import CaptureOverview
-from cdc_assets.run.overview.report import Trouble
-from cdc_assets.run.overview.words import duration
+from cdc_assets.overview.capture import CaptureOverview
+from cdc_assets.overview.report import Trouble
+from cdc_assets.overview.words import duration
 
 _MOST_NAMED = 5
 

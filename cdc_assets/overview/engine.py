@@ -34,9 +34,9 @@ from cdc_assets.engine.source import LogPoint, Retention, SourceProbe, is_comple
 from cdc_assets.engine.topics import routes
 from cdc_assets.engine.unread import AskUnread, Unread
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.run.overview.look import PERIOD
-from cdc_assets.run.overview.rates import mean_of
-from cdc_assets.run.overview.report import (
+from cdc_assets.overview.look import PERIOD
+from cdc_assets.overview.rates import mean_of
+from cdc_assets.overview.report import (
     CaptureReport,
     DatabaseReport,
     Ddl,

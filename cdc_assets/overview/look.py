@@ -22,16 +22,11 @@ from cdc_assets.lake.audit import Loss
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.place import Published
-from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, is_of
-from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
-from cdc_assets.publish.waiting import waiting_unlisted
-from cdc_assets.run.overview.capture import AUDIT_S, CaptureOverview
-from cdc_assets.run.overview.drift import OverviewSource
-from cdc_assets.run.overview.mirrors import mirror_troubles
-from cdc_assets.run.overview.rates import rates_of
-from cdc_assets.run.overview.report import (
+from cdc_assets.overview.capture import AUDIT_S, CaptureOverview
+from cdc_assets.overview.drift import OverviewSource
+from cdc_assets.overview.mirrors import mirror_troubles
+from cdc_assets.overview.rates import rates_of
+from cdc_assets.overview.report import (
     LATE_S,
     CaptureReport,
     DatabaseReport,
@@ -42,9 +37,14 @@ from cdc_assets.run.overview.report import (
     TableReport,
     Trouble,
 )
-from cdc_assets.run.overview.server import DatabaseFacts
-from cdc_assets.run.overview.tables import DatabaseOverview, TableOverview
-from cdc_assets.run.overview.words import duration
+from cdc_assets.overview.server import DatabaseFacts
+from cdc_assets.overview.tables import DatabaseOverview, TableOverview
+from cdc_assets.overview.words import duration
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.place import Published
+from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, is_of
+from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
+from cdc_assets.publish.waiting import waiting_unlisted
 
 OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
 

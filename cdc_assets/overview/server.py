@@ -14,7 +14,7 @@ from cdc_assets.core.ports import RecoveryFork, Source
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.run.overview.report import LATE_S
+from cdc_assets.overview.report import LATE_S
 
 log = logging.getLogger(__name__)
 

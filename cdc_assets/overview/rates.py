@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from cdc_assets.run.overview.report import Rates
+from cdc_assets.overview.report import Rates
 
 _LEAST_S = 1.0
 
