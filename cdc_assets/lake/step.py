@@ -1,10 +1,10 @@
 """The law of exactly once, written once: bounds → tasks → files → one commit a table → complete → report.
 
 A window of the log, a round of a snapshot, a chunk, a batch of a connector and a fold of a mirror are steps. What a step
-reads, and how it is judged, is its own; in which order things are recorded and committed is said here alone:
+reads, and how it is evaluated, is its own; in which order things are recorded and committed is said here alone:
 
 1. its bounds are in a record before anything is read (the planner's part), under a number that is used once;
-2. tasks read and write files, which no commit names; the results are judged, so it is decided which of them count;
+2. tasks read and write files, which no commit names; the results are evaluated, so it is decided which of them count;
 3. all files are found by the process that commits, with their size;
 4. if the step cannot be read twice, its files are recorded;
 5. each table takes its files in one commit, which carries the number: group after group, those of a group side by side;
@@ -105,7 +105,7 @@ class Step(Protocol[W]):
         """What an earlier attempt has recorded, as far as it can be committed; None if it is to be written."""
 
     def write(self) -> W:
-        """Have tasks read, and write files; judge what they made."""
+        """Have tasks read, and write files; evaluate what they made."""
 
     def changes(self, written: W) -> Iterable[Sequence[Change]]:
         """The commits, group after group; no table is in two of them."""
@@ -126,7 +126,7 @@ def carry_out(step: Step[W], require_files: RequireFiles) -> W:
     Raises:
         FencedError: another writer has taken over.
         LakeError: a file is missing, or the lake cannot be written; the step is as far as it is.
-        CdcError: what its tasks and its judgement raise; nothing is committed.
+        CdcError: what its tasks and their evaluation raise; nothing is committed.
     """
     written = step.found()
     is_recorded = written is not None

@@ -62,7 +62,7 @@ from cdc_assets.errors import (
 )
 from cdc_assets.lake.step import Change, carry_out
 from cdc_assets.ledger.state import Unpublished, Window
-from cdc_assets.streaming.judgement import Judge
+from cdc_assets.streaming.evaluation import Evaluation
 from cdc_assets.streaming.places import Places
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, run_slice
@@ -96,7 +96,7 @@ class WindowExecutor:
     ) -> None:
         self.server, self.lake, self.ledger, self.runner, self.listener = server, lake, ledger, runner, listener
         self.structures, self.places = WindowStructures(server, lake, ledger), Places(lake, ledger)
-        self.judge = Judge(server, lake, ledger, settings, self.places)
+        self.evaluation = Evaluation(server, lake, ledger, settings, self.places)
         self.report = WindowReport(server.source, lake)
         self.tasks = WindowTasks(server, lake, ledger, runner, settings)
 
@@ -149,7 +149,7 @@ class WindowStep:
         return
 
     def write(self) -> list[Part]:
-        """Record structures, read the windows, judge them; empty if none of them can be carried out now."""
+        """Record structures, read the windows, evaluate what came back; empty if none of them can be carried out now."""
         self.begun = self._each(self._windows, self._begin)
         entries = [entry for part in self.begun for entry in part.structures.recorded]
         if self.begun and self._repeated and not entries and self._lake.history.close(self.number):
@@ -170,8 +170,8 @@ class WindowStep:
         for part in planned:
             part.results = list(islice(results, len(part.tasks)))
         reach("files-written")
-        judge = self._executor.judge.judge
-        return self._each(planned, lambda part: judge(self._numbered(part, offset), repeated=self._repeated))
+        evaluate = self._executor.evaluation.evaluate
+        return self._each(planned, lambda part: evaluate(self._numbered(part, offset), repeated=self._repeated))
 
     def changes(self, written: Sequence[Part]) -> list[list[Change]]:
         """The tables of all windows, and behind them the transactions."""

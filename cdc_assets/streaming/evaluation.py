@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 _AGAIN = "It is tried again by itself, from its position."
 
 
-class Judge:
-    """Judges windows that were read, before anything of them is committed.
+class Evaluation:
+    """Evaluates windows that were read, before anything of them is committed.
 
     Args:
         places: where tables are in repeated windows.
@@ -47,7 +47,7 @@ class Judge:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._settings, self._places = settings, places
 
-    def judge(self, part: Part, *, repeated: bool) -> Part:
+    def evaluate(self, part: Part, *, repeated: bool) -> Part:
         """The part with the files to commit and the changed states of tables.
 
         Raises:
