@@ -108,7 +108,7 @@ def test_what_is_in_flight_is_finished_first(world: World) -> None:
     with world.capture() as capture:
         capture.claim()
         state = capture.state()
-        capture._ledger.manifest.plan(SystemClock().now(), empty_window(state, "SalesDb"))
+        capture.parts.ledger.manifest.plan(SystemClock().now(), empty_window(state, "SalesDb"))
     code, text = reset(world, "dbo.orders", "--yes")
     assert (code, "in flight" in text) == (1, True)
     world.stream()

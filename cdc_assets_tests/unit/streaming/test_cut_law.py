@@ -75,7 +75,7 @@ def read(server: SimulatedServer, cuts: Sequence[Position], bounds: Sequence[Lsn
     after = Lsn.from_int(int(server.transactions[0]) - 1)
     with tempfile.TemporaryDirectory() as path:
         config = make_config(path, transaction_metadata=True, **events)
-        made = make_capture(server, config)._activities.windows._tasks
+        made = make_capture(server, config)._activities.windows.tasks
         reads = tuple(TableRead(instance.table, instance.name, after, until) for instance in server.instances)
         window = Window(1, "stream", "SalesDb", after, until, tuple(bounds), reads, (), tuple(cuts))
         tasks = made.of(window, [planned(own, config.events) for own in reads], "x", 0)

@@ -97,7 +97,7 @@ def test_hindrance_that_a_killed_run_left_ends_when_the_next_one_goes_on(
     captured: tuple[SimulatedServer, CaptureConfig, TableId],
 ) -> None:
     server, config, _ = captured
-    record = RecordedHindrances(make_capture(server, config)._lake.tables.location, config.events.topic_prefix)
+    record = RecordedHindrances(make_capture(server, config).parts.lake.tables.location, config.events.topic_prefix)
     record.write("stream", {"Database A": ConnectionLostError("It is away.")}, server.now)
     assert seen(server, config).health == "not known"
     make_capture(server, config).stream()
@@ -119,7 +119,7 @@ def test_file_that_cannot_be_understood_says_nothing(
     captured: tuple[SimulatedServer, CaptureConfig, TableId],
 ) -> None:
     server, config, _ = captured
-    location = make_capture(server, config)._lake.tables.location
+    location = make_capture(server, config).parts.lake.tables.location
     location.write(f"{config.events.topic_prefix}.__hindrances", "stream.json", b"\xff[")
     location.write(f"{config.events.topic_prefix}.__hindrances", "other.json", b'{"a": {"what": 1}}')
     assert not seen(server, config).findings

@@ -70,7 +70,7 @@ def test_recorded_files_outlive_a_vacuum(tmp_path: Path) -> None:
         make_capture(server, config).snapshot([orders])
     capture = make_capture(server, config)
     capture.claim()
-    tidy(capture._lake.tables, capture._ledger.manifest, config, OneByOne(), [orders])
+    tidy(capture.parts.lake.tables, capture.parts.ledger.manifest, config, OneByOne(), [orders])
     capture.stream()
     assert [event.op for event in events_of(config, orders)] == ["r"] * 6
 
