@@ -81,15 +81,15 @@ def versions_of(lake: Path, name: str) -> list[tuple[int, object, str, str]]:
     return found + [(row["id"], row["note"], row["_valid_from_lsn"], row["_valid_to_lsn"]) for row in then]
 
 
-def published_of(lake: Path) -> Iterator[tuple[str, str]]:
-    """Topics, and LSNs at which their mirrors have said lately that they are right, and lack no changes."""
+def published_of(lake: Path) -> Iterator[tuple[str, str, str]]:
+    """Topics, LSNs at which their mirrors have said lately that they are right and lack no changes, and since which LSN."""
     folder = lake / "shop.__mirrors"
     if not (folder / "_delta_log").exists():
         return
     for row in DeltaTable(str(folder)).to_pyarrow_table().to_pylist():
         for name, state in json.loads(row["detail"]).items():
             if state["step"] and not state["gaps"]:
-                yield name, state["lsn"]
+                yield name, state["lsn"], state["begin"]
 
 
 def check_mirror(server: LaggingServer, lake: Path, table: TableId, name: str, published: list[str], said: str) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import cdc_assets
 from cdc_assets.publish import follow
+from cdc_assets_tests.simulation.mutants import MUTANTS, Mutant
 from cdc_assets_tests.simulation.serial import without_threads
 from cdc_assets_tests.simulation.world import World
 
@@ -61,3 +63,9 @@ def test_law_holds_for_minutes(worker: int) -> None:
             play(Path(lake), seed)
         played, seed = played + 1, seed + WORKERS
     print(f"{played} histories hold, the last one of seed {seed - WORKERS}")  # noqa: T201
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+def test_each_mutant_is_of_the_product_as_it_is(mutant: Mutant) -> None:
+    path = Path(cdc_assets.__file__).parent / mutant.path
+    assert path.read_text().count(mutant.before) == 1

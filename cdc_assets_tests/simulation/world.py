@@ -100,7 +100,7 @@ class World:
         self._next_key = 100
         self.ever: dict[TableId, set[str]] = {}
         """Positions of all events that were ever in a topic."""
-        self.published: dict[str, set[str]] = {}
+        self.published: dict[str, set[tuple[str, str]]] = {}
         """LSNs at which the mirror of a topic has ever said that it is right."""
         self.hurt = set[TableId]()
         """Tables that may have lost changes."""
@@ -216,8 +216,8 @@ class World:
         for table in self.tables:
             found = self.ever.setdefault(table, set())
             found |= set(law.Topic(self.lake, self.topic(table)).positions)
-        for name, lsn in law.published_of(self.lake):
-            self.published.setdefault(name, set()).add(lsn)
+        for name, lsn, begin in law.published_of(self.lake):
+            self.published.setdefault(name, set()).add((lsn, begin))
 
     def topic(self, table: TableId) -> str:
         return f"shop.{table}"
@@ -425,10 +425,12 @@ class World:
             assert rows == self.server.rows_at(table, entry.position), f"{about}: the fold is not the table"
 
     def check_mirror(self, table: TableId, about: str) -> None:
-        """The mirror is the table, at each LSN that it has ever published since it was made anew last."""
+        """The mirror is the table, at each LSN that it has ever published since it was made anew last, also if a snapshot was
+        still reading then."""
         known = self._mirrors().states()[self.topic(table)]
         assert known.lsn >= str(state_of(self.config).tables[table].position), f"{about}: the mirror is behind"
-        published = sorted(lsn for lsn in {*self.published[self.topic(table)], known.lsn} if lsn >= known.begin)
+        ever = {*self.published[self.topic(table)], (known.lsn, known.begin)}
+        published = sorted({lsn for lsn, begin in ever if begin == known.begin or lsn >= known.begin})
         law.check_mirror(self.server, self.lake, table, self.topic(table), published, about)
 
     def check_healthy(self, at: datetime, captured: Mapping[str, Lsn]) -> None:
