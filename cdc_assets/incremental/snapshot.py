@@ -38,11 +38,9 @@ from functools import partial
 from typing import Literal
 
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
+from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable, rows_of
-from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.envelope.rules import shown_key
@@ -88,7 +86,6 @@ class IncrementalSnapshot:
 
     Args:
         reader: reads and builds rounds.
-        server: server with the tables.
         losses: checks topics before they are written to.
         listener: called after each round with rows, and for each table that is given up.
     """
@@ -96,14 +93,12 @@ class IncrementalSnapshot:
     def __init__(
         self,
         reader: RoundReader,
-        server: Server,
-        lake: Lake,
-        ledger: Ledger,
+        parts: CaptureParts,
         watch: SignalWatch,
         losses: Losses,
         listener: ProgressListener,
     ) -> None:
-        self._reader, self._server, self._lake, self._ledger = reader, server, lake, ledger
+        self._reader, self._server, self._lake, self._ledger = reader, parts.server, parts.lake, parts.ledger
         self._watch, self._losses, self._listener = watch, losses, listener
         self._rounds: dict[str, list[Round]] = {}
         self._chunked: dict[str, ChunkedTable] = {}

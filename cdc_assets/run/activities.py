@@ -29,7 +29,7 @@ from cdc_assets.snapshot.plan import SnapshotPlanner
 from cdc_assets.snapshot.readers import Readers
 from cdc_assets.snapshot.round_step import RoundContext
 from cdc_assets.snapshot.rounds import Rounds
-from cdc_assets.snapshot.run import Snapshotter
+from cdc_assets.snapshot.run import Snapshotter, SnapshotWork
 from cdc_assets.snapshot.structures import Structures
 from cdc_assets.streaming.job_watch import JobWatch
 from cdc_assets.streaming.planner import Planner
@@ -62,18 +62,17 @@ class Activities:
         self.due = Due(server, lake.history, ledger, config)
         self.losses = Losses(ledger, lake, config)
         self.windows = WindowExecutor(server, lake, ledger, runner, config.streaming, account)
-        self.snapshotter = self._snapshotter(outbox)
+        self.snapshotter = self._snapshotter(parts, outbox)
         self.readings = OpenReadings(server.source, ledger, config.mirror.settle_s, waits=config.mirror.enabled)
         self.watch = SignalWatch(server, lake, ledger, channels_of(config, adapters), config.signals)
         reader = RoundReader(server, lake, ledger, runner, config.signals)
-        self.incremental = IncrementalSnapshot(reader, server, lake, ledger, self.watch, self.losses, account)
+        self.incremental = IncrementalSnapshot(reader, parts, self.watch, self.losses, account)
         self.structures = GivenStructures(ledger, lake, self.watch)
         self.blocking = BlockingSnapshots(ledger, self.watch, self.incremental, self.snapshotter, account)
-        tables, manifest, clock = lake.tables, ledger.manifest, ledger.clock
-        retention = make_retention(tables, manifest, config, clock, runner)
-        self.housekeeper = Housekeeper(tables, manifest, self.losses, config, account, clock, runner, retention)
+        retention = make_retention(lake.tables, ledger.manifest, config, ledger.clock, runner)
+        self.housekeeper = Housekeeper(parts, self.losses, account, runner, retention)
 
-    def _snapshotter(self, outbox: Outbox) -> Snapshotter:
+    def _snapshotter(self, parts: CaptureParts, outbox: Outbox) -> Snapshotter:
         server, lake, ledger, settings = self._server, self._lake, self._ledger, self._config.snapshot
         notices = Notices(ledger, outbox, Names("table.include.list", self._config.filters.table_include))
         planner = SnapshotPlanner(server, lake, ledger, self._runner, settings)
@@ -82,10 +81,8 @@ class Activities:
         moments = Moments(server, ledger.clock, settings, self._config.signals)
         readers = Readers(server, lake, self._runner, settings, moments)
         rounds = Rounds(RoundContext(server, lake, ledger, readers, settings, notices, self.account))
-        return Snapshotter(
-            ledger, self.losses, planner, structures, rounds, notices, self.heartbeat, server.source, settings,
-            self._config.signals.collections, self.account,
-        )  # fmt: skip
+        work = SnapshotWork(planner, structures, rounds, notices)
+        return Snapshotter(parts, self.losses, work, self.heartbeat, self.account)
 
     def planner(self) -> Planner:
         """The planner of one loop; it starts without any cached state."""

@@ -252,9 +252,7 @@ class Capture:
         new_tables = NewTables(
             self._config, self._ledger, self._activities.due, activities.snapshotter, waiting_now, self._opening.refused
         )
-        loop = StreamLoop(
-            self._config, self._server, self._lake, self._ledger, activities, new_tables, unavailable, self._hindered
-        )
+        loop = StreamLoop(self.parts, activities, new_tables, unavailable, self._hindered)
         ended = loop.run([*selected, *unavailable], should_yield)
         activities.housekeeper.tidy()
         state, included = self._ledger.state, included_by(self._config)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from cdc_assets.capture.losses import Losses
+from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -49,7 +50,6 @@ class Housekeeper:
     """Runs housekeeping from time to time.
 
     Args:
-        tables: the lake's Delta tables.
         losses: compares topics with their marks.
         account: counts what was written since the last housekeeping.
         retention: drops old events.
@@ -57,20 +57,16 @@ class Housekeeper:
 
     def __init__(
         self,
-        tables: TopicTables,
-        manifest: Manifest,
+        parts: CaptureParts,
         losses: Losses,
-        config: CaptureConfig,
         account: Account,
-        clock: Clock,
         runner: TaskRunner,
         retention: Retention,
     ) -> None:
-        self._tables, self._manifest, self._config, self._account = tables, manifest, config, account
-        self._runner = runner
-        self._foreign = ForeignCommits(tables, manifest, losses, clock, runner)
-        self._retention = retention
-        self._often = config.lake.compact_after_files
+        self._tables, self._manifest, self._config = parts.lake.tables, parts.ledger.manifest, parts.config
+        self._account, self._runner, self._retention = account, runner, retention
+        self._foreign = ForeignCommits(self._tables, self._manifest, losses, parts.ledger.clock, runner)
+        self._often = parts.config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:
         """Run `tidy` if there were enough windows since the last time; look for commits of other programs, and drop old

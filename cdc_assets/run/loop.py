@@ -25,11 +25,9 @@ from typing import Literal
 
 from cdc_assets.capture.endings import leave_out_database
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
+from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import ShouldYield
-from cdc_assets.capture.server import Server
-from cdc_assets.config.settings import CaptureConfig, StreamingSettings
+from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.counts import note_retry
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.outages import Outages
@@ -80,7 +78,6 @@ class StreamLoop:
     """Reads the windows of several databases together, turn after turn.
 
     Args:
-        server: the server whose log is read.
         activities: components that carry out windows, and snapshots between them.
         new_tables: adds tables that were enabled while the loop runs, if they are to be captured.
         unavailable: databases that cannot be captured now, with the reason.
@@ -89,16 +86,13 @@ class StreamLoop:
 
     def __init__(
         self,
-        config: CaptureConfig,
-        server: Server,
-        lake: Lake,
-        ledger: Ledger,
+        parts: CaptureParts,
         activities: Activities,
         new_tables: NewTables,
         unavailable: Mapping[str, CdcError],
         on_hindered: OnHindered = lambda _: None,
     ) -> None:
-        self._config, self._server, self._lake, self._ledger = config, server, lake, ledger
+        self._config, self._server, self._lake, self._ledger = parts.config, parts.server, parts.lake, parts.ledger
         self._activities, self._new_tables = activities, new_tables
         self._watch, self._incremental, self._blocking = activities.watch, activities.incremental, activities.blocking
         self._planner, self._jobs = activities.planner(), activities.jobs()
@@ -106,7 +100,7 @@ class StreamLoop:
         self._beyond_repair: set[TableId] = set()
         """Tables whose gap a snapshot in this run did not close; the next run tries again."""
         self.unavailable = dict(unavailable)
-        self._checked: dict[str, timedelta] = dict.fromkeys(self.unavailable, ledger.clock.elapsed())
+        self._checked: dict[str, timedelta] = dict.fromkeys(self.unavailable, parts.ledger.clock.elapsed())
         self._failures, self._outages, self._on_hindered = 0, Outages(), on_hindered
         self._failed: Counter[str] = Counter()
         """Retryable errors of a database since its last good turn."""

@@ -30,15 +30,15 @@ so a signal acts once. A crash after it resumes the snapshot like any other.
 import dataclasses
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
+from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import ProgressListener, RangesRead, SnapshotSummary, TroubledTable
-from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.outages import warn_seldom
-from cdc_assets.core.ports import KeyRange, Source
+from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcError, LakeError, describe_error
 from cdc_assets.heartbeat import Heartbeat
@@ -56,36 +56,44 @@ __all__ = ["Request", "Snapshotter"]
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class SnapshotWork:
+    """What snapshots of a capture are made with.
+
+    Args:
+        planner: fixes what is read.
+        structures: records structures before rows are read.
+        notices: sends notifications about tables and the whole.
+    """
+
+    planner: SnapshotPlanner
+    structures: Structures
+    rounds: Rounds
+    notices: Notices
+
+
 class Snapshotter:
     """Carries out snapshots of one capture.
 
     Args:
         losses: checks topics before they are written to.
-        planner: fixes what is read.
-        structures: records structures before rows are read.
         heartbeat: sends a heartbeat at the end.
-        source: control plane whose session holds locks.
-        signals: signal tables, which are never locked: rows are written into them while others are.
         listener: called when the rows of a table are read.
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        losses: Losses,
-        planner: SnapshotPlanner,
-        structures: Structures,
-        rounds: Rounds,
-        notices: Notices,
-        heartbeat: Heartbeat,
-        source: Source,
-        settings: SnapshotSettings,
-        signals: Sequence[TableId],
-        listener: ProgressListener,
+        self, parts: CaptureParts, losses: Losses, work: SnapshotWork, heartbeat: Heartbeat, listener: ProgressListener
     ) -> None:
-        self._ledger, self._losses, self._heartbeat = ledger, losses, heartbeat
-        self._planner, self._structures, self._rounds, self._notices = planner, structures, rounds, notices
-        self._source, self._settings, self._signals, self._listener = source, settings, signals, listener
+        self._ledger, self._losses, self._heartbeat = parts.ledger, losses, heartbeat
+        self._planner, self._structures, self._rounds, self._notices = (
+            work.planner,
+            work.structures,
+            work.rounds,
+            work.notices,
+        )
+        self._source, self._settings, self._listener = parts.server.source, parts.config.snapshot, listener
+        self._signals: Sequence[TableId] = parts.config.signals.collections
+        """Signal tables, which are never locked: rows are written into them while others are."""
 
     @property
     def _state(self) -> CaptureState:
