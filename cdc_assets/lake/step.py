@@ -3,22 +3,22 @@
 A window of the log, a round of a snapshot, a chunk, a batch of a connector and a fold of a mirror are steps. What a step
 reads, and how it is evaluated, is its own; in which order things are recorded and committed is said here alone:
 
-1. its bounds are in a record before anything is read (the planner's part), under a number that is used once;
+1. its number is used once; if it can be read twice, number and bounds are in a record before anything is read (the planner's part);
 2. tasks read and write files, which no commit names; the results are evaluated, so it is decided which of them count;
-3. all files are found by the process that commits, with their size;
+3. the process that commits has found all files itself, with their size, before it records or commits any;
 4. if the step cannot be read twice, its files are recorded;
 5. each table takes its files in one commit, which carries the number: group after group, those of a group side by side;
 6. the step is recorded as complete, and then reported.
 
 *Why each row is there once.* A table takes a number once (`topics`, `replacing`), whoever commits it. If a step can be read
 twice, every attempt makes the same rows, since the bounds are the same and what lies within them does not change; so it does
-not matter which attempt a table has taken. If it cannot, no attempt behind the first record makes rows at all.
+not matter which attempt a table has taken. If it cannot, what is recorded is committed, and never made again under its number.
 
 | crash after | a step that can be read twice (window, fold) | one that cannot (round, chunk, batch) |
 |---|---|---|
 | bounds | the same are read again | the same: nothing was committed |
 | files | nobody names them: vacuum | the same |
-| the record of the files | – | they are committed, and never read again; what is lost of them is for the step to say (`lost`) |
+| the record of the files | – | they are committed; what is lost of them (`lost_files`) is for the step: a table fails, a chunk is read again under another number, a batch waits for a person |
 | the commit of some tables | they have the number; the others follow | the same |
 | all commits | it is completed | the same |
 
@@ -174,9 +174,10 @@ def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[Da
     """
     waiting = {name: written for name, written in files.items() if not tables.committed(name, number)}
     lacking = missing_files(tables.location, waiting)
-    for name in lacking:
-        tables.leave_out(name, number)
-    reasons = {name: ", ".join(f"{path} is {what}" for path, what in found.items()) for name, found in lacking.items()}
-    return {
-        name: reasons.get(name, "another run has left them out") for name in waiting if tables.left_out(name, number)
+    lost = {
+        name: ", ".join(f"{path} is {what}" for path, what in found.items())
+        for name, found in lacking.items()
+        if tables.leave_out(name, number)  # otherwise somebody has committed them just now
     }
+    others = [name for name in waiting if name not in lost and tables.left_out(name, number)]
+    return lost | dict.fromkeys(others, "another run has left them out")

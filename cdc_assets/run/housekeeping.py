@@ -15,7 +15,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import LAKE_WAITS
+from cdc_assets.errors import LAKE_WAITS, InvariantError
 from cdc_assets.lake import upkeep
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -41,8 +41,16 @@ class _KeepAll:
         pass
 
 
-def keep_all(*_: object) -> Retention:
-    """Nothing is dropped."""
+def keep_all(
+    _tables: TopicTables, _manifest: Manifest, config: CaptureConfig, _clock: Clock, _runner: TaskRunner
+) -> Retention:
+    """Nothing is dropped.
+
+    Raises:
+        InvariantError: the settings say that something is.
+    """
+    if config.lake.topic_hours:
+        raise InvariantError("Old events are to be dropped, and the run was not told how. Next: report this.")
     return _KeepAll()
 
 

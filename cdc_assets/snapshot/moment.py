@@ -30,7 +30,7 @@ is set back just before the lock, behind a commit that is only captured when the
 passed a moment is seen, never believed (`capture.moment`). Until then, and no longer than `snapshot.keyless.wait.ms`, is
 waited; with `Marked` for the row.
 
-*A crash at any time* ends the sessions, and with them locks and transactions; nothing was recorded of the round (`rounds`), so
+*A crash at any time* ends the sessions, and with them locks and transactions; nothing was recorded of the round (`lake.step`), so
 its slices are read again, at another moment. A row in the signal table stays: it asks for nothing.
 
 *Readable secondaries* cannot be locked, and show an earlier moment than their clock: there such tables are refused. A listener may

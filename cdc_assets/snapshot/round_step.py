@@ -63,6 +63,7 @@ class RoundStep:
         run: the snapshot before it.
         entries: structures of the snapshot's tables.
         check_locks: called when the round was read, before it is recorded; raises if its locks are lost.
+        slices_read: what this process has read of the round last, by the round's number.
     """
 
     def __init__(
@@ -72,11 +73,12 @@ class RoundStep:
         run: SnapshotRun,
         entries: Entries,
         check_locks: Callable[[], None],
+        slices_read: dict[int, tuple[SliceProgress, ...]],
     ) -> None:
         self._context, self._lake, self._ledger = context, context.lake, context.ledger
         self._window, self._run, self._entries, self._check_locks = window, run, entries, check_locks
         self._slices = [run.slices[number] for number in window.slices]
-        self._slices_read: tuple[SliceProgress, ...] = ()
+        self._slices_read = slices_read
 
     @property
     def number(self) -> int:
@@ -134,7 +136,8 @@ class RoundStep:
             failed.setdefault(table, reason)
         ends = [end for result in results for end in result.ends if end.table not in failed]
         ends.sort(key=lambda end: end.number)
-        self._slices_read = tuple(_slice_progress(run, end) for end in ends)
+        self._slices_read.clear()
+        self._slices_read[self.number] = tuple(_slice_progress(run, end) for end in ends)
         scanned = Counter(dict(run.scanned))
         for end in ends:
             scanned[end.table] += end.rows
@@ -219,7 +222,7 @@ class RoundStep:
             tables,
             slices_done=written.done,
             slices=len(run.slices),
-            slices_read=self._slices_read,
+            slices_read=self._slices_read.get(self.number, ()),
         )
 
 

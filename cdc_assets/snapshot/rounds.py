@@ -16,6 +16,7 @@ An error of the server or the lake as a whole ends the run.
 from collections.abc import Callable, Sequence
 
 from cdc_assets.capture.endings import leave_out_snapshot
+from cdc_assets.capture.progress import SliceProgress
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.step import carry_out
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice
@@ -33,6 +34,7 @@ class Rounds:
 
     def __init__(self, context: RoundContext) -> None:
         self._context, self._lake, self._ledger = context, context.lake, context.ledger
+        self._slices_read: dict[int, tuple[SliceProgress, ...]] = {}
 
     @property
     def _state(self) -> CaptureState:
@@ -87,5 +89,5 @@ class Rounds:
         if window is None:
             raise InvariantError("No round of the snapshot is in flight. Next: report this.")
         run = self._state.snapshots[window.database]
-        step = RoundStep(self._context, window, run, entries, check_locks)
+        step = RoundStep(self._context, window, run, entries, check_locks, self._slices_read)
         carry_out(step, self._lake.tables.require_files)

@@ -6,7 +6,7 @@ history, `rounds` reads. This module calls them in order:
 | crash after | next run |
 |---|---|
 | plan of the snapshot | records structures and begins |
-| a step of a round | see `rounds` |
+| a part of a round | see `lake.step` |
 | the last round | sets the positions and ends the snapshot |
 
 A snapshot whose rows must be from one moment restarts instead, unless all of them were read (`locks`).

@@ -38,6 +38,7 @@ The table's events have none when it catches up.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
@@ -54,6 +55,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step as reach
 from cdc_assets.errors import (
     DATABASE_ERRORS,
+    LAKE_ERRORS,
     TURN_ERRORS,
     CdcDisabledError,
     CdcError,
@@ -122,7 +124,8 @@ class WindowExecutor:
         try:
             carry_out(step, self.lake.tables.require_files)
         except LakeFullError:
-            remove_uncommitted(self.lake, step.number, step.begun, step.attempt)
+            with suppress(*LAKE_ERRORS):
+                remove_uncommitted(self.lake, step.number, step.begun, step.attempt)
             raise
         return step.troubles
 

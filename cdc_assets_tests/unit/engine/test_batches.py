@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from cdc_assets.assembly.engine import new_engine_lake
 from cdc_assets.engine import ledger
 from cdc_assets.engine.feed import Chunk
 from cdc_assets.engine.ledger import BatchLedger
@@ -19,7 +20,6 @@ from cdc_assets.engine.run import EngineRun
 from cdc_assets.errors import EngineError, LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.appends import CountingSink, appends_in_logs
 from cdc_assets_tests.crashes import PowerCutError, cut_after, cut_at
 from cdc_assets_tests.e2e.chains import CHECKPOINT
@@ -306,6 +306,6 @@ def test_nothing_is_read_into_a_folder_in_which_the_lake_is_missing(tmp_path: Pa
     with pytest.raises(LakeError, match="not mounted"):
         run(lake, ListFeed(EVENTS, range(4, 61, 4)))
     assert held(lake) == []
-    NewLake.of_engine(config_for(lake)).begin()
+    new_engine_lake(config_for(lake)).begin()
     run(lake, ListFeed(EVENTS, range(4, 61, 4)))
     assert_each_once(lake)

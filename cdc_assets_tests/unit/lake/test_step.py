@@ -1,6 +1,7 @@
 """A step is carried out in one order, whatever it is: a power cut at any point of it leaves each row there once."""
 
 import ast
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,6 +168,13 @@ def test_recorded_files_that_are_gone_are_left_out_for_everybody(tables: TopicTa
     assert lost == {"left": f"{files['left'][0].path} is missing", "right": "another run has left them out"}
     assert tables.left_out("left", NUMBER)
     assert lost_files(tables, NUMBER, {"first": files["first"]}) == {}
+
+
+def test_recorded_files_of_a_table_that_is_gone_are_lost(tables: TopicTables) -> None:
+    files = {name: written(tables, name, 1) for name in DIRECTORIES}
+    shutil.rmtree(tables.location.uri("left").removeprefix("file://"))
+    again = TopicTables(tables.location, "shop")
+    assert lost_files(again, NUMBER, files) == {"left": f"{files['left'][0].path} is missing"}
 
 
 def calls(name: str) -> set[str]:
