@@ -33,7 +33,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance, InstanceId
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.ledger.state import TableRead
+from cdc_assets.ledger.state import TableRead, TableState
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +131,23 @@ def gap_of(reads: Sequence[TableRead], marks: Mapping[str, Lsn]) -> Gap | None:
         if mark is not None and before(mark) > read.after:
             return Gap(read.table, read.after, before(mark))
     return None
+
+
+def gap_behind(state: TableState, instances: Sequence[CaptureInstance]) -> Gap | None:
+    """Changes after a table's position that no capture instance has any more; None if it has no instance or position.
+
+    It does not matter how far the log is: what was committed before the newest instance began is in no other one, also while
+    nothing was committed since.
+
+    Args:
+        state: the table's state in the manifest.
+        instances: the table's capture instances now.
+    """
+    last = newest(instances)
+    if last is None or state.position is None:
+        return None
+    reads = reads_of(state.table, instances, state.position, max(state.position.next(), last.start_lsn))
+    return gap_of(reads, {instance.name: instance.start_lsn for instance in instances})
 
 
 def clip(read: TableRead, after: Lsn, until: Lsn) -> TableRead | None:

@@ -44,6 +44,7 @@ class SnapshotTable:
         made: creation time of the capture instance.
         change_table_id: object id of its change table.
         data: whether rows are read; otherwise the position alone is set, and what the lake lacks stays lacking.
+        lost: whether changes after its position were in no capture instance any more when this was planned.
     """
 
     table: TableId
@@ -56,6 +57,7 @@ class SnapshotTable:
     made: datetime | None = None
     change_table_id: int | None = None
     data: bool = True
+    lost: bool = False
 
     @property
     def identity(self) -> InstanceId | None:

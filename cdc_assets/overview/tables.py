@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from cdc_assets.capture.instances import reads_of
+from cdc_assets.capture.instances import gap_behind, reads_of
 from cdc_assets.capture.losses import SNAPSHOT_AGAIN
 from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.core.identifiers import TableId
@@ -21,7 +21,7 @@ from cdc_assets.errors import describe_error
 from cdc_assets.lake.audit import Loss
 from cdc_assets.ledger.state import Status, TableState
 from cdc_assets.overview.server import DatabaseFacts
-from cdc_assets.streaming.gaps import ENABLE_AGAIN, gap_behind, identity_problem, with_gap
+from cdc_assets.streaming.gaps import ENABLE_AGAIN, identity_problem, with_gap
 
 Health = Status | Literal["waiting", "not captured"]
 """Status of a table in the manifest; or `waiting`: it was not snapshotted yet; or `not captured`: nor is it enabled for capture."""

@@ -4,7 +4,7 @@ import contextlib
 import logging
 from collections.abc import Collection, Sequence
 
-from cdc_assets.capture.instances import newest
+from cdc_assets.capture.instances import gap_behind, newest
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import Names
@@ -17,7 +17,7 @@ from cdc_assets.errors import CdcDisabledError, ConfigurationError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.state import TableState
 from cdc_assets.snapshot.plan import Request
-from cdc_assets.streaming.gaps import Instances, gap_behind, with_gap
+from cdc_assets.streaming.gaps import Instances, with_gap
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.instances import before, newest
+from cdc_assets.capture.instances import before, gap_behind, newest
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
@@ -147,7 +147,8 @@ class SnapshotPlanner:
             last = newest(instances.get(draft.schema.table, []))
             start = before(last.start_lsn) if last and self._joins(database, draft.request) else low
             chosen = self._chosen(draft.request, len(draft.ranges))
-            tables.append(_entry(draft, last, self._taken_up(draft.schema, last) or start))
+            lost = self._has_lost(draft, instances.get(draft.schema.table, []))
+            tables.append(_entry(draft, last, self._taken_up(draft.schema, last) or start, lost=lost))
             slices += slices_of(draft.schema.table, draft.ranges, chosen, draft.rows, target, len(slices))
         return SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices), signal=signal)
 
@@ -188,6 +189,11 @@ class SnapshotPlanner:
         if early is None or last is None or early.object_id != schema.object_id or before(last.start_lsn) > early.low:
             return None
         return early.low if schema.key else None
+
+    def _has_lost(self, draft: Draft, instances: Sequence[CaptureInstance]) -> bool:
+        """Whether rows are read of a table after whose position changes are gone, though no window has found that yet."""
+        state = self._state.tables.get(draft.schema.table)
+        return draft.request.data and state is not None and gap_behind(state, instances) is not None
 
     def _low_watermark(self, database: str, *, captured: bool) -> Lsn:
         if not captured:
@@ -278,7 +284,7 @@ class SnapshotPlanner:
         return min(MAX_SLICE, max(MIN_SLICE, rows // (2 * readers)))
 
 
-def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn) -> SnapshotTable:
+def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn, *, lost: bool) -> SnapshotTable:
     request, schema = draft.request, draft.schema
     return SnapshotTable(
         schema.table,
@@ -291,4 +297,5 @@ def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn) -> Snapshot
         instance.created if instance else None,
         instance.change_table_id if instance else None,
         request.data,
+        lost,
     )

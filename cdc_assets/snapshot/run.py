@@ -18,7 +18,9 @@ and whose watermark could not be taken up again, `plan`): then changes in betwee
 gap. A table whose rows are not read (`no_data`) and that is enabled while
 its database streams starts at the start LSN of its capture instance, so that no change
 since then is left out. A table whose position is good keeps it, whether it is healthy, left out, or failed and
-tried again, so a repeated snapshot loses no event.
+tried again, so a repeated snapshot loses no event. A position is not good if changes after it are in no capture instance any
+more, though no window has found that yet: because nothing was committed since the instance was made again, or because
+the rows are read before the next window. Kept, it would lead to the same gap again, behind the snapshot that repairs it.
 A part of a table never changes the position. A table that could not be read is tried again by the next run.
 
 *Blocking snapshots* are requested by a signal and run between two windows. They
@@ -254,7 +256,7 @@ class Snapshotter:
         former = None if same is None else same.snapshot_lsn
         read = table.low if table.data else former
         ignored = () if table.data or known is None else known.ignored_gaps
-        if same is not None and same.keeps_position:
+        if same is not None and same.keeps_position and not table.lost:
             kept, directory = (
                 same.tried_again() if same.resumes else same,
                 self._losses.directory_of(table.table, same.directory),

@@ -18,7 +18,7 @@ second; `planner` looks for that moment and hands over then.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from cdc_assets.capture.instances import Gap, gap_of, newest, reads_of
+from cdc_assets.capture.instances import Gap, newest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.ports import Source
@@ -30,20 +30,6 @@ ENABLE_AGAIN = "Next: enable it again with sys.sp_cdc_enable_table and materiali
 """The next steps for a table without a capture instance, as the manifest keeps them."""
 
 Instances = Mapping[TableId, Sequence[CaptureInstance]]
-
-
-def gap_behind(state: TableState, instances: Sequence[CaptureInstance]) -> Gap | None:
-    """Changes after a table's position that no capture instance has any more; None if it has no instance or position.
-
-    Args:
-        state: the table's state in the manifest.
-        instances: the table's capture instances now.
-    """
-    last = newest(instances)
-    if last is None or state.position is None:
-        return None
-    reads = reads_of(state.table, instances, state.position, max(state.position.next(), last.start_lsn))
-    return gap_of(reads, {instance.name: instance.start_lsn for instance in instances})
 
 
 def with_gap(state: TableState, gap: Gap, policy: str, instances: Sequence[CaptureInstance]) -> TableState:

@@ -46,7 +46,7 @@ from functools import partial
 
 from cdc_assets.capture.endings import retire
 from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.instances import Gap, clip, gap_of, instance_of, newest, reads_of
+from cdc_assets.capture.instances import Gap, clip, gap_behind, gap_of, instance_of, newest, reads_of
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
@@ -334,11 +334,10 @@ class Planner:
         self, state: TableState, instances: Sequence[CaptureInstance], until: Lsn
     ) -> tuple[TableState, list[TableRead]]:
         """The table's reads, after the gap policy was applied to changes that cannot be read."""
-        marks = {instance.name: instance.start_lsn for instance in instances}
         assert state.position is not None  # noqa: S101 - it streams
-        parts = reads_of(state.table, instances, state.position, max(until, state.position))
-        gap = gap_of(parts, marks)
+        gap = gap_behind(state, instances)
         if gap is None:
+            parts = reads_of(state.table, instances, state.position, max(until, state.position))
             return state, [dataclasses.replace(part, begins=state.begins) for part in parts] if state.begins else parts
         state = with_gap(state, gap, self._settings.gap_policy, instances)
         if not state.streams or state.position is None or state.position >= until:

@@ -7,10 +7,13 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
+from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from mssql_standin.control import StandIn
 
 Change = Callable[[SimulatedServer, TableId], None]
 
@@ -130,3 +133,50 @@ def test_an_instance_that_goes_while_rows_are_read_ends_as_a_gap_or_the_end_of_t
     assert state.status == status
     assert reason in state.reason
     assert events_of(config, good)[-1].key == 50
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["snapshot first", "seen by a run"])
+@pytest.mark.parametrize("policy", ["fail", "resnapshot"])
+def test_an_instance_made_again_on_an_idle_server_leaves_one_gap_which_the_snapshot_ends(
+    server: StandIn, tmp_path: Path, policy: str, seen: bool
+) -> None:
+    """The new one begins behind all that was captured: no window comes that far before something is committed."""
+    world = World(server, str(tmp_path), gap__policy=policy)
+    table = world.make("t", 3)
+    world.snapshot()
+    world.stream()
+    before = world.position(table)
+    world.server.agent.pause()
+    for statement in (
+        "DELETE FROM dbo.t WHERE id = 2",
+        "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N't', @capture_instance = N'all'",
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL",
+    ):
+        server.execute(statement, database=DATABASE)
+    assert health_of(world) == "gap"
+    if seen:
+        world.stream()
+        assert health_of(world) == ("gap" if policy == "fail" else "healthy")
+    if not seen or policy == "fail":
+        world.snapshot([table])
+    assert health_of(world) == "healthy"
+    world.stream()
+    with world.capture() as capture:
+        state = capture.state().tables[table]
+        [instance] = capture._server.source.capture_instances(DATABASE)
+    assert state.status == "healthy"
+    assert state.position is not None
+    assert state.position.next() >= instance.start_lsn
+    assert state.gaps == ((before, state.snapshot_lsn),)
+    world.server.agent.resume()
+    world.sql("INSERT INTO dbo.t VALUES (4, 'n4')")
+    world.stream()
+    assert world.reads(table)[-2:] == [1, 3]
+    assert world.events(table)[-1]["after"]["id"] == 4
+
+
+def health_of(world: World) -> str:
+    """What is told of the only table, by its state and by the server."""
+    with world.capture() as capture:
+        [table] = CaptureOverview(world.config, capture._server.source).tables
+        return table.status
