@@ -3,7 +3,8 @@
 Control queries only read, and each is one statement in autocommit, so a statement that failed because the connection
 broke or the server was busy is retried (`cdc_assets.adapters.sqlserver.retry`). The first connection is not retried: a
 wrong host should be reported at once, and a capture has its own retry. A watchdog limits each wait for the server
-(`cdc_assets.adapters.sqlserver.watchdog`), because the driver's own time-out works only while the server answers.
+(`cdc_assets.adapters.sqlserver.watchdog`), because the driver's own time-out works only while the server answers;
+questions that ask little wait for a short while only (`cdc_assets.adapters.sqlserver.patience`).
 """
 
 import threading
@@ -25,6 +26,7 @@ from cdc_assets.adapters.sqlserver.driver import (
     without_database,
 )
 from cdc_assets.adapters.sqlserver.errors import to_cdc_error
+from cdc_assets.adapters.sqlserver.patience import Patience
 from cdc_assets.adapters.sqlserver.queries import PING
 from cdc_assets.adapters.sqlserver.reached import Floor, Reached
 from cdc_assets.adapters.sqlserver.retry import BUDGET_S, repeated
@@ -160,6 +162,19 @@ class Session:
         self._connected_before = False
         self._last_use = 0.0
         self._lock_timeout_ms = self._in_force_ms = -1
+        self._patience, self._asks_little = Patience(settings.query_timeout_s), False
+        self._in_doubt = False
+        """Whether the connection before broke."""
+
+    @contextmanager
+    def asking_little(self) -> Iterator[None]:
+        """Statements inside ask what a server in good health answers within moments: repeated soon if it does not."""
+        with self._lock:
+            before, self._asks_little = self._asks_little, True
+            try:
+                yield
+            finally:
+                self._asks_little = before
 
     @contextmanager
     def waiting(self, milliseconds: int) -> Iterator[None]:
@@ -234,16 +249,32 @@ class Session:
 
     def _try(self, action: Callable[[pyodbc.Cursor], T]) -> T:
         try:
-            result = self._ready().wait(action)
+            result = self._answer(self._ready(), action)
         except pyodbc.Error as error:
             ours = translate(error, self._settings, self._link)
             if isinstance(ours, ConnectionLostError) or _state(error) in _TIMED_OUT:
-                self.close()
+                self._give_up()
             raise ours from error
         except (ConnectionLostError, IncompleteReadError):  # the next connection may be to another replica
-            self.close()
+            self._give_up()
             raise
         self._last_use = time.monotonic()
+        return result
+
+    def _give_up(self) -> None:
+        self.close()
+        self._in_doubt = True
+
+    def _answer(self, link: Link, action: Callable[[pyodbc.Cursor], T]) -> T:
+        if not self._asks_little:
+            return link.wait(action)
+        began = time.monotonic()
+        try:
+            result = link.wait(action, self._patience.limit_s)
+        except ConnectionLostError:
+            self._patience.lost()
+            raise
+        self._patience.answered(time.monotonic() - began)
         return result
 
     def _ready(self) -> Link:
@@ -252,14 +283,21 @@ class Session:
             self.close()
         if self._link is not None and time.monotonic() - self._last_use > IDLE_CHECK_S:
             try:
-                self._link.wait(lambda cursor: cursor.execute(PING).fetchall(), self._settings.login_timeout_s)
+                self._ping(self._link)
             except (pyodbc.Error, ConnectionLostError):
                 self.close()
         if self._link is None:
             self._link = connect(self._settings)
             self._connected_before, self._in_force_ms = True, -1
+            if self._in_doubt:
+                self._ping(self._link)
+                self._in_doubt = False
         if self._in_force_ms != self._lock_timeout_ms:
             setting = lock_timeout(self._lock_timeout_ms)
             self._link.wait(lambda cursor: cursor.execute(setting).close())
             self._in_force_ms = self._lock_timeout_ms
         return self._link
+
+    def _ping(self, link: Link) -> None:
+        """Ask nothing; raises as `Link.wait` if that is not answered as soon as a login must be."""
+        link.wait(lambda cursor: cursor.execute(PING).fetchall(), self._settings.login_timeout_s)

@@ -121,7 +121,7 @@ class SqlServerSource:
         return tuple(dict.fromkeys(self._real_name(name) for name in self._settings.databases))
 
     def _real_name(self, name: str) -> str:
-        rows = self.session.rows(queries.DATABASE, name)
+        rows = self._database(name)
         return str(rows[0][0]) if rows else name
 
     def databases(self) -> Sequence[str]:
@@ -130,7 +130,7 @@ class SqlServerSource:
 
     def trouble(self, database: str) -> CdcError | None:
         """Query why a configured database cannot be captured now: LoginError, DatabaseAwayError, CdcDisabledError."""
-        rows = self.session.rows(queries.DATABASE, database)
+        rows = self._database(database)
         if not rows:
             return LoginError(
                 f"Database {database!r} is not on {server_name(self._settings)}, or the login may not see it. "
@@ -146,7 +146,8 @@ class SqlServerSource:
 
     def server_time(self) -> datetime:
         """`SYSDATETIMEOFFSET()` with time zone, in microseconds."""
-        return datetime.fromisoformat(str(self.session.value(queries.SERVER_TIME)))
+        with self.session.asking_little():
+            return datetime.fromisoformat(str(self.session.value(queries.SERVER_TIME)))
 
     def table_schema(self, table: TableId) -> TableSchema | None:
         """Current structure of a source table, or None if it does not exist."""
@@ -219,12 +220,13 @@ class SqlServerSource:
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
         with cdc_objects(database):
-            return lsn_of(self.session.value(queries.of_database(queries.MAX_LSN, database)))
+            return lsn_of(self._value(queries.MAX_LSN, database))
 
     def recovery_fork(self, database: str) -> RecoveryFork | None:
         """The branch of its history that a database is on; None if the login may not see it or it is unknown."""
         try:
-            rows = self.session.rows(queries.RECOVERY_FORK, database)
+            with self.session.asking_little():
+                rows = self.session.rows(queries.RECOVERY_FORK, database)
         except (QueryError, PreflightError):  # Azure SQL Database has no such view
             return None
         if not rows or rows[0][0] is None:
@@ -234,12 +236,13 @@ class SqlServerSource:
 
     def allows_snapshot(self, database: str) -> bool:
         """Whether transactions may see a database as of one moment (ALLOW_SNAPSHOT_ISOLATION ON)."""
-        rows = self.session.rows(queries.DATABASE, database)
+        rows = self._database(database)
         return bool(rows) and integer(rows[0][2]) == 1
 
     def is_replica(self, database: str) -> bool:
         """Whether the server has a database as a readable secondary replica (or as read-only)."""
-        return self.session.value(queries.UPDATEABILITY, database) == "READ_ONLY"
+        with self.session.asking_little():
+            return self.session.value(queries.UPDATEABILITY, database) == "READ_ONLY"
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0, over a
@@ -248,7 +251,7 @@ class SqlServerSource:
         query, parameters = (
             (queries.NTH_TRANSACTION, (limit, start)) if limit > 0 else (queries.MAX_TRANSACTION, (start,))
         )
-        with cdc_objects(database):
+        with cdc_objects(database), self.session.asking_little():
             rows = self.session.rows_behind(Floor(database, known), queries.of_database(query, database), *parameters)
         return lsn_of(rows[0][0])
 
@@ -281,7 +284,8 @@ class SqlServerSource:
 
         An instance whose change table was dropped counts as active, so that reading it reveals the instance.
         """
-        return change_tables.active_instances(self.session, database, bounds, until)
+        with self.session.asking_little():
+            return change_tables.active_instances(self.session, database, bounds, until)
 
     def rows_per_commit(
         self, database: str, bounds: Mapping[str, Lsn], until: Lsn, skipped: Sequence[int] = ()
@@ -360,11 +364,13 @@ class SqlServerSource:
 
     def signal_lsn(self, instance: CaptureInstance, column: str, own_id: str, after: Lsn) -> Lsn | None:
         """Commit LSN of the inserted row with that id of a signal table; None if it is not captured yet."""
-        return change_tables.inserted_lsn(self.session, instance, column, own_id, after)
+        with self.session.asking_little():
+            return change_tables.inserted_lsn(self.session, instance, column, own_id, after)
 
     def has_signals(self, instance: CaptureInstance, column: str, but: Sequence[str], after: Lsn) -> bool:
         """Whether rows of other types than these were inserted into a signal table after an LSN; one query."""
-        return change_tables.inserted_others(self.session, instance, column, but, after)
+        with self.session.asking_little():
+            return change_tables.inserted_others(self.session, instance, column, but, after)
 
     def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
         """Delete the row with that id from a signal table, whose first column is given."""
@@ -375,7 +381,8 @@ class SqlServerSource:
         """Whether the SQL Server Agent runs; None if unknown, as on Azure SQL or without permission."""
         text = self._agent_status_query.replace("#db", database) or queries.AGENT
         try:
-            answer = self.session.value(text)
+            with self.session.asking_little():
+                answer = self.session.value(text)
         except (QueryError, PreflightError):
             return None
         return None if answer is None else str(answer).lower() in ("1", "true")
@@ -408,10 +415,18 @@ class SqlServerSource:
         return self.session.waiting(self._lock_timeout_ms)
 
     def _rows(self, template: str, database: str, *parameters: object) -> list[Row]:
-        return self.session.rows(queries.of_database(template, database), *parameters)
+        """Rows of a question about the catalogue or the log."""
+        with self.session.asking_little():
+            return self.session.rows(queries.of_database(template, database), *parameters)
 
     def _value(self, template: str, database: str, *parameters: object) -> object:
-        return self.session.value(queries.of_database(template, database), *parameters)
+        with self.session.asking_little():
+            return self.session.value(queries.of_database(template, database), *parameters)
+
+    def _database(self, name: str) -> list[Row]:
+        """What the server says of a database: its real name, whether CDC is on, snapshot isolation, state."""
+        with self.session.asking_little():
+            return self.session.rows(queries.DATABASE, name)
 
 
 def quick_source(config: CaptureConfig) -> SqlServerSource:

@@ -35,6 +35,9 @@ _SILENCE_AT: Final = 52
 """Offset of `tcpi_last_data_recv`, milliseconds since the last byte arrived, in Linux's `struct tcp_info`."""
 _USUAL: Final = {"KeepAlive": 30, "KeepAliveInterval": 1}
 """The drivers' defaults in seconds: until the first keep-alive probe, and between probes."""
+_PROBES: Final = 9
+"""Linux's usual number of keep-alive probes. None is sent while bytes of ours wait to be acknowledged, which the system would repeat for
+a quarter of an hour: such bytes get the same time."""
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,2}")
 """Values that the drivers accept: 1 to 999."""
 _LEAST_MARK: Final = 500
@@ -81,6 +84,8 @@ class TcpConnection:
                 self._inode = os.fstat(found.fileno()).st_ino
                 for option, seconds in zip((socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL), self._times, strict=True):
                     found.setsockopt(socket.IPPROTO_TCP, option, seconds)
+                lost_s = self._times[0] + _PROBES * self._times[1]
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * lost_s)
 
     def silent_s(self) -> float | None:
         """Seconds since the last byte from the server; None if unknown."""

@@ -75,7 +75,7 @@ class _Wait:
         self.given_up = (  # before the cut, which returns the waiting thread
             f"{self._server} was silent for {silent_s:.0f} s on an open connection, so the connection was closed. It is "
             "reopened. Next: if this happens again, look for a server that hangs or a network path that drops "
-            "packets (firewall, VPN, load balancer); database.query.timeout.ms sets the limit"
+            "packets (firewall, VPN, load balancer); database.query.timeout.ms limits the wait"
         )
         if not self._tcp.cut():
             self.given_up = ""

@@ -1,7 +1,11 @@
 """A session of the control plane is refused, breaks, is repeated and ends in time."""
 
+import time
+from collections.abc import Callable
+
 import pytest
 
+from cdc_assets.adapters.sqlserver import patience, watchdog
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.errors import ConnectionLostError, LoginError, ServerBusyError
@@ -70,3 +74,57 @@ def test_half_open_connection(standin: StandIn) -> None:
         source.databases()
         standin.faults.hang(matching="server_time")
         assert source.server_time()
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions that ask little are given up after a second."""
+    monkeypatch.setattr(patience, "LEAST_S", 1.0)
+    monkeypatch.setattr(watchdog, "GRACE_S", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("matching", "ask"),
+    [
+        ("server_time", lambda source: source.server_time()),
+        ("max_lsn", lambda source: source.max_captured_lsn(DATABASE) or True),
+        ("lsn_time_mapping", lambda source: source.max_transaction_lsn(DATABASE, None, 0) or True),
+        ("change_tables", lambda source: source.low_water_marks(DATABASE) or True),
+        ("sys.databases", lambda source: source.trouble(DATABASE) is None),
+    ],
+)
+def test_what_the_stream_asks_waits_for_no_statement_s_limit(
+    standin: StandIn, soon: None, matching: str, ask: Callable[[SqlServerSource], object]
+) -> None:
+    with SqlServerSource(connection(standin, DATABASE)) as source:
+        source.session.value("SELECT 1")
+        standin.faults.hang(matching=matching)
+        began = time.monotonic()
+        assert ask(source)
+        assert standin.faults.struck
+        assert time.monotonic() - began < 10
+
+
+def test_a_question_that_takes_long_gets_its_answer_and_the_next_one_at_once(standin: StandIn, soon: None) -> None:
+    slow = "WAITFOR DELAY '00:00:02'; SELECT 5 AS five"
+    with SqlServerSource(connection(standin, DATABASE)) as source, source.session.asking_little():
+        assert source.session.value(slow) == 5
+        connected = source.session._link
+        assert source.session.value("SELECT 6 AS six") == 6
+        assert source.session.value(slow) == 5
+        assert source.session._link is connected
+
+
+def test_how_long_a_server_hung_does_not_lengthen_what_follows(standin: StandIn, soon: None) -> None:
+    with SqlServerSource(connection(standin, DATABASE, login_timeout_s=1)) as source:
+        source.server_time()
+        standin.faults.hang(times=1000)
+        for _ in range(2):
+            with pytest.raises(ConnectionLostError):
+                source.server_time()
+        standin.faults.clear()
+        assert source.server_time()
+        standin.faults.hang(matching="server_time")
+        began = time.monotonic()
+        assert source.server_time()
+        assert time.monotonic() - began < 5

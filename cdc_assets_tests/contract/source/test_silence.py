@@ -246,6 +246,7 @@ def test_keep_alive_times_are_those_that_are_meant(standin: StandIn, forwarder: 
             assert found is not None
             options = (tcp_connection.socket.TCP_KEEPIDLE, tcp_connection.socket.TCP_KEEPINTVL)
             assert [found.getsockopt(6, option) for option in options] == [45, 1]
+            assert found.getsockopt(6, tcp_connection.socket.TCP_USER_TIMEOUT) == 54_000
     assert own.keywords() != TcpConnection.of(given).keywords(), "no two connections have the same mark"
 
 
