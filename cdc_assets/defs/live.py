@@ -143,13 +143,14 @@ def subject_of(catalog: CaptureCatalog, resource: CaptureResource) -> Subject:
 
 def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
     """Ask everything of a capture from SQL Server once."""
-    at = datetime.now(UTC)
+    at, config = datetime.now(UTC), catalog.config
     try:
+        config = resource.config()  # it may name another broker than when definitions were loaded
         with resource.overview(audit_s=0.0) as overview:
-            report = report_of(overview, at, marker=TICK_MARKER.ask(catalog.config))
+            report = report_of(overview, at, marker=TICK_MARKER.ask(config))
             return Seen(report, (*_results(catalog, overview), *_of_kafka(catalog, report)))
     except CdcError as error:
-        report = without_server(catalog.config, error, at, audit_s=0.0, marker=TICK_MARKER.ask(catalog.config))
+        report = without_server(config, error, at, audit_s=0.0, marker=TICK_MARKER.ask(config))
         return Seen(report, (*_unknown(catalog, describe_error(error)), *_of_kafka(catalog, report)))
 
 

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from time import sleep
+from types import SimpleNamespace
 from typing import Any, cast
 
 import dagster as dg
@@ -11,12 +12,18 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import asking, live
+from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.live import LivePage, Seen, Subject
 from cdc_assets.defs.seen import was_just_seen
+from cdc_assets.defs.spark import SparkResource
+from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import TableReport
 from cdc_assets_tests.patience import Patience
+from cdc_assets_tests.shop import Shop
 
 WINDOWS = dg.AssetKey("windows")
 
@@ -87,3 +94,20 @@ def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.Monke
     with dg.DagsterInstance.ephemeral() as instance:
         assert dg.materialize([windows], instance=instance).success
     assert len(found) == 3
+
+
+def test_look_asks_the_broker_that_the_settings_name_by_now(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that never ends has read them long ago, and so have its definitions."""
+    asked: list[str] = []
+    monkeypatch.setattr(live, "TICK_MARKER", SimpleNamespace(ask=lambda config: asked.append(config.kafka.servers)))
+    server = SqlServerCdcResource(config_file=str(shop.file))
+    with shop.in_environment():
+        resource = CaptureResource(server=server, spark=SparkResource())
+        catalog = CaptureCatalog(server.settings(), server.tables(), CdcTranslator())
+        live.look(catalog, resource)
+        shop.write({"bootstrap.servers": "127.0.0.1:9"})
+        live.look(catalog, resource)
+        shop.write({"bootstrap.servers": "127.0.0.1:9", "database.port": "1"})  # no answer
+        live.look(catalog, resource)
+    assert asked[0] == ""
+    assert set(asked[1:]) == {"127.0.0.1:9"}
