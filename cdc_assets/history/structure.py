@@ -5,8 +5,8 @@ place, also for rows that were logged before, and a dropped column is NULL from 
 13). So types are read from the change table, and everything else from the source table, as long as it has the column: a
 column that was dropped and re-created under its name has another id and is another column.
 
-Only two things may change in an instance's recorded structure: types, because rows are read with them, and NOT NULL to
-NULL, because NULLs occur. Both are right for rows of any age in the change table. A column that becomes NOT NULL stays
+Only two things may change in an instance's recorded structure: types with their collations, because rows are read with them, and NOT NULL
+to NULL, because NULLs occur. Both are right for rows of any age in the change table. A column that becomes NOT NULL stays
 nullable in events. One that is NOT NULL now may have held NULLs in between, so the change table is queried for them.
 All other differences need a second instance and are reported as drift.
 """
@@ -43,7 +43,11 @@ def captured_structure(source: TableSchema, stored: TableSchema, instance: Captu
 def _arriving(name: str, ordinal: int, source: Column | None, stored: Column) -> Column:
     if source is None or source.name != name:
         return replace(stored, ordinal=ordinal, nullable=True)
-    return source if source.type_name in _STORED_OTHERWISE else _typed(source, stored)
+    if source.type_name in _STORED_OTHERWISE:
+        return source
+    return replace(
+        _typed(source, stored), collation=source.collation
+    )  # by which its values are equal, wherever they are stored
 
 
 def _typed(column: Column, other: Column) -> Column:
@@ -99,7 +103,7 @@ def _followed(column: Column, now: Column | None) -> Column:
         return column
     column = replace(column, description=now.description)
     loosened = now.nullable and not column.nullable
-    if _type(column) == _type(now) and not loosened:
+    if (_type(column), column.collation) == (_type(now), now.collation) and not loosened:
         return column
     return replace(_typed(column, now), nullable=column.nullable or now.nullable, default=now.default, alias=now.alias)
 

@@ -3,12 +3,13 @@
 ALTER COLUMN converts every row on the server, with rounding or text forms of its own; a column that is dropped and added again under
 its name is another one; and events from before a table got its key do not tell which row they are about. The log holds none of it,
 so a mirror that went on would show what the server never had. Only changes that leave every value as it is are followed: wider
-integers and decimals, longer texts, more digits of a moment, integers as texts.
+integers and decimals, longer texts, texts in UTF-8 or compared in another way, more digits of a moment, integers as texts.
 
 After any other change the mirror stays right before it, in the structure of then, and says why. When the whole table was read again, it
 goes on as after lost changes: one step takes everything up to that reading, so nothing is published between the change and it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,6 +22,10 @@ from cdc_assets.mirror.steps import Target
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DECIMALS = ("decimal", "numeric")
 _TEXTS = ("varchar", "nvarchar")
+_IN_CODE_PAGES = ("char", "varchar", "text")
+_UTF8 = "_UTF8"
+_COMPARISON = re.compile("_(?:CI|CS|BIN2?)(?:_|$)")
+"""What follows the family in a collation's name."""
 _MOMENTS = ("datetime2", "datetimeoffset")
 _ALWAYS = {("real", "float"), ("date", "datetime2"), ("smalldatetime", "datetime2")}
 _DIGITS = 20
@@ -40,7 +45,7 @@ def changes(entries: Sequence[HistoryEntry]) -> list[tuple[int, str]]:
             if former is not None and former.ordinal != column.ordinal:
                 texts.append(f"column {column.name} was dropped and added again")
             elif former is not None and not is_exact(former, column):
-                texts.append(f"column {column.name} became {declared_type(column)} from {declared_type(former)}")
+                texts.append(f"column {column.name} became {_declared(column)} from {_declared(former)}")
             known[column.name] = column
         if texts:
             found.append((number, "; ".join(texts)))
@@ -51,6 +56,8 @@ def changes(entries: Sequence[HistoryEntry]) -> list[tuple[int, str]]:
 def is_exact(old: Column, new: Column) -> bool:
     """Whether the server leaves every value of a column as it is when it gets another type."""
     names = old.type_name, new.type_name
+    if all(name in _IN_CODE_PAGES for name in names) and not _keeps_characters(old.collation, new.collation):
+        return False
     if declared_type(old) == declared_type(new) or names in _ALWAYS:
         return True
     if old.type_name in _INTEGERS and new.type_name in _TEXTS:
@@ -66,6 +73,19 @@ def is_exact(old: Column, new: Column) -> bool:
         lengths = [float("inf") if column.length == -1 else column.length or 0 for column in (old, new)]
         return lengths[0] <= lengths[1]
     return False
+
+
+def _keeps_characters(old: str | None, new: str | None) -> bool:
+    """Whether a text keeps all of its characters under another collation. Those that differ only in how they compare have one code
+    page, and UTF-8 has every character; what a code page lacks becomes another character."""
+    if old is None or new is None or old == new or new.endswith(_UTF8):  # None: recorded by nobody
+        return True
+    return _COMPARISON.split(old)[0] == _COMPARISON.split(new)[0] and not old.endswith(_UTF8)
+
+
+def _declared(column: Column) -> str:
+    """For people."""
+    return f"{declared_type(column)} COLLATE {column.collation}" if column.collation else declared_type(column)
 
 
 def followed(

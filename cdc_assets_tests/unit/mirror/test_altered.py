@@ -27,6 +27,8 @@ INEXACT = [
     ("bit", "varchar(5)", "1"),
     ("money", "varchar(20)", "1.2345"),
     ("varchar(9)", "char(5)", "'a'"),
+    ("varchar(9) COLLATE Latin1_General_CI_AS", "varchar(9) COLLATE Cyrillic_General_CI_AS", "'a'"),
+    ("varchar(9) COLLATE Latin1_General_100_CI_AS_SC_UTF8", "varchar(9) COLLATE Latin1_General_100_CI_AS", "'a'"),
 ]
 EXACT = [
     ("int", "bigint", "7"),
@@ -35,6 +37,9 @@ EXACT = [
     ("decimal(10, 2)", "decimal(14, 4)", "1.25"),
     ("nvarchar(9)", "nvarchar(max)", "N'a'"),
     ("datetime2(3)", "datetime2(6)", "'2026-01-01 01:02:05.678'"),
+    ("varchar(9) COLLATE Latin1_General_CI_AS", "varchar(20) COLLATE Latin1_General_100_CI_AS_SC_UTF8", "'a'"),
+    ("varchar(9) COLLATE Latin1_General_CI_AS", "varchar(9) COLLATE Latin1_General_CS_AS", "'a'"),
+    ("varchar(9) COLLATE Latin1_General_CI_AS", "nvarchar(9) COLLATE Cyrillic_General_CI_AS", "'a'"),
 ]
 
 
