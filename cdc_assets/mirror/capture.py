@@ -37,7 +37,7 @@ from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.exact_keys import exactly_told
 from cdc_assets.mirror.isolation import attempted
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
-from cdc_assets.mirror.steps import target_of
+from cdc_assets.mirror.steps import is_behind, target_of
 from cdc_assets.mirror.upkeep import tidy
 from cdc_assets.mirror.work import MirroredTable, StepReport
 
@@ -238,9 +238,7 @@ class CaptureMirrors:
         found = []
         for table in self._chosen(captured, None):
             topic = topic_name(table, self._config.events)
-            readings = captured.readings.get(table, ())
-            target, state = target_of(captured.tables[table], 0, (), readings), states.get(topic, MirrorState())
-            if target is not None and (state.step == 0 or state.lsn < target.end):
+            if is_behind(states.get(topic, MirrorState()), captured.tables[table], captured.readings.get(table, ())):
                 found.append(topic)
         return found
 

@@ -18,6 +18,7 @@ from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
 from cdc_assets.mirror.absent import Absence
+from cdc_assets.mirror.shape import KEYLESS
 from cdc_assets.mirror.spans import Span, kept
 
 SCHEMA = pa.schema(
@@ -106,6 +107,11 @@ class MirrorState:
     marks: tuple[tuple[int, int, int], ...] = ()
     begin: str = ""
     spans: tuple[Span, ...] = ()
+
+    @property
+    def is_keyless(self) -> bool:
+        """Whether it is known to be of a table without a key, whose READs are of one moment: no span counts for it."""
+        return self.key.partition(" ")[0] == KEYLESS
 
     @property
     def next_step(self) -> int:

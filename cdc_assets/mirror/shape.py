@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from cdc_assets.mirror.keys import KeyPart, encode, is_number
 
+KEYLESS = "rows"
+"""First word of the `key_text` of a table without a key."""
+
 LSN, CHANGED_AT = "_lsn", "_changed_at"
 FROM_LSN, TO_LSN, FROM_AT, TO_AT = "_valid_from_lsn", "_valid_to_lsn", "_valid_from", "_valid_to"
 ENDED_BY, STEP = "_operation", "_step"
@@ -182,7 +185,7 @@ class Shape:
         """What a mirror's leaves depend on: another text needs them made anew."""
         types = {column.name: str(column.type) for column in self.columns}
         parts = [f"{part.name} {types[part.name]} {part.padded:d}{part.folded:d}" for part in self.key]
-        return f"{'key' if self.keyed else 'rows'} {self.key_type}: {', '.join(parts)}"
+        return f"{'key' if self.keyed else KEYLESS} {self.key_type}: {', '.join(parts)}"
 
     def keys(self, table: pa.Table) -> pa.Array:
         """Keys of rows or events."""

@@ -124,6 +124,18 @@ def target_of(state: TableState, window: int, drops: Sequence[Lsn], readings: Se
     return Target(str(position), read, window, tuple(starts), gaps, read_later=spans)
 
 
+def is_behind(known: MirrorState, state: TableState, readings: Sequence[Reading]) -> bool:
+    """Whether a topic is ahead of its mirror, by what is known without a look at the topic.
+
+    Args:
+        known: the mirror's state.
+        state: the table's state in the manifest.
+        readings: recorded in the manifest.
+    """
+    target = target_of(state, 0, (), () if known.is_keyless else readings)
+    return target is not None and (known.step == 0 or known.lsn < target.end)
+
+
 def next_step(
     topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str, *, anew: bool = False
 ) -> PlannedStep | None:

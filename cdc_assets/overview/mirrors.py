@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.ledger.manifest import manifest_directory
+from cdc_assets.ledger.readings import Reading
 from cdc_assets.mirror.capture import ALL, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
-from cdc_assets.mirror.steps import target_of
+from cdc_assets.mirror.steps import is_behind
 from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.overview.report import Trouble
 from cdc_assets.overview.words import duration
@@ -39,10 +40,12 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
     ledger = MirrorLedger(MirrorTables.of(config).tables, config.events.topic_prefix)
     rows = ledger.rows()
     states = ledger.read() if rows else {}
-    behind = [table for topic, table in topics.items() if _is_behind(overview, table, states.get(topic, MirrorState()))]
+    known = {table: states.get(topic, MirrorState()) for topic, table in topics.items()}
+    readings = {table: overview.state.readings.get(table, ()) for table in known}
+    behind = [table for table, state in known.items() if is_behind(state, overview.known[table], readings[table])]
     since = rows[-1]["at"] if rows else _begun(overview)
     idle_s = (at - since).total_seconds() if since else 0.0
-    held = [table for table in behind if _is_held(overview, table)]
+    held = [table for table in behind if _is_held(known[table], readings[table])]
     behind = [table for table in behind if table not in held]
     held = [
         table for table in held if table.database not in overview.state.snapshots
@@ -62,14 +65,9 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
         )
 
 
-def _is_behind(overview: CaptureOverview, table: TableId, state: MirrorState) -> bool:
-    target = target_of(overview.known[table], 0, (), overview.state.readings.get(table, ()))
-    return target is not None and (state.step == 0 or state.lsn < target.end)
-
-
-def _is_held(overview: CaptureOverview, table: TableId) -> bool:
+def _is_held(state: MirrorState, readings: Sequence[Reading]) -> bool:
     """Whether nobody knows yet where rows of a table end in the log."""
-    return any(reading.high is None for reading in overview.state.readings.get(table, ()))
+    return not state.is_keyless and any(reading.high is None for reading in readings)
 
 
 def _named(tables: Sequence[TableId]) -> str:

@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +23,8 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import PreflightError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.overview import look_at
+from cdc_assets.run.readings import OpenReadings
 from cdc_assets.snapshot.moment import Timed
 from cdc_assets.snapshot.plan import Request
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -187,6 +191,39 @@ def test_mirrors_that_follow_between_the_rounds(server: StandIn, tmp_path: Path,
     with listening(lambda name: shop.follow() if name == "round-complete" else None):
         shop.world.snapshot([*shop.logs, shop.keyed])
     shop.check_mirrors()
+
+
+def test_a_reading_that_was_given_up_hides_no_mirror_that_is_behind(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows yet where it ended; but nothing of it is in the topic, and other READs of the table are of one moment."""
+    shop = Mirrored(server, tmp_path, "locks", mirror__enabled="true")
+    shop.world.snapshot()
+    shop.check_mirrors()
+    table = shop.logs[0]
+
+    def told() -> str:
+        later = datetime.now(UTC) + timedelta(hours=1)
+        report = look_at(shop.world.config, partial(SqlServerSource.of, shop.world.config), now=later)
+        return " ".join(str(trouble) for trouble in report.troubles if "mirror" in trouble.where)
+
+    with pytest.raises(PowerCutError), cut_at("moment-fixed"):
+        shop.world.snapshot([table])
+    monkeypatch.setattr(OpenReadings, "look", lambda *_: None)
+    shop.world.sql("INSERT INTO dbo.a VALUES (1, 'new')")
+    with shop.world.capture() as capture:
+        capture.claim()
+        capture._activities.snapshotter.give_up(DATABASE, [])
+    shop.world.stream()
+    with shop.world.capture() as capture:
+        assert [one.high for one in capture.state().readings[table]] == [None]
+    mirrors = CaptureMirrors(shop.world.config, LocalRunner(2), SystemClock())
+    assert f"shop.{table}" in mirrors.behind()
+    assert "are behind their topics" in told()
+    assert "wait until it is known" not in told()
+    shop.check_mirrors()
+    assert mirrors.behind() == []
+    assert told() == ""
 
 
 def test_a_capture_job_that_stands_fails_these_tables_alone(server: StandIn, tmp_path: Path) -> None:
