@@ -33,6 +33,7 @@ from cdc_assets.defs.queue import somebody_waits
 from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, CaptureRuns, is_asked_for, repository_of
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
+from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.run.until_now import UntilNow
@@ -114,11 +115,11 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                         is_added=lambda table: table not in listed,
                     )
                 if summary.ended == "deadline" or (summary.ended == "yielded" and goal is None):
-                    context.instance.add_run_tags(context.run.run_id, {LEFT_AT_TAG: f"{time():.3f}"})
+                    tag_run(context.instance, context.run.run_id, {LEFT_AT_TAG: f"{time():.3f}"})
                 _tell(context, summary, goal)
                 yield from session.results(capture.structures(), _to_report(session, summary) if goal else ())
                 mirrors.finish()
-            context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
+            tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             state = capture.state()
         states = dict(state.tables)
         for trouble in summary.troubled:

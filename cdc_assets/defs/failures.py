@@ -22,6 +22,7 @@ from dagster import DagsterRunStatus
 from cdc_assets.core.interruption import PATIENCE_S, listening
 from cdc_assets.defs.process import ended_with_dev, process_of_run, process_tag
 from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG
+from cdc_assets.defs.tags import tag_run
 from cdc_assets.errors import CdcError
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -60,7 +61,7 @@ def as_step(context: dg.AssetExecutionContext) -> Iterator[None]:
 
     run = context.run
     inherited = {tag: "" for tag in (COMMITTED_TAG, LEFT_AT_TAG) if run.tags.get(tag)}
-    context.instance.add_run_tags(run.run_id, process_tag(run.run_id, process_of_run(context)) | inherited)
+    tag_run(context.instance, run.run_id, process_tag(run.run_id, process_of_run(context)) | inherited)
 
     with listening(give_up), ended_with_dev():
         try:

@@ -37,6 +37,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.runs import COMMITTED_TAG
+from cdc_assets.defs.tags import tag_run
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.report import LATE_S
 from cdc_assets.publish.publisher import Commit
@@ -112,7 +113,7 @@ def kafka_asset(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             before = resource.published()
             stopped = resource.publish(done.add)
             found = resource.published()
-        context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(done.transactions)})
+        tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(done.transactions)})
         yield dg.MaterializeResult(asset_key=catalog.kafka_key, metadata=done.metadata() | report_facts(found))
         yield published_result(catalog, found)
         known = before.stopped if before else {}

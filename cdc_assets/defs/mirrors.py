@@ -38,6 +38,7 @@ from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.reporting import ran_on_facts
 from cdc_assets.defs.runs import is_asked_for
 from cdc_assets.defs.samples import sample_of_mirror
+from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
 from cdc_assets.errors import CdcError, FencedError, describe_error
 from cdc_assets.mirror import shape
@@ -185,7 +186,7 @@ class MirrorFollower:
 
     def _leave(self) -> None:
         self._is_left.set()
-        self._context.instance.add_run_tags(self._context.run.run_id, {MIRRORS_LEFT_TAG: "true"})
+        tag_run(self._context.instance, self._context.run.run_id, {MIRRORS_LEFT_TAG: "true"})
         self._context.log.info("The mirrors go on in a run of their own, which the sensor starts.")
 
     def _begin(self) -> None:

@@ -13,6 +13,8 @@ from typing import Final
 
 import dagster as dg
 
+from cdc_assets.defs.tags import tag_run
+
 _MOVED_TAG: Final = ".dagster/cdc_runtime"
 """On a run whose limit was moved by this module, and on one that has its tags."""
 _EVERY_S: Final = 600.0
@@ -36,4 +38,4 @@ class Runtime:
         record = self._instance.get_run_record_by_id(self._run_id)
         began = record.start_time if record and record.start_time else self._began
         until = str(int(time() - began) + self._limit_s)
-        self._instance.add_run_tags(self._run_id, {dg.MAX_RUNTIME_SECONDS_TAG: until, _MOVED_TAG: "true"})
+        tag_run(self._instance, self._run_id, {dg.MAX_RUNTIME_SECONDS_TAG: until, _MOVED_TAG: "true"})

@@ -19,6 +19,7 @@ from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
+from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
 from cdc_assets.ledger.state import CaptureState
 
@@ -75,7 +76,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 yield from session.results(capture.structures())
                 MirrorFollower(catalog, context, resource).finish()
         yield from system.results(session.windows, page.facts())
-        context.instance.add_run_tags(context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
+        tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:
             raise dg.Failure(
                 description="\n".join(f"{trouble.table}: {trouble.reason}" for trouble in summary.failed),

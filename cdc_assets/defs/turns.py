@@ -6,7 +6,7 @@ run begin at a time, the turn is always free.
 
 *The algorithm* is Lamport's bakery. A step that wants its turn says so in a tag of its run, then takes a number that is greater than
 all it sees, and waits for those who are choosing one, and for smaller numbers; of equal ones the run with the smaller id is first. Each
-step writes only its own tag. So there is one at a time, in the order of their coming, and nobody waits for somebody who waits.
+step writes only its own tag (`tags` keeps those of one run from losing each other). So there is one at a time, in the order of their coming, and nobody waits for somebody who waits.
 
 *Who is seen* are steps of runs that Dagster counts as at work, in all code locations of the instance. A number is of one run
 and one process: a re-execution inherits the tags of its parent, and so nothing. *Crash:* the process is gone, and so is its
@@ -24,6 +24,7 @@ from dagster import DagsterRunStatus, RunsFilter
 
 from cdc_assets.core.interruption import sleep
 from cdc_assets.core.processes import is_gone, own_process
+from cdc_assets.defs.tags import tag_run
 
 _TAG = ".dagster/cdc_turn"
 """Begin of the tag's name; what is written, and the step, follow. Dagster's pages do not show tags with this prefix."""
@@ -95,7 +96,7 @@ class Turns:
     def leave(self) -> None:
         """Let the next one begin."""
         self._number = None
-        self._instance.add_run_tags(self._run.run_id, {self._tag: ""})
+        tag_run(self._instance, self._run.run_id, {self._tag: ""})
 
     def is_wanted(self) -> bool:
         """Whether another step waits for this one."""
@@ -107,7 +108,7 @@ class Turns:
         self._say(self._number)
 
     def _say(self, number: int) -> None:
-        self._instance.add_run_tags(self._run.run_id, {self._tag: f"{self._run.run_id} {number} {own_process()}"})
+        tag_run(self._instance, self._run.run_id, {self._tag: f"{self._run.run_id} {number} {own_process()}"})
 
     def _ahead(self) -> _Place | None:
         """Who is first of those that this step has to wait for."""

@@ -2,13 +2,14 @@
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 
 import dagster as dg
 import pytest
 
+from cdc_assets.defs.tags import tag_run
 from cdc_assets_tests.dagster.turns import turns_of
 from cdc_assets_tests.patience import wait_until
 
@@ -66,6 +67,29 @@ def test_steps_of_one_run_wait_for_each_other_and_captures_do_not(instance: dg.D
         waiting.result(30)
     two.leave()
     assert one.take_if_free()
+
+
+def test_tags_of_one_run_are_written_one_after_the_other(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster reads all tags of a run, and writes them back: of two that do so at once, one would be lost."""
+    run, write, at_once = started(instance), instance.add_run_tags, list[int]()
+    inside: list[str] = []
+
+    def slowly(run_id: str, tags: Mapping[str, str]) -> None:
+        inside.append(run_id)
+        at_once.append(len(inside))
+        sleep(0.05)
+        write(run_id, tags)
+        inside.pop()
+
+    monkeypatch.setattr(instance, "add_run_tags", slowly)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda step: tag_run(instance, run.run_id, {step: "taken"}), "abcd"))
+    assert at_once == [1, 1, 1, 1]
+    record = instance.get_run_by_id(run.run_id)
+    assert record is not None
+    assert {"a", "b", "c", "d"} <= record.tags.keys()
 
 
 def test_nobody_waits_for_a_run_that_ended_or_whose_process_is_gone(instance: dg.DagsterInstance) -> None:

@@ -20,6 +20,7 @@ from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.signals import SnapshotType
+from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
 from cdc_assets.engine.requested import require_incremental, with_file_channel
 from cdc_assets.engine.run import EngineSummary
@@ -168,7 +169,7 @@ def _close(context: dg.AssetExecutionContext, summary: EngineSummary, end: LogPo
     tags = {COMMITTED_TAG: str(summary.batches)}
     if end is not None and summary.ended == "idle":
         tags[READ_TO] = str(end)
-    context.instance.add_run_tags(context.run.run_id, tags)
+    tag_run(context.instance, context.run.run_id, tags)
 
 
 @contextmanager
