@@ -1,4 +1,8 @@
-"""Runs of a capture that wait in Dagster's queue, and what for."""
+"""Runs of a capture that wait in Dagster's queue, and what for.
+
+*A clock that was set back:* a run that was made in the future was made before that. It is told at once, since how long it has waited is not
+known, and else it would be told only when its time has come again.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +16,7 @@ from cdc_assets.overview.report import Trouble
 
 _AT_WORK = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 _SOON_S = 60.0
-"""Seconds that a run may wait before it is told."""
+"""Seconds that a run may wait before it is told; and by which clocks of two machines may differ."""
 _CHECK_EVERY_S = 1.0
 """Seconds between two checks for a run that waits."""
 
@@ -20,12 +24,13 @@ _CHECK_EVERY_S = 1.0
 def waiting_too_long(instance: dg.DagsterInstance, runs: CaptureRuns) -> Iterator[Trouble]:
     """The capture's oldest run that has not started for more than a minute, as a trouble that says what it waits for."""
     found = instance.get_run_records(RunsFilter(statuses=WAITING), ascending=True)
-    late = [record for record in found if _age_s(record) > _SOON_S and runs.concerns(instance, record.dagster_run)]
+    late = [record for record in found if abs(_age_s(record)) > _SOON_S and runs.concerns(instance, record.dagster_run)]
     for record in late[:1]:
-        run = record.dagster_run
+        run, age_s = record.dagster_run, _age_s(record)
+        waited = f"for {age_s:.0f} s" if age_s > 0 else "since before the clock was set back"
         yield Trouble(
             "Dagster's queue",
-            f"run {run.run_id[:8]} of {run.job_name} has waited for {_age_s(record):.0f} s: {_reason(instance, run, runs)}",
+            f"run {run.run_id[:8]} of {run.job_name} has waited {waited}: {_reason(instance, run, runs)}",
         )
 
 

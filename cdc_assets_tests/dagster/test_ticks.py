@@ -4,7 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, time
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -179,6 +180,13 @@ def test_run_that_waits_for_long_is_a_trouble_that_says_for_what(
     with location.run(DagsterRunStatus.NOT_STARTED):
         assert "Dagster has not started it" in location.page()
     assert location.page() == "healthy"
+
+
+def test_run_that_waits_while_the_clock_is_set_back_is_told(location: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "FRESH_S", -1.0)
+    with location.run(DagsterRunStatus.QUEUED) as waiting:
+        monkeypatch.setattr(queue, "time", SimpleNamespace(time=lambda: time() - 3600))
+        assert f"run {waiting[:8]} of shop_changes has waited since before the clock was set back" in location.page()
 
 
 def test_run_that_waits_behind_a_stream_is_told_by_the_stream(
