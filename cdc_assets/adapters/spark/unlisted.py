@@ -4,17 +4,23 @@ PySpark gives all properties to `spark-submit` as arguments. Those whose names d
 instead, in a folder that no other user may enter, and which is there until the JVM has answered. `spark-submit` takes from it what it
 does not find among its arguments, so the session has the same properties.
 
+*A process that is killed meanwhile* leaves the folder behind: the next one of the same user that starts a JVM removes it, once it is so old
+that no JVM waits for it any more.
+
 *Not where it would change anything else*: a JVM that runs already gets them from PySpark, by calls; and if the user's own
 arguments name a file of properties, `spark-submit` reads that one alone.
 """
 
 import os
 import shlex
+import shutil
+import stat
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
 from cdc_assets.adapters.spark import jvm
@@ -22,6 +28,9 @@ from cdc_assets.config.masks import denotes_secret
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _FILE: Final = "--properties-file"
+_PREFIX: Final = "cdc-spark-"
+_OLD_S: Final = 3600.0
+"""Seconds after which no JVM reads a file any more: it does so when it starts."""
 _ONE_BY_ONE = threading.Lock()
 """The environment belongs to the process, in which several sessions may be asked for; pyspark starts one JVM anyway."""
 _ESCAPES: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", " ": "\\ "} | {
@@ -41,7 +50,8 @@ def secrets_unlisted(properties: Mapping[str, str]) -> Iterator[Mapping[str, str
         if jvm.is_started() or (before is not None and _FILE in before):
             yield properties
             return
-        with TemporaryDirectory(prefix="cdc-spark-") as folder:
+        _remove_left_behind()
+        with TemporaryDirectory(prefix=_PREFIX) as folder:
             file = Path(folder) / "spark.properties"
             file.touch(0o600)
             file.write_text(java_properties(secret), encoding="ascii")
@@ -55,6 +65,14 @@ def secrets_unlisted(properties: Mapping[str, str]) -> Iterator[Mapping[str, str
                     del os.environ[_ARGUMENTS]
                 else:
                     os.environ[_ARGUMENTS] = before
+
+
+def _remove_left_behind() -> None:
+    for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            found = folder.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and time.time() - found.st_mtime > _OLD_S:
+                shutil.rmtree(folder)
 
 
 def java_properties(texts: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,20 @@ def test_a_jvm_that_is_started_finds_them_in_a_file_that_nobody_else_may_read(
         assert parse_java_properties(Path(place).read_text()) == SECRETS
     assert os.environ.get(ARGUMENTS) == before
     assert not Path(place).parent.exists()
+
+
+def test_what_a_killed_process_has_left_is_removed_once_no_jvm_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    old, new, other = (tmp_path / name for name in ("cdc-spark-old", "cdc-spark-new", "another"))
+    for folder in (old, new, other):
+        folder.mkdir()
+        (folder / "spark.properties").write_text("spark.secret=pl4nted")
+    for folder in (old, other):
+        os.utime(folder, (0, 0))
+    with secrets_unlisted(SECRETS):
+        assert [folder.exists() for folder in (old, new, other)] == [False, True, True]
 
 
 def test_nothing_is_changed_where_there_is_no_secret_or_spark_would_not_read_the_file(
