@@ -106,6 +106,10 @@ class SliceProgress:
     seconds: float
     by_range: tuple[int, ...] | None = None
 
+    def overlaps(self, other: "SliceProgress") -> bool:
+        """Whether it has a range of the table that another one has."""
+        return self.ranges[0] <= other.ranges[1] and other.ranges[0] <= self.ranges[1]
+
 
 @dataclass(frozen=True, slots=True)
 class RangesRead:

@@ -38,9 +38,10 @@ class SnapshotReads:
         return tuple(self._read)
 
     def note_slices(self, slices: Iterable[SliceProgress]) -> None:
-        """Take note of what a round has committed."""
+        """Take note of what a round has committed; it replaces what a snapshot that failed has read of the same ranges."""
         for read in slices:
-            self._slices.setdefault(read.table, []).append(read)
+            others = [one for one in self._slices.get(read.table, ()) if not one.overlaps(read)]
+            self._slices[read.table] = [*others, read]
 
     def note_read(self, read: RangesRead) -> None:
         """Take note of a snapshot that is complete."""
