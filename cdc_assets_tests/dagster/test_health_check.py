@@ -14,6 +14,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.board import evaluated, verdict_of
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.health import HEALTH, health_result
+from cdc_assets.defs.live import differs
 from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.hindrances import RecordedHindrances
@@ -120,3 +121,20 @@ def test_numbers_that_change_all_the_time_are_no_other_result() -> None:
 
     assert verdict_of(told(5)) == verdict_of(told(60))
     assert (told(5).description or "").endswith("And 10 more.")
+
+
+def test_tables_whose_names_differ_by_digits_alone_are_told_apart() -> None:
+    """Only numbers that change all the time make no news: else a trouble of one table would hide that of another."""
+
+    def report(table: str, what: str) -> CaptureReport:
+        return CaptureReport("shop", NOW, troubles=(Trouble("SalesDb", f"dbo.{table}: {what}"),))
+
+    def verdict(found: CaptureReport) -> tuple[bool, str | None]:
+        return verdict_of(evaluated(health_result(found), WINDOWS, HEALTH))
+
+    first, second = report("orders_2023", "late by 61 s"), report("orders_2024", "late by 61 s")
+    assert differs(first, second)
+    assert verdict(first) != verdict(second)
+    older = report("orders_2023", "late by 75 s")
+    assert not differs(first, older)
+    assert verdict(first) == verdict(older)

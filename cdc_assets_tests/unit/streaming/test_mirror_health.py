@@ -16,6 +16,8 @@ from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.overview import CaptureReport, look, look_at
 from cdc_assets.publish.view import PublishedReport
+from cdc_assets.run.readings import OpenReadings
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
@@ -98,6 +100,30 @@ def test_mirror_that_cannot_follow_is_named_with_its_reason(world: World, monkey
     assert about_mirrors(world.report()) == [said], "that of another table says nothing of it"
     world.mirrors.catch_up()
     assert about_mirrors(world.report()) == []
+
+
+def test_mirrors_that_wait_for_a_snapshot_are_no_trouble_while_it_reads(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it reads; once it has, somebody has to find out where its rows end in the log."""
+    world.mirrors.catch_up()
+    world.change()
+    world.mirrors.catch_up(world.mirrors.named(["dbo.lines"]))
+    with pytest.raises(PowerCutError), cut_at("round-complete"):
+        make_capture(world.server, world.config).snapshot([world.orders])
+    found = world.report(LATE)
+    assert about_mirrors(found) == []
+    assert (found.health, found.troubles) == ("working", ())
+    assert "is being read" in found.headline
+    monkeypatch.setattr(OpenReadings, "look", lambda *_: None)
+    make_capture(world.server, world.config).snapshot()
+    world.mirrors.catch_up(world.mirrors.named(["dbo.lines"]))
+    (said,) = about_mirrors(world.report(LATE))
+    assert f"those of {world.orders} wait until it is known" in said
+    monkeypatch.undo()
+    make_capture(world.server, world.config).stream()
+    world.mirrors.catch_up()
+    assert about_mirrors(world.report(LATE)) == []
 
 
 @pytest.mark.parametrize(("error", "told"), [(LakeAwayError("No answer."), 1), (FencedError("Another one."), 0)])
