@@ -35,6 +35,7 @@ _ELSEWHERE = {
 """Pages whose text is a file outside this folder, where people look for it first."""
 _LINKS = {
     "](benchmarks/README.md": "](benchmarks.md",
+    "](../standin/README.md": "](standin.md",
     "](standin/README.md": "](standin.md",
     "](../CHANGELOG.md": "](changes.md",
     "](CHANGELOG.md": "](changes.md",
