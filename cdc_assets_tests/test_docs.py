@@ -141,8 +141,10 @@ def test_properties_exist(document: Path) -> None:
         assert NO_PROPERTIES.fullmatch(name) or by_its_end or of_client or property_of(name)
 
 
-def test_steps_are_all_there() -> None:
-    assert set(cells(OPERATIONS_PAGE, "Steps at which a run may die")) == set(STEPS)
+def test_steps_say_what_is_true_when_they_are_reached() -> None:
+    """Their list is in the code alone, which the page names."""
+    assert "`cdc_assets/core/steps.py`" in OPERATIONS_PAGE
+    assert min(map(len, STEPS.values())) > 20
 
 
 def test_variables_are_all_there() -> None:

@@ -20,6 +20,8 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
+from cdc_assets.defs.runbook import RUN_FAILED, check_runbook, runbook_url
+
 _EVERY_S = 30
 _AT_ONCE = 50
 """Maximum number of failed runs that an evaluation tells."""
@@ -34,16 +36,19 @@ class Alert:
         subject: the job, or the asset and its check.
         text: the reason, with the next step where one is known.
         run_id: the run, if it is known.
+        runbook_url: page of the runbook that says what to do (`CDC_RUNBOOK_URL`); empty for a check of another library.
     """
 
     kind: Literal["run failed", "check failed", "check passed"]
     subject: str
     text: str
     run_id: str = ""
+    runbook_url: str = ""
 
     def __str__(self) -> str:
         """One line for a chat."""
-        return f"{self.subject}: {self.kind}. {self.text}".strip()
+        page = f" Runbook: {self.runbook_url}" if self.runbook_url else ""
+        return f"{self.subject}: {self.kind}. {self.text}".strip() + page
 
 
 def alert_sensor(
@@ -92,7 +97,7 @@ def _failed_runs(context: dg.SensorEvaluationContext, place: str | None, *, firs
         return [], found.cursor if found.records else ""
     jobs = {*(context.repository_def.job_names if context.repository_def else ())}
     alerts = [
-        Alert("run failed", entry.job_name or "", _reason(context, entry), entry.run_id)
+        Alert("run failed", entry.job_name or "", _reason(context, entry), entry.run_id, runbook_url(RUN_FAILED))
         for entry in (record.event_log_entry for record in found.records)
         if entry.job_name in jobs
     ]
@@ -133,7 +138,8 @@ def _alerts(
         event = entry.dagster_event if entry else None
         evaluated = event is not None and event.event_type is DagsterEventType.ASSET_CHECK_EVALUATION
         text = (event.asset_check_evaluation_data.description if event and evaluated else "") or ""
-        yield Alert(kind, name, text, verdicts[name].run_id)
+        page = check_runbook(name.rpartition(" ")[2]) if kind == "check failed" else ""
+        yield Alert(kind, name, text, verdicts[name].run_id, page)
 
 
 def _name(key: dg.AssetCheckKey) -> str:

@@ -11,6 +11,7 @@ import dagster as dg
 from cdc_assets.core.ran_on import NOWHERE
 from cdc_assets.defs.markdown import escaped, markdown_table
 from cdc_assets.defs.reporting import OPERATIONS, ran_on_facts
+from cdc_assets.defs.runbook import HEALTH_PAGES, runbook_url
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import STOPPED, DatabaseReport, TableReport
 from cdc_assets.overview.words import (
@@ -50,6 +51,8 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
         facts["what_to_do"] = dg.MetadataValue.md(
             "\n".join(f"1. {escaped(str(trouble))}" for trouble in report.findings)
         )
+    if report.health in HEALTH_PAGES:
+        facts["runbook"] = dg.MetadataValue.text(runbook_url(HEALTH_PAGES[report.health]))
     if report.queue:
         rows = [
             (

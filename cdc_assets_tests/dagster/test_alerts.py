@@ -58,7 +58,10 @@ def test_failed_run_is_told_once_with_its_reason(world: World) -> None:
     assert world.tick() == [], "what failed before is history"
     world.run()
     assert world.tick() == [("run failed", "daily")]
-    assert str(world.alerts[0]) == "daily: run failed. The disk is full. Next: free space."
+    assert (
+        str(world.alerts[0])
+        == "daily: run failed. The disk is full. Next: free space. Runbook: docs/runbook/run-failed.md"
+    )
     assert world.tick() == []
 
 

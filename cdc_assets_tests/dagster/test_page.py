@@ -4,6 +4,8 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ran_on import RanOn
@@ -60,6 +62,14 @@ def test_reason_is_whole_if_there_is_room() -> None:
     assert page.count("and so on") > 20
     assert " …\n" in page
     assert "Tables: 1 streaming" in page
+
+
+def test_page_names_its_runbook_while_somebody_has_to_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDC_RUNBOOK_URL", "https://docs.example.org/{page}.html")
+    assert "runbook" not in page_of(WELL)
+    trouble = Trouble("SalesDb", "it is away")
+    assert page_of(replace(WELL, troubles=(trouble,)))["runbook"].value == "https://docs.example.org/in-trouble.html"
+    assert page_of(replace(WELL, unknown=(trouble,)))["runbook"].value == "https://docs.example.org/not-known.html"
 
 
 def test_what_is_not_known_is_not_a_number() -> None:

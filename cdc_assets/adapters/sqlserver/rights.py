@@ -1,4 +1,4 @@
-"""Missing permissions of the login, each with its GRANT; docs/operations.md lists all permissions.
+"""Missing permissions of the login, each with its GRANT; docs/rights.md lists all permissions.
 
 A permission is checked by trying the operation if that reads no row, otherwise by querying it: servers before 2022 do
 not know the names of newer permissions.
