@@ -1,5 +1,6 @@
 """What the documents say is so: commands, links, properties, steps, metadata, variables."""
 
+import json
 import re
 import subprocess
 import sys
@@ -167,11 +168,18 @@ def test_errors_are_all_there() -> None:
 
 
 def test_pages_become_a_site(tmp_path: Path) -> None:
-    """Without a warning, with search, and with every page in its table of contents."""
+    """Without a warning, with search but for the specifications, and with every page in its table of contents."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "searchindex.js").exists()
+    index = json.loads((tmp_path / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")"))
+    found = {
+        index["docnames"][page]
+        for pages in index["terms"].values()
+        for page in (pages if isinstance(pages, list) else [pages])
+    }
+    assert {"index", "operations", "runbook/index", "start/server"} <= found
+    assert not {page for page in found if page.startswith("spec/")}, "specifications are for the code"
     assert "CdcTranslator" in (tmp_path / "python.html").read_text()
 
 

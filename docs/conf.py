@@ -44,6 +44,9 @@ _LINKS = {
     "](docs/": "](",
 }
 
+_NO_SEARCH = "---\nnosearch: true\n---\n"
+"""Head of the specifications, which would bury what users look for."""
+
 
 def _take_from_elsewhere(_app: Sphinx, page: str, source: list[str]) -> None:
     text = source[0]
@@ -52,7 +55,7 @@ def _take_from_elsewhere(_app: Sphinx, page: str, source: list[str]) -> None:
         text = (_ROOT / _ELSEWHERE[page]).read_text() + "\n" + contents
     for link, here in _LINKS.items():
         text = text.replace(link, here)
-    source[0] = text
+    source[0] = f"{_NO_SEARCH}{text}" if page.startswith("spec/") else text
 
 
 def setup(app: Sphinx) -> None:
