@@ -50,7 +50,9 @@ def keep_all(
         InvariantError: the settings say that something is.
     """
     if config.lake.topic_hours:
-        raise InvariantError("Old events are to be dropped, and the run was not told how. Next: report this.")
+        raise InvariantError(
+            "Old events are to be dropped, and the run has nothing that drops them. Next: report this."
+        )
     return _KeepAll()
 
 
