@@ -59,14 +59,20 @@ def lake_properties(store: str) -> dict[str, str]:
 
 
 def _serve(host: str, port: int) -> None:
-    """As moto's own command, but without the 40 ms that a body waits for the client to acknowledge its headers."""
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    """As moto's own command, but for a third of its processor time: it neither looks for the service of each request among all
+    that moto knows, nor logs it, keeps connections, and sends a body without waiting for the client to acknowledge its headers.
+    """
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import run_simple
 
     class Prompt(MotoRequestHandler):
         disable_nagle_algorithm = True
+        protocol_version = "HTTP/1.1"
 
-    run_simple(host, port, DomainDispatcherApplication(create_backend_app), threaded=True, request_handler=Prompt)
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nobody reads it."""
+
+    run_simple(host, port, create_backend_app("s3"), threaded=True, request_handler=Prompt)
 
 
 if __name__ == "__main__":
