@@ -49,10 +49,11 @@ class Adoption:
             self._parts.lake,
             self._parts.ledger.manifest,
         )
-        refuse_captured(manifest.read(), config.events.topic_prefix, lake.tables.location.root)
+        state = manifest.read()
+        refuse_captured(state, config.events.topic_prefix, lake.tables.location.root)
         if lake.tables.open(manifest.directory) is None:
             refuse_without_manifest(lake.tables, CaptureState(), manifest.directory, config)
-        found = select(config, server, lake, manifest)
+        found = select(config, server, state)
         for problem in found.unavailable.values():
             raise problem
         return AdoptionPlanner(config, server, times, known).plan(found.tables, offsets)

@@ -129,7 +129,7 @@ class Capture:
                 anything is captured.
             CdcError: the server cannot be reached.
         """
-        selection = select(self._config, self._server, self._lake, self._ledger.manifest)
+        selection = select(self._config, self._server, self._ledger.manifest.read())
         found = list(self._server.described(self._server.source.table_schemas(_flat(selection.tables))).values())
         if not selection.unavailable:
             return found

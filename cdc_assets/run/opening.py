@@ -64,13 +64,15 @@ class Opening:
             ConfigurationError: the settings would give a topic another name.
             FencedError: another run claimed it at the same moment.
         """
-        if self._claimed:
-            return
+        if not self._claimed:
+            self._claim(self._ledger.manifest.read())
+
+    def _claim(self, known: CaptureState) -> None:
+        """Claim it, after what was read a moment ago, since each reading opens the manifest anew."""
         self._lake.tables.location.check_writable()
         tables, manifest = self._lake.tables, self._ledger.manifest
-        if tables.open(manifest.directory) is None:
-            refuse_without_manifest(tables, CaptureState(), manifest.directory, self._config)
-        if refused := other_name(manifest.read(), self._config):
+        refuse_without_manifest(tables, known, manifest.directory, self._config)
+        if refused := other_name(known, self._config):
             raise refused
         manifest.claim(self._ledger.clock.now())
         remember_record(tables.location.uri(manifest.directory))
@@ -87,12 +89,14 @@ class Opening:
         Raises:
             CdcError: no database is left, and none was restored.
         """
-        found = select(self._config, self._server, self._lake, self._ledger.manifest)
+        known = self._ledger.state if self._claimed else self._ledger.manifest.read()
+        found = select(self._config, self._server, known)
         selected, unavailable = found.tables, found.unavailable
         if not unavailable:
             self._warn_of_unmatched()
         self.refused = [TroubledTable(table, "failed", str(error)) for table, error in found.refused.items()]
-        self.claim()
+        if not self._claimed:
+            self._claim(known)
         abandon_removed_databases(self._ledger, self._lake, self._config)
         for database in [
             *selected,

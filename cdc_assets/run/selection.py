@@ -94,18 +94,21 @@ class Selection:
     refused: dict[TableId, CdcError] = field(default_factory=dict)
 
 
-def select(config: CaptureConfig, server: Server, lake: Lake, manifest: Manifest) -> Selection:
+def select(config: CaptureConfig, server: Server, state: CaptureState) -> Selection:
     """Captured tables; possibly none yet.
 
     Before anything was captured, every problem with a table is a mistake in the settings. Later it only affects that
     table, since it may have appeared at any moment.
+
+    Args:
+        state: recorded in the manifest.
 
     Raises:
         CdcError: a database that was never captured cannot be captured.
         ConfigurationError: no table matches although some are enabled, or two tables would share a topic before
             anything is captured.
     """
-    source, state = server.source, manifest.read()
+    source = server.source
     begun = {name.lower(): name for name in _begun(state)}
     tables: dict[str, Sequence[TableId]] = {}
     unavailable: dict[str, CdcError] = {}
