@@ -35,18 +35,18 @@ test-standin: setup-dev ## The stand-in's own tests
 	$(PYTEST) -q -n $${WORKERS:-2} --dist loadfile standin/tests
 
 laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken signals, changing structures, tables of any shape, a hundred times (CDC_LAW_EXAMPLES); minutes
-	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/signals/test_incremental_law.py \
-		cdc_assets_tests/unit/signals/test_nonsense_law.py
-	CDC_SHAPES=$$(($${CDC_LAW_EXAMPLES:-100} * 10)) $(PYTEST) -q cdc_assets_tests/contract/clients/test_shapes_law.py
-	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/mirror/test_fold_law.py
-	CDC_MIRROR_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_mirror_law.py
-	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/unit/retention/test_law.py
-	CDC_SOAK_SECONDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_mirror_soak.py
-	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q cdc_assets_tests/contract/test_schema_law.py
-	CDC_MOMENT_LAGS=0,1.5,5 $(PYTEST) -q cdc_assets_tests/unit/snapshot/test_moment.py
+	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q -m '' cdc_assets_tests/unit/signals/test_incremental_law.py \
+		cdc_assets_tests/unit/signals/test_nonsense_law.py cdc_assets_tests/unit/streaming/test_cut_law.py
+	CDC_SHAPES=$$(($${CDC_LAW_EXAMPLES:-100} * 10)) $(PYTEST) -q -m '' cdc_assets_tests/contract/clients/test_shapes_law.py
+	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q -m '' cdc_assets_tests/unit/mirror/test_fold_law.py
+	CDC_MIRROR_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q -m '' cdc_assets_tests/contract/test_mirror_law.py
+	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q -m '' cdc_assets_tests/unit/retention/test_law.py
+	CDC_SOAK_SECONDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q -m '' cdc_assets_tests/contract/test_mirror_soak.py
+	CDC_SCHEMA_SEEDS=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q -m '' cdc_assets_tests/contract/test_schema_law.py
+	CDC_MOMENT_LAGS=0,1.5,5 $(PYTEST) -q -m '' cdc_assets_tests/unit/snapshot/test_moment.py
 
 histories: setup-dev ## Random histories of two databases in bad weather: runs killed, asleep and woken, capture jobs that lag, structures changed, stores that lose answers; with CDC_HISTORIES_SPARK=1 on Spark, whose processes are killed (CDC_HISTORIES, CDC_HISTORIES_LAG); the better part of an hour
-	CDC_HISTORIES=$${CDC_HISTORIES:-200} CDC_HISTORIES_LAG=$${CDC_HISTORIES_LAG:-30} $(PYTEST) -q -n $${WORKERS:-2} cdc_assets_tests/contract/test_histories.py
+	CDC_HISTORIES=$${CDC_HISTORIES:-200} CDC_HISTORIES_LAG=$${CDC_HISTORIES_LAG:-30} $(PYTEST) -q -m law -n $${WORKERS:-2} cdc_assets_tests/contract/test_histories.py
 
 simulate: setup-dev ## Random histories of everything at once, in memory, against one law, for so many MINUTES (CDC_SIMULATE_FROM: first seed)
 	CDC_SIMULATE_MINUTES=$${MINUTES:-10} $(PYTEST) -q -s -n 2 cdc_assets_tests/simulation -k minutes

@@ -1,6 +1,6 @@
 """Random histories of a server and a capture in bad weather: each change once, in order, intervals exact, rows = server.
 
-`CDC_HISTORIES` plays more of them than the few of the default run: a number, or `first:end`. `CDC_HISTORIES_LAG` lets the
+`CDC_HISTORIES` plays more of them than two: a number, or `first:end`. `CDC_HISTORIES_LAG` lets the
 capture job stand still for up to so many seconds. Every eighth history is a shorter one, with its lake in an
 object store that loses answers. With `CDC_HISTORIES_SPARK` all tasks run on Spark, whose JVM and workers are killed too; pyspark
 does not close its pipe to a JVM that is killed before it answers.
@@ -71,6 +71,7 @@ def play(
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.law
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_change_is_in_the_lake_once(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> None:

@@ -1,7 +1,7 @@
 """The law of mirrors: at any LSN up to which a mirror is right, its versions are the rows that the server had.
 
 Random statements change data, columns, capture instances and whole tables, while a capture and its mirrors run now and
-then and die at a random step now and then. `CDC_MIRROR_SEEDS` plays more workloads than the few of the default run.
+then and die at a random step now and then. `CDC_MIRROR_SEEDS` plays more workloads than three.
 """
 
 import contextlib
@@ -91,6 +91,7 @@ def same(found: Any, row: Any) -> bool:
     return follower.same(found, row)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("seed", SEEDS)
 def test_mirrors_hold_what_the_server_had(fresh_server: StandIn, tmp_path: Path, seed: int) -> None:
     capture = MirroredFollower(fresh_server, tmp_path, seed)

@@ -128,6 +128,7 @@ def follow(config: CaptureConfig, day: int, cut: int) -> None:
         assert not CaptureMirrors(config, LocalRunner(2), SystemClock()).catch_up()
 
 
+@pytest.mark.law
 def test_mirrors_equal_the_server_at_random_moments(server: StandIn, tmp_path: Path) -> None:
     config = retaining(server.port, server.password, str(tmp_path / "lake"))
     streaming = replace(config.streaming, max_iteration_transactions=20, max_duration_s=1.0)

@@ -3,7 +3,7 @@
 Random statements change data, columns, capture instances and whole tables, while a capture
 runs now and then and dies at a random step now and then. Afterwards each topic is read as any reader would: events up to the LSN
 in order, over all generations, from the last life of the table on (its DROP in the schema
-history, or its gap). `CDC_SCHEMA_SEEDS` plays more workloads than the few of the default run.
+history, or its gap). `CDC_SCHEMA_SEEDS` plays more workloads than three.
 """
 
 import os
@@ -103,6 +103,7 @@ def check(topic: Topic, moment: Moment, said: str) -> None:
                 )
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("seed", SEEDS)
 def test_topics_hold_what_the_server_had(fresh_server: StandIn, tmp_path: Path, seed: int) -> None:
     capture = Follower(fresh_server, tmp_path, seed)

@@ -7,6 +7,7 @@ that are compacted by key also make the table's rows then, and every mirror that
 import os
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ LATER = st.tuples(st.just("later"), st.integers(1, 2 * HOURS))
 OTHERS = st.one_of(st.tuples(st.just("compact"), st.none()), st.tuples(st.just("rebuild"), CUT))
 
 
+@pytest.mark.law
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

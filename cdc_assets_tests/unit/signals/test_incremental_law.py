@@ -7,6 +7,7 @@ import os
 import random
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from mssql_standin.control import StandIn
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "3"))
 
 
+@pytest.mark.law
 @settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -225,6 +225,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.law
 @pytest.mark.timeout(120 * ROUNDS)
 def test_nothing_that_anybody_sends_stops_the_stream(
     server: StandIn, tmp_path: Path, capfd: pytest.CaptureFixture[str]

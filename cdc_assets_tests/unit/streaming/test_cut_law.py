@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -108,6 +109,7 @@ def rows_of(task: SliceTask, directory: str, path: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.law
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.lists(STEP, min_size=1, max_size=7), min_size=1, max_size=3), st.booleans(), st.booleans(), st.data()
