@@ -28,7 +28,7 @@ from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import step
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, LakeError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, TableState, Unpublished, Window
 
 log = logging.getLogger(__name__)
 
@@ -194,17 +194,8 @@ def _progress(lake: Lake, window: Window, is_committed: Callable[[str], bool]) -
     for read in window.reads:
         if read.counted:
             continue
-        directory = _directory(lake, read)
-        (begun if directory and is_committed(directory) else lacking).add(read.table)
+        (begun if read.directory and is_committed(read.directory) else lacking).add(read.table)
     return begun, lacking
-
-
-def _directory(lake: Lake, read: TableRead) -> str:
-    """Where a read's events go; of a window of an earlier release by the present settings, empty if that is not known."""
-    if read.directory:
-        return read.directory
-    entry = lake.history.of_instance(read.table, read.identity, read.after.next())
-    return "" if entry is None else lake.destination(entry)[1]
 
 
 def _close_history(ledger: Ledger, lake: Lake, window: Window) -> None:

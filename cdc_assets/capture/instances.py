@@ -116,7 +116,7 @@ def reads_of(table: TableId, instances: Sequence[CaptureInstance], after: Lsn, u
 
 def instance_of(read: TableRead, instances: Sequence[CaptureInstance]) -> CaptureInstance | None:
     """The instance that a read was planned for; None if it is gone, even if another one has its name."""
-    return next((instance for instance in instances if instance.identity.may_be(read.identity)), None)
+    return next((instance for instance in instances if instance.identity == read.identity), None)
 
 
 def gap_of(reads: Sequence[TableRead], marks: Mapping[str, Lsn]) -> Gap | None:

@@ -33,7 +33,7 @@ class KeyRange:
     A table without key has one range open at both ends.
 
     Args:
-        type: declared type and collation of the column when the table was cut; empty in lakes that did not record them.
+        type: declared type and collation of the column when the table was cut; empty without a column.
     """
 
     column: str | None

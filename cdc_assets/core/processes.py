@@ -25,7 +25,7 @@ def identified(number: int) -> str:
 
 def is_gone(process: str) -> bool:
     """Whether a process identified by `own_process` has ended; False where that is unknown: see `is_here`."""
-    _, boot, number, start, *_ = process.split("/")
+    _, boot, number, start, _ = process.split("/")
     return is_here(process) and (boot != _boot() or start_of(int(number)) != start)
 
 
@@ -115,9 +115,9 @@ def is_here(process: str) -> bool:
     """Whether a process identified by `own_process` runs, or has run, where this one does, so that `is_gone` can tell.
 
     Containers may have the name of their host, or one name on two: then the same id is another process, or another boot another
-    machine. Earlier releases recorded no space of ids.
+    machine.
     """
-    host, boot, *_, space = process.split("/") if process.count("/") > 3 else [*process.split("/"), ""]
+    host, boot, *_, space = process.split("/")
     if host != socket.gethostname() or (space and space != _space()):
         return False
     return boot == _boot() or space in ("", _OF_MACHINE)

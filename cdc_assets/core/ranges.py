@@ -55,7 +55,7 @@ def fit(ranges: Sequence[KeyRange], schema: TableSchema) -> bool:
     column = cut_by(schema)
     if not ranges or column is None:
         return bool(ranges) and ranges[0].column is None
-    return ranges[0].column == column.name and ranges[0].type in ("", type_of_bounds(column))
+    return ranges[0].column == column.name and ranges[0].type == type_of_bounds(column)
 
 
 def to_text(column: Column, expression: str) -> str:

@@ -129,7 +129,7 @@ def offering_anyway() -> Iterator[None]:
 def _known(name: str) -> list[_Refusal]:
     try:
         found = [_Refusal(**facts) for facts in (recall(name) or {}).get("refused", ())]
-    except TypeError:  # of another release
+    except TypeError:  # not of this form
         return []
     return [refusal for refusal in found if abs(time.time() - refusal.at) < _OLD_S]
 

@@ -107,7 +107,7 @@ class TableSchema:
 
 
 def _fields(record: TableId | Column) -> dict[str, Any]:
-    """A flat dataclass as JSON data; without a description that is not there, as before there were any."""
+    """A flat dataclass as JSON data; without a description that is not there."""
     values = {name: getattr(record, name) for name in record.__slots__}
     if values.get("description", "") is None:
         del values["description"]
@@ -120,22 +120,13 @@ class InstanceId:
 
     Args:
         name: unique in its database while it exists.
-        created: when it was made, server time without zone; None where an earlier release did not record it.
-        change_table_id: object id of its change table; None the same.
+        created: when it was made, server time without zone.
+        change_table_id: object id of its change table.
     """
 
     name: str
     created: datetime | None = None
     change_table_id: int | None = None
-
-    def may_be(self, other: "InstanceId | None") -> bool:
-        """Whether both are the same instance, as far as both are known."""
-        return (
-            other is not None
-            and self.name == other.name
-            and (self.created == other.created or None in (self.created, other.created))
-            and (self.change_table_id == other.change_table_id or None in (self.change_table_id, other.change_table_id))
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ class BatchState:
         gaps: where changes were lost, and the batch with which the connector began anew behind them.
         stopped: partitions and files that are not read on, with the reasons.
         nulled: number of values that are null because the connector could not convert them, by column.
-        marks: what each topic table's directory held after its last batch; none of batches of earlier releases.
+        marks: what each topic table's directory held after its last batch.
     """
 
     next_batch: int = 0
@@ -219,9 +219,9 @@ def _after(state: BatchState, row: Row) -> BatchState:
     match row["event"]:
         case "state":
             batch, place = detail.pop("pending"), detail.pop("place")
-            boundary = detail.pop("boundary", None)  # earlier releases did not record it, nor gaps
-            gaps = tuple(Gap(*gap) for gap in detail.pop("gaps", ()))
-            marks = decode(dict[str, Mark], detail.pop("marks", {}))
+            boundary = detail.pop("boundary")
+            gaps = tuple(Gap(*gap) for gap in detail.pop("gaps"))
+            marks = decode(dict[str, Mark], detail.pop("marks"))
             return BatchState(
                 **detail,
                 gaps=gaps,
@@ -246,7 +246,7 @@ def _after(state: BatchState, row: Row) -> BatchState:
             )
         case "complete" if state.pending is not None:
             reached = dict.fromkeys(state.pending.files, state.pending.batch_id)
-            now = decode(dict[str, Mark], detail.get("marks", {}))
+            now = decode(dict[str, Mark], detail["marks"])
             marks = {
                 name: mark.behind(state.marks[name]) if name in state.marks else mark for name, mark in now.items()
             }
@@ -280,7 +280,7 @@ def _plain(batch: Batch) -> dict[str, Any]:
 def _batch(data: Mapping[str, Any]) -> Batch:
     files = {directory: [DataFile(**file) for file in written] for directory, written in data["files"]}
     known = data["batch_id"], files, data["offsets"], data["rows"], data["place"]
-    return Batch(*known, data.get("boundary"), data.get("gap"), data.get("anew", False), data.get("nulled", {}))
+    return Batch(*known, data["boundary"], data["gap"], data["anew"], data["nulled"])
 
 
 def _state_detail(state: BatchState) -> dict[str, Any]:

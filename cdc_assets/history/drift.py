@@ -85,7 +85,7 @@ def drift_of(
     found = tuple(_differences(entry, current, statements))
     used = {*used, *(instance.name for instance in instances)}
     older = instances[0] if len(instances) > 1 else None
-    done = instances[-1].identity.may_be(taken)
+    done = instances[-1].identity == taken
     return Drift(
         table=current.table,
         differences=found,

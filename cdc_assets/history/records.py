@@ -8,10 +8,6 @@ ALTER. So the structure valid for a change at LSN x is the entry with the greate
 
 An entry belongs to *one* capture instance, and each instance that was read has an entry. A name is given again when its
 instance is dropped, so an entry also records when the instance was made and the object id of its change table.
-
-Earlier releases recorded the name alone, and nothing of an instance whose events looked as before. Such an entry stands
-for the instance of its name that has the captured columns of the entry, in the same order: only its rows have this form.
-The first window that reads the instance records it again with all of its identity (`streaming.structures`).
 """
 
 import dataclasses
@@ -41,7 +37,7 @@ class HistoryEntry:
         at: time of recording.
         snapshot: `INITIAL` or `BLOCKING` when a snapshot recorded it, else None.
         last: whether it is the last schema record of a snapshot without data (marker `last`).
-        made: creation time of the instance, server time without zone; None in entries of earlier releases.
+        made: creation time of the instance, server time without zone; None without one.
         change_table_id: object id of its change table; None the same.
     """
 

@@ -187,8 +187,7 @@ class SchemaHistory:
     def of_instance(self, table: TableId, instance: InstanceId | None, lsn: Lsn | None = None) -> HistoryEntry | None:
         """The structure with which changes of a capture instance are decoded; entries before a DROP are ignored.
 
-        An entry of another instance of the same name is unknown. An instance whose identity is not complete was read by
-        an earlier release; if there is no entry of it, its events looked as before (`records`).
+        An entry of another instance of the same name is unknown.
 
         Args:
             instance: one of its capture instances, or None for a table without.
@@ -196,14 +195,7 @@ class SchemaHistory:
                 returns the newest.
         """
         newest = list(itertools.takewhile(lambda entry: entry.kind != "DROP", reversed(self._entries.get(table, []))))
-        if instance is None:
-            matching = [entry for entry in newest if entry.instance is None]
-        else:
-            named = [entry for entry in newest if entry.instance == instance.name]
-            identified = [entry for entry in named if entry.made is not None]
-            matching = [entry for entry in identified or named if instance.may_be(entry.identity)]
-            if not matching and instance.change_table_id is None:
-                return self.latest(table)
+        matching = [entry for entry in newest if entry.identity == instance]
         valid = (entry for entry in matching if lsn is None or entry.lsn <= lsn)
         return next(valid, matching[-1] if matching else None)
 

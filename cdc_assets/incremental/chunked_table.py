@@ -108,7 +108,7 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
 
 
 def _condition(entry: QueuedTable) -> str:
-    """The condition of the signal; checked again, because an earlier release may have recorded it."""
+    """The condition of the signal; checked again, because it comes out of the lake."""
     try:
         require_predicate(entry.condition)
     except InvalidValueError as error:

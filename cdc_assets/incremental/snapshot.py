@@ -124,7 +124,7 @@ class IncrementalSnapshot:
         state = self._watch.state(database)
         if state.reads is None:
             return
-        table = self._ledger.state.tables.get(state.table_of_reads) if state.table_of_reads else None
+        table = self._ledger.state.tables.get(state.reads.entry.table)
         is_given_up = self._is_lost if table is not None and table.streams else self._is_left_out
         if is_given_up(state.reads):
             # its topic has lost data since and may not be written; or the files are lost, and the rows are read again
@@ -347,7 +347,7 @@ class IncrementalSnapshot:
     def _advance(self, database: str, reads: RoundReads) -> None:
         """Record that READs are committed, and go on with the queue."""
         state, rows = self._watch.state(database), sum(file.rows for file in reads.files)
-        if not state.queue or reads.entry not in (None, state.queue[0]):
+        if not state.queue or reads.entry != state.queue[0]:
             self._watch.record(database, dataclasses.replace(state, reads=None))  # it was stopped before the commit
             return
         entry, *others = state.queue

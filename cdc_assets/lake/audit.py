@@ -158,18 +158,14 @@ def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: De
     if mark is not None and now.window < mark.window:
         what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest commits of its log are lost, or the table was replaced"
         losses.append(Loss(directory, what, _shown_until(actions, broken)))
-    elif mark is not None and None not in counts and rows < (expected := _expected(tables, directory, mark, rows)):
+    elif mark is not None and None not in counts and rows < (expected := _expected(tables, directory, mark)):
         losses.append(Loss(directory, f"has {rows} events in place of {expected}: a commit of its log is lost"))
     return Examined(now, _joined(losses))
 
 
-def _expected(tables: DeltaTables, directory: str, mark: Mark, rows: int) -> int:
+def _expected(tables: DeltaTables, directory: str, mark: Mark) -> int:
     """How many rows a table must have at least: those of its mark, and those that came and went since, as far as the log tells."""
-    if mark.counted >= 0:
-        return mark.rows + net_since(tables, directory, mark.counted + 1, mark.window)
-    if rows >= mark.rows:
-        return mark.rows
-    return mark.rows + net_since(tables, directory, max(mark.version, mark.checked + 1), mark.window)
+    return mark.rows + net_since(tables, directory, mark.counted + 1, mark.window)
 
 
 def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> Loss:

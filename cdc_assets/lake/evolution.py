@@ -53,13 +53,14 @@ def _same(old: pa.Field, new: pa.Field) -> bool:
     if pa.types.is_struct(old.type) and pa.types.is_struct(new.type):
         return _fits(list(old.type), list(new.type))
     described = all(b"connect.type" in (field.metadata or {}) for field in (old, new))
-    return _same_type(old.type, new.type) and (not described or meaning(old) == meaning(new)) and _same_form(old, new)
+    return _same_type(old.type, new.type) and (
+        not described or (meaning(old), _form(old)) == (meaning(new), _form(new))
+    )
 
 
-def _same_form(old: pa.Field, new: pa.Field) -> bool:
-    """Whether the text forms agree; earlier releases did not record the form."""
-    forms = {form for field in (old, new) if (form := (field.metadata or {}).get(b"lake.form"))}
-    return len(forms) < 2
+def _form(field: pa.Field) -> bytes:
+    """Encoding of a text, such as `hex`; empty for a plain one."""
+    return bytes((field.metadata or {}).get(b"lake.form", b""))
 
 
 def _same_type(old: pa.DataType, new: pa.DataType) -> bool:

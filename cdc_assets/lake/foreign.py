@@ -46,8 +46,6 @@ OR_EARLIER = "or one before it, a commit"
 """Operation of a commit that is only known by what it did."""
 _OF_DAGSTER = "dagster:"
 """Beginning of application ids of the IO managers."""
-_FORMER = "complete_after"
-"""Metadata of commits by which an earlier release dropped events."""
 _VACUUM = "VACUUM"
 """Beginning of the operations of a vacuum's two commits."""
 _FIRST_LOOK = 50
@@ -198,7 +196,7 @@ def _net(tables: DeltaTables, directory: str, commit: Commit, window: int) -> in
         return _rows_more(tables.location, directory, commit) or 0
     if is_own(tables, commit):
         is_counted = commit.transactions.get(tables.capture, window + 1) <= window
-        is_append = not (commit.removed or is_counted or OURS in commit.about or _FORMER in commit.about)
+        is_append = not (commit.removed or is_counted or OURS in commit.about)
         return (_total(tables.location, directory, commit.added) or 0) if is_append else 0
     found = judged(tables, directory, commit)
     if found is None or found.kind == "lost":
@@ -210,7 +208,7 @@ def is_own(tables: DeltaTables, commit: Commit) -> bool:
     """Whether a commit is of this capture, or of an asset of Dagster."""
     applications = commit.transactions.keys()
     named = tables.capture in applications or any(name.startswith(_OF_DAGSTER) for name in applications)
-    return named or OURS in commit.about or _FORMER in commit.about
+    return named or OURS in commit.about
 
 
 def judged(tables: DeltaTables, directory: str, commit: Commit) -> ForeignCommit | None:

@@ -15,8 +15,7 @@ class Mark:
         checked: version up to which its log was read for commits of other programs; -1 if it never was.
         foreign: what the newest of these did, for people.
         timed: whether `window` is a time, as in topics of heartbeats and notifications, and not the number of a window.
-        counted: version whose rows were counted; `rows` are those, and what was committed under `window` behind it. -1 in marks of
-            earlier releases.
+        counted: version whose rows were counted; `rows` are those, and what was committed under `window` behind it.
     """
 
     window: int
@@ -41,5 +40,5 @@ class Mark:
 
     @property
     def read_to(self) -> int:
-        """Version up to which its log need not be read; of a lake of an earlier release, what it was marked with."""
+        """Version up to which its log need not be read; where it never was, what it was marked with."""
         return self.checked if self.checked >= 0 else self.version - 1

@@ -63,7 +63,7 @@ class NewFile(WrittenFile, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file of a former commit, which comes back or is described anew.
+    """A file of a former commit, which comes back.
 
     Args:
         path: below the table's directory.

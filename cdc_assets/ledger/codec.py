@@ -29,7 +29,7 @@ def decode(kind: type[T], data: Any) -> T:
 
     Args:
         kind: type of the value.
-        data: output of `encode`, of this or an earlier release.
+        data: output of `encode`.
 
     Raises:
         ValueError, TypeError, KeyError: the data have another form.

@@ -288,10 +288,10 @@ class FencedLog:
             raise trouble(f"The manifest {self.directory} cannot be read", error, hint) from error
 
     def _read(self, files: fs.FileSystem, path: str) -> Sequence[Row]:
-        """Rows of a file; those of an earlier release may lack columns. Opened as a data set, it would cost twice as much."""
+        """Rows of a file. Opened as a data set, it would cost twice as much."""
         with files.open_input_file(path) as stream:
-            rows = pq.ParquetFile(stream).read(use_threads=False).to_pylist()
-        return [dict.fromkeys(self._schema.names) | row for row in rows]
+            rows: list[Row] = pq.ParquetFile(stream).read(use_threads=False).to_pylist()
+        return rows
 
     def in_order(self, files: Mapping[str, Sequence[Row]]) -> list[Row]:
         """Rows of files in their order, each once.

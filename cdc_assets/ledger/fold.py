@@ -36,13 +36,12 @@ def after(state: CaptureState, row: Row) -> CaptureState:
     )
     match row["event"]:
         case "planned":
-            entries = detail.get("windows") or [detail["window"]]  # one of one database in earlier releases
-            windows = decode(tuple[Window, ...], entries)
+            windows = decode(tuple[Window, ...], detail["windows"])
             numbers = state.next_window, windows[0].window_id + 1
             return _opened(dataclasses.replace(state, pending=windows, next_window=max(numbers)), windows[0])
         case "complete" if row["kind"] == "stream":
             behind = {decode(TableId, names) for names in detail["behind"]}
-            for name in detail.get("databases") or [database]:
+            for name in detail["databases"]:
                 state = _window_completed(state, name, behind, published=detail.get("published", True))
             for name, left in decode(dict[str, Unpublished], detail.get("unpublished", {})).items():
                 state = state.with_unpublished(name, left)
@@ -55,7 +54,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             run = decode(SnapshotRun, detail["snapshot"])
             next_window = max(state.next_window, run.snapshot_id + 1)
             state = _without_round(state, database)  # the snapshot restarts
-            signals = decode(dict[str, SignalState], detail.get("signals", {}))
+            signals = decode(dict[str, SignalState], detail["signals"])
             return dataclasses.replace(
                 state,
                 snapshots={**state.snapshots, database: run},
@@ -70,13 +69,12 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "unread":
             return state.with_unread(dict(decode(tuple[tuple[TableId, str], ...], detail["unread"])))
         case "signals":
-            states = detail.get("states") or {database: detail["signals"]}  # one database per row in earlier releases
-            return _signalled(state, decode(dict[str, SignalState], states))
+            return _signalled(state, decode(dict[str, SignalState], detail["states"]))
         case "advance":
             until = Lsn.parse(row["to_lsn"])
             return state.advanced(database, until).with_log_read(database, until).published(database, until)
         case "claim":
-            return dataclasses.replace(state, writer=detail.get("writer", ""))
+            return dataclasses.replace(state, writer=detail["writer"])
         case "retained":
             found = decode(dict[str, Retained], detail["retained"])
             looked = datetime.fromisoformat(detail["looked"])
@@ -219,31 +217,25 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
     """Inverse of `encode_state`."""
     tables = decode(list[TableState], data["tables"])
     runs = decode(list[SnapshotRun], data["snapshots"])
-    pending = data["pending"] or []
-    if isinstance(pending, dict):  # one of one database in earlier releases
-        pending = [pending]
-    state = CaptureState(
+    return CaptureState(
         tables={table.table: table for table in tables},
         next_window=data["next_window"],
-        pending=decode(tuple[Window, ...], pending),
+        pending=decode(tuple[Window, ...], data["pending"]),
         written=decode(RoundFiles, data["written"]) if data["written"] else None,
         snapshots={run.database: run for run in runs},
-        signals=decode(dict[str, SignalState], data.get("signals", {})),
-        logs=decode(dict[str, LogHistory], data.get("logs", {})),
-        marks=decode(dict[str, Mark], data.get("marks", {})),
-        retained=decode(dict[str, Retained], data.get("retained", {})),
-        looked=decode(datetime, data["looked"]) if data.get("looked") else None,
-        transactions=decode(dict[str, Lsn], data.get("transactions", {})),
-        unpublished=decode(dict[str, Unpublished], data.get("unpublished", {})),
-        early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data.get("early", [])},
-        readings={TableId(*names): decode(tuple[Reading, ...], found) for *names, found in data.get("readings", [])},
-        unread=dict(decode(tuple[tuple[TableId, str], ...], data.get("unread", []))),
-        writer=data.get("writer", ""),
-        ran_on=decode(dict[str, RanOn], data.get("ran_on", {})),
+        signals=decode(dict[str, SignalState], data["signals"]),
+        logs=decode(dict[str, LogHistory], data["logs"]),
+        marks=decode(dict[str, Mark], data["marks"]),
+        retained=decode(dict[str, Retained], data["retained"]),
+        looked=decode(datetime, data["looked"]) if data["looked"] else None,
+        transactions=decode(dict[str, Lsn], data["transactions"]),
+        unpublished=decode(dict[str, Unpublished], data["unpublished"]),
+        early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data["early"]},
+        readings={TableId(*names): decode(tuple[Reading, ...], found) for *names, found in data["readings"]},
+        unread=dict(decode(tuple[tuple[TableId, str], ...], data["unread"])),
+        writer=data["writer"],
+        ran_on=decode(dict[str, RanOn], data["ran_on"]),
     )
-    if "transactions" in data:
-        return state
-    return dataclasses.replace(state, transactions=_streamed_until(state))  # earlier releases recorded positions alone
 
 
 FOLDING = Folding(CaptureState(), after, lambda state: {"state": encode_state(state)})

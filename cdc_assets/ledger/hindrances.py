@@ -114,7 +114,7 @@ class RecordedHindrances:
 def _decoded(content: bytes) -> Hindrances:
     try:
         return {str(what): decode(Hindrance, one) for what, one in json.loads(content).items()}
-    except (ValueError, TypeError, KeyError, AttributeError):  # of another release
+    except (ValueError, TypeError, KeyError, AttributeError):  # not of this form
         return {}
 
 

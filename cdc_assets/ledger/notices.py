@@ -3,8 +3,6 @@
 Each notification about a table of a snapshot names all tables of it (`data_collections`). A round of a thousand tables
 has a thousand of them, so that written out they would be as many names as the square of the tables: 25 MB in a row that every reader
 of the manifest reads. Such a text is written beside the notifications, and they refer to it by its number.
-
-Rows of earlier releases hold all texts in place, and are read as they are.
 """
 
 from collections import Counter
@@ -15,8 +13,6 @@ from cdc_assets.core.notification import Notification
 from cdc_assets.ledger.codec import decode, encode
 
 _NOTICES: Final = "notifications"
-_EARLIER: Final = "told"
-"""Name of the notifications in earlier releases."""
 _TEXTS: Final = "texts"
 _NUMBER: Final = "text"
 _LONG: Final = 100
@@ -43,5 +39,5 @@ def decode_notices(detail: Mapping[str, Any]) -> tuple[Notification, ...]:
     def whole(data: Mapping[str, Any]) -> dict[str, str]:
         return {name: texts[text[_NUMBER]] if isinstance(text, dict) else text for name, text in data.items()}
 
-    written = detail.get(_NOTICES, detail.get(_EARLIER, ()))
+    written = detail.get(_NOTICES, ())
     return decode(tuple[Notification, ...], [{**entry, "data": whole(entry["data"])} for entry in written])

@@ -75,7 +75,7 @@ class RoundReads:
         files: written files; none if all rows were dropped.
         last: key up to which rows were read.
         finished: whether the table has no further row.
-        entry: state of the queued table at that time; None in rows of earlier releases.
+        entry: state of the queued table at that time.
     """
 
     window_id: int
@@ -83,7 +83,7 @@ class RoundReads:
     files: tuple[DataFile, ...]
     last: Key
     finished: bool
-    entry: QueuedTable | None = None
+    entry: QueuedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +121,8 @@ class SignalState:
 
     @property
     def table_of_reads(self) -> TableId | None:
-        """The table that the files of `reads` belong to, which a signal may have taken out of the queue since.
-
-        None without files, and where an earlier release recorded them and the queue is empty.
-        """
-        if self.reads is None:
-            return None
-        entry = self.reads.entry or (self.queue[0] if self.queue else None)
-        return entry.table if entry else None
+        """The table that the files of `reads` belong to, which a signal may have taken out of the queue since; None without files."""
+        return None if self.reads is None else self.reads.entry.table
 
     def with_handled(self, signal: str) -> "SignalState":
         """The state with an id added to `handled`."""

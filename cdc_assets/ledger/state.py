@@ -202,7 +202,7 @@ class TableRead:
         begins: place in the first transaction after which its rows are read; None reads all of them.
         rows: number of its change rows, counted when the window was planned; None if unknown.
         directory: of the topic generation that gets its events (`streaming.places`); empty until it is known.
-        made: creation time of the instance, server time without zone; None in windows that earlier releases planned.
+        made: creation time of the instance, server time without zone.
         change_table_id: object id of its change table; None the same.
     """
 
@@ -253,8 +253,7 @@ class Window:
         reads: change rows to read (stream); tables without rows are left out.
         slices: numbers of the slices of a round (snapshot).
         cuts: additional slice bounds inside transactions that are too large for one slice (stream).
-        transactions: topic of the BEGIN and END of all windows with its number (stream); empty if they are not published, and
-            in windows that earlier releases planned.
+        transactions: topic of the BEGIN and END of all windows with its number (stream); empty if they are not published.
     """
 
     window_id: int

@@ -192,8 +192,8 @@ class Mirrors:
             self._parted.add(table.topic)
             return False
         log.warning(
-            "The mirror of %s is made anew: rows lie in other leaves than events about them are taken to, as earlier releases left rows "
-            "whose keys begin alike, so some may be there twice, or still there.",
+            "The mirror of %s is made anew: rows lie in other leaves than events about them are taken to, so some may be there twice, or "
+            "still there.",
             table.topic,
         )
         return True

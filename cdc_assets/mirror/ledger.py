@@ -89,10 +89,9 @@ class MirrorState:
         pending: step in flight.
         absences: rows that are gone though no event says so, in the order in which that was found.
         parted: whether its leaves are known to hold the keys of their ranges alone (`rewrite.are_parted`).
-        begin: LSN from which on it is right; empty in states of earlier releases.
+        begin: LSN from which on it is right.
         spans: those that it has stepped over: of LSNs inside it knows nothing.
-        marks: step, version and rows of `current` and `history` after the newest complete step (`audit`); empty in states of
-            earlier releases.
+        marks: step, version and rows of `current` and `history` after the newest complete step (`audit`).
     """
 
     step: int = 0
@@ -210,14 +209,14 @@ def _state(data: dict[str, Any]) -> MirrorState:
     pending = data.pop("pending")
     planned = PlannedStep(**{**pending, "spans": _spans(pending)}) if pending else None
     gaps = tuple((after, until) for after, until in data.pop("gaps"))
-    absences = tuple(Absence(**absence) for absence in data.pop("absences", ()))
-    marks = tuple((step, version, rows) for step, version, rows in data.pop("marks", ()))
+    absences = tuple(Absence(**absence) for absence in data.pop("absences"))
+    marks = tuple((step, version, rows) for step, version, rows in data.pop("marks"))
     spans = _spans(data)
     return MirrorState(**{**data, "spans": spans}, marks=marks, gaps=gaps, pending=planned, absences=absences)
 
 
 def _spans(data: Mapping[str, Any]) -> tuple[Span, ...]:
-    return tuple((low, high) for low, high in data.get("spans", ()))
+    return tuple((low, high) for low, high in data["spans"])
 
 
 _FOLDING: Folding[Mapping[str, MirrorState]] = Folding({}, _after, _detail)

@@ -87,9 +87,8 @@ def _place_after(keys: pa.Array, start: int, key: pa.Scalar) -> int:
 
 
 def are_parted(location: Location, directory: str, shape: Shape, found: Sequence[Leaf]) -> bool:
-    """Whether each leaf of a table holds the keys of its range alone.
-
-    Earlier releases ended files between rows of one bound, if that is as long as a bound can be.
+    """Whether each leaf of a table holds the keys of its range alone; a file that ends between rows of one bound, if that is as long as
+    a bound can be, breaks the rule.
 
     Raises:
         LakeError: the lake cannot be read.

@@ -58,10 +58,7 @@ class Published:
 
     def text(self) -> str:
         """As JSON, for the marker's value."""
-        found = asdict(self)
-        if not self.span:  # which earlier releases do not know
-            del found["span"]
-        return json.dumps(found, separators=(",", ":"))
+        return json.dumps(asdict(self), separators=(",", ":"))
 
 
 def parse_published(text: str) -> Published:

@@ -7,11 +7,9 @@ is cheap, but files whose lines carry their schema begin all alike; the second t
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from cdc_assets.reader.content import HEAD, Content
-
-_UNKNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Progress:
         line: line ends among them.
         head: checksum of its first bytes, of no more than were read.
         done: whether it was read to its end.
-        checksum: of all bytes that were read; -1 if an earlier release recorded none.
+        checksum: of all bytes that were read.
         gone: whether it is gone from its path, under no other name; then `mtime` is when that was seen. If it comes back it is compared
             with what was read, and read on.
     """
@@ -36,7 +34,7 @@ class Progress:
     line: int = 0
     head: str = ""
     done: bool = False
-    checksum: int = _UNKNOWN
+    checksum: int = 0
     gone: bool = False
 
 
@@ -128,7 +126,7 @@ class KnownFiles:
             start, checksum = self._blocks[path]
             return before.checksum if content.checksums([before.offset], start).get(before.offset) == checksum else None
         found = content.checksums([before.offset]).get(before.offset)
-        return found if found is not None and before.checksum in (_UNKNOWN, found) else None
+        return found if found == before.checksum else None
 
     def same_as(self, content: Content) -> list[str]:
         """Paths of files that a file begins with all that was read of, the longest first."""

@@ -178,9 +178,7 @@ class SignalWatch:
         """
         table, state = self.table(database), self.state(database)
         if table is not None and table.position is not None and state.read_until is None:
-            first = min(
-                table.position, table.snapshot_lsn or table.position
-            )  # releases without `read_until` began there
+            first = min(table.position, table.snapshot_lsn or table.position)
             self.record(database, dataclasses.replace(state, read_until=first))
 
     def read_table(self, database: str) -> NewRows:

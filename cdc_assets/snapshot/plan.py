@@ -169,7 +169,7 @@ class SnapshotPlanner:
             if entry.table not in captured:
                 return f"{entry.table} is no longer captured"
             found = instances.get(entry.table, [])
-            if entry.identity and not any(instance.identity.may_be(entry.identity) for instance in found):
+            if entry.identity and not any(instance.identity == entry.identity for instance in found):
                 return f"{entry.table} has lost its capture instance {entry.instance}"
         return ""
 

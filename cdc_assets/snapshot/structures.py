@@ -198,4 +198,4 @@ class Structures:
 
 def _of(instances: Sequence[CaptureInstance], table: SnapshotTable) -> CaptureInstance | None:
     """The instance with which a table is read; None if there is none, or it is gone."""
-    return next((instance for instance in instances if instance.identity.may_be(table.identity)), None)
+    return next((instance for instance in instances if instance.identity == table.identity), None)

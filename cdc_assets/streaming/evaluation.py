@@ -126,10 +126,10 @@ class Evaluation:
         found: list[TableState] = []
         for table, read in last.items():
             known = self._ledger.state.tables[table]
-            state = replace(known, directory=read.directory)
-            if read.made is not None or read.instance != known.instance:  # otherwise an earlier release planned it
-                made, number = read.made, read.change_table_id
-                state = replace(state, instance=read.instance, made=made, change_table_id=number)
+            place, instance = read.directory, read.instance
+            state = replace(
+                known, directory=place, instance=instance, made=read.made, change_table_id=read.change_table_id
+            )
             found += [state] if state != known else []
         return found
 

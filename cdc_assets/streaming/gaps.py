@@ -54,7 +54,7 @@ def with_gap(state: TableState, gap: Gap, policy: str, instances: Sequence[Captu
 
 def _cause(state: TableState, gap: Gap, instances: Sequence[CaptureInstance]) -> str:
     lost = f"Changes after {state.position or gap.after} up to {gap.until}"
-    if any(instance.identity.may_be(state.identity) for instance in instances):
+    if any(instance.identity == state.identity for instance in instances):
         return f"{lost} were removed by the clean-up job before they were read."
     namesake = next((instance for instance in instances if instance.name == state.instance), None)
     if namesake is not None:

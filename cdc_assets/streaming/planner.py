@@ -261,7 +261,7 @@ class Planner:
         return database in self._awaited or frozenset(self._marks(database)) != known
 
     def _is_new(self, read: TableRead) -> bool:
-        """Whether the read is of a capture instance that is to be taken over, perhaps from an earlier release."""
+        """Whether the read is of a capture instance that is to be taken over."""
         return read.identity != self._state.tables[read.table].identity
 
     def _marks(self, database: str) -> Mapping[str, Lsn]:

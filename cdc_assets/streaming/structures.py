@@ -2,8 +2,7 @@
 
 *At a hand-over* the structure of an instance that is read for the first time is queried, and an
 ALTER is recorded from its first row on, even if events look the same: so each instance has a structure
-of its own, whatever is recorded of the table later. An instance that an earlier release read, and recorded by
-its name alone, is taken over in this way once.
+of its own, whatever is recorded of the table later.
 
 *A table that is altered in place* keeps its capture instance, whose rows then
 arrive in another type (`history.structure`). The list of capture instances, queried before
@@ -93,7 +92,7 @@ class WindowStructures:
         moved: set[TableId] = set()
         for read in window.reads:
             instance = instance_of(read, instances.get(read.table, []))
-            known = self._known(read, instance, repeated)
+            known = self._lake.history.of_instance(read.table, read.identity, read.after.next())
             previous = recorded.get(read.table) or self._lake.history.latest(read.table)
             try:
                 if known is not None:
@@ -102,7 +101,7 @@ class WindowStructures:
                 if instance is None and not read.counted:
                     moved.add(read.table)
                     continue
-                entry = self._entry(read, known, previous, instance, closed, repeated)
+                entry = self._entry(read, known, previous, instance, closed)
                 self._lake.destination(entry)
             except (LakeError, CredentialsError):  # not limited to one table
                 raise
@@ -140,12 +139,10 @@ class WindowStructures:
         previous: HistoryEntry | None,
         instance: CaptureInstance | None,
         closed: bool,
-        repeated: bool,
     ) -> HistoryEntry:
         """The structure of an instance's rows: the recorded one, unless it is read for the first time or was altered."""
-        complete = known is not None and (known.made is not None or repeated)
         if known is not None and (
-            read.counted or instance is None or (complete and (instance.altered is None or self._is_compared(instance)))
+            read.counted or instance is None or instance.altered is None or self._is_compared(instance)
         ):
             return known
         arriving = self.arriving(read, instance)
@@ -153,7 +150,7 @@ class WindowStructures:
         schema = arriving if known is None else followed(known.schema, arriving)
         if known is not None and schema == known.schema and instance.altered is not None:
             self._compared[read.table, instance.name] = instance.altered
-        if known is not None and complete and (schema == known.schema or closed):
+        if known is not None and (schema == known.schema or closed):
             return known
         return HistoryEntry(
             kind="ALTER" if previous else "CREATE",
@@ -168,14 +165,6 @@ class WindowStructures:
 
     def _is_compared(self, instance: CaptureInstance) -> bool:
         return self._compared.get((instance.table, instance.name)) == instance.altered
-
-    def _known(self, read: TableRead, instance: CaptureInstance | None, repeated: bool) -> HistoryEntry | None:
-        """The recorded structure of an instance. One that an earlier release recorded by its name alone counts only if
-        it has the instance's columns, or if the window was begun with it."""
-        found = self._lake.history.of_instance(read.table, read.identity, read.after.next())
-        if found is None or found.made is not None or instance is None or repeated:
-            return found
-        return found if found.captured == instance.columns else None
 
     def arriving(self, read: TableRead, instance: CaptureInstance | None) -> TableSchema:
         """The present structure of an instance's rows, from the server.

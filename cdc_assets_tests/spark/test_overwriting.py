@@ -166,7 +166,7 @@ def test_a_topic_of_a_capture_is_not_overwritten(shop: Shop, spark_resource: Spa
     assert not (lake.path / "reports.x").exists()
 
 
-def test_rows_that_earlier_releases_appended_are_replaced(lake: Lake) -> None:
+def test_rows_that_were_appended_are_replaced(lake: Lake) -> None:
     appended = asset_of(lake.frame([("1", 0)], "position string, window_id long"), "reports", "old",
                         metadata={"cdc/write": "append"})  # fmt: skip
     lake.run(appended)

@@ -30,6 +30,8 @@ _FIELD, _PARTS = "cdc.field", "cdc.generations"
 """Metadata keys of a joint field: its name in the generations' tables, and the numbers of the generations that fill
 it."""
 
+_MEANING = ("connect.name", "lake.form")
+"""Metadata that say what a value means; fields in which they differ do not share a column."""
 _WIDENED: dict[type[DataType], tuple[type[DataType], ...]] = {
     ByteType: (ShortType, IntegerType, LongType, DoubleType),
     ShortType: (IntegerType, LongType, DoubleType),
@@ -87,12 +89,7 @@ def _fits(old: StructField, new: StructField) -> bool:
         return True
     if _without_key(old) and isinstance(new.dataType, StructType):
         return True
-    if old.name != new.name or old.metadata.get("connect.name") != new.metadata.get("connect.name"):
-        return False
-    forms = {
-        field.metadata["lake.form"] for field in (old, new) if "lake.form" in field.metadata
-    }  # not recorded by earlier releases
-    if len(forms) > 1:
+    if old.name != new.name or any(old.metadata.get(fact) != new.metadata.get(fact) for fact in _MEANING):
         return False
     return old.dataType == new.dataType or _widens(old.dataType, new.dataType)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdc_assets.engine import ledger
 from cdc_assets.engine.overview import EngineOverview
-from cdc_assets_tests.unit.engine.batches import EVENTS, TOPICS, assert_each_once, config_for, run
+from cdc_assets_tests.unit.engine.batches import EVENTS, TOPICS, config_for, run
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
 
 
@@ -54,16 +53,6 @@ def test_rows_that_somebody_has_deleted_are_not_missed_and_others_are(tmp_path: 
     assert not found(tmp_path)
     run(tmp_path, ListFeed([*EVENTS, event(61, topic=TOPICS[0])], [60, 61]))
     assert not found(tmp_path)
-
-
-def test_a_record_of_an_earlier_release_has_no_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(ledger, "encode", lambda _: {})
-        run(tmp_path, ListFeed(EVENTS[:30], [30]))
-    assert not EngineOverview(config_for(tmp_path)).state.marks
-    run(tmp_path, ListFeed(EVENTS, [60]))
-    assert_each_once(tmp_path)
-    assert EngineOverview(config_for(tmp_path)).state.marks.keys() > set(TOPICS)
 
 
 def test_tables_are_examined_by_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

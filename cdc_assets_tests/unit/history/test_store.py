@@ -96,20 +96,6 @@ def test_an_entry_of_another_instance_of_the_same_name_is_unknown(tmp_path: Path
     assert history.of_instance(ORDERS, made(first, 1, 13).identity) is None
 
 
-def test_what_an_earlier_release_recorded_counts_until_its_name_has_an_identity(tmp_path: Path) -> None:
-    old, now = entry("CREATE", 5, "a", "id"), made(entry("ALTER", 9, "a", "id"), 1, 11)
-    history = opened(tmp_path)
-    history.commit(1, [old])
-    assert history.of_instance(ORDERS, now.identity) == old
-    assert history.of_instance(ORDERS, InstanceId("b", now.made)) == old, (
-        "it was not recorded if events looked as before"
-    )
-    assert history.of_instance(ORDERS, InstanceId("b", now.made, 12)) is None
-    history.commit(2, [now])
-    assert history.of_instance(ORDERS, now.identity) == now
-    assert history.of_instance(ORDERS, made(old, 2, 12).identity) is None
-
-
 def test_structures_under_a_number_that_is_passed_are_an_error(tmp_path: Path) -> None:
     history = opened(tmp_path)
     history.commit(4, [entry("CREATE", 5, "a", "id")])

@@ -250,16 +250,6 @@ def test_a_large_fold_is_not_made_anew_for_each_row(tmp_path: Path) -> None:
     assert Sum(tmp_path, every=100, size=1).claim().state == 10**40 + 1
 
 
-def test_rows_of_an_earlier_release_lack_columns(tmp_path: Path) -> None:
-    total = Sum(tmp_path).claim()
-    total.add(1)
-    later = FencedLog(total.tables, "sum", SCHEMA.append(pa.field("note", pa.string())))
-    later.claim()
-    later.append(later.in_order(later.read())[-1] | {"sequence": later.next_sequence, "note": "new"})
-    assert [row["note"] for row in later.in_order(later.read())] == [None, "new"]
-    assert [row["sequence"] for row in total.rows()] == [1, 2]
-
-
 # ---- beside another program that rewrites files ------------------------------------------------------------------------
 
 

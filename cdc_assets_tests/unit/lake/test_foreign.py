@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -306,15 +305,6 @@ def test_no_alarm_by_rows_of_others_that_are_counted_already(tables: TopicTables
     marks = mark_of(successor)
     assert marks["topic"].rows == 9
     assert audit(successor, marks, ["topic"])["topic"].loss is None
-
-
-def test_mark_of_an_earlier_release_is_a_lower_bound(tables: TopicTables) -> None:
-    marks = {name: replace(mark, counted=-1) for name, mark in mark_of(tables).items()}
-    append_foreign(tables, 1, 2)
-    assert audit(tables, marks, ["topic"])["topic"].loss is None
-    lose(tables, 3)
-    lose(tables, 2)
-    assert audit(tables, marks, ["topic"])["topic"].loss is not None
 
 
 def test_no_alarm_after_rows_that_were_twice_are_once_again(tables: TopicTables) -> None:

@@ -4,7 +4,6 @@ import dataclasses
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,8 +16,7 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger import manifest_rows
-from cdc_assets.ledger.codec import encode
-from cdc_assets.ledger.fold import after, decode_state, encode_state
+from cdc_assets.ledger.fold import after
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.notices import encode_notices
 from cdc_assets.ledger.signal_state import QueuedTable, RoundReads, SignalState
@@ -46,30 +44,6 @@ def claimed(path: Path) -> Manifest:
 def window(manifest: Manifest, after: int, until: int) -> Window:
     read = TableRead(ORDERS, "dbo_orders", lsn(after), lsn(until))
     return Window(manifest.state.next_window, "stream", "SalesDb", lsn(after), lsn(until), (lsn(until),), (read,))
-
-
-def test_windows_of_an_earlier_release_were_planned_and_completed_one_by_one(tmp_path: Path) -> None:
-    manifest = claimed(tmp_path)
-    manifest.mark(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(5), "dbo_orders")])
-    own = window(manifest, 5, 9)
-    row: dict[str, Any] = {"event": "planned", "kind": "stream", "database": "SalesDb", "to_lsn": str(lsn(9))}
-    planned = after(manifest.state, row | {"detail": json.dumps({"window": encode(own)})})
-    assert planned.pending == (own,)
-    folded = encode_state(planned) | {"pending": encode(own)}
-    assert decode_state(json.loads(json.dumps(folded))).pending == (own,)
-    done = after(planned, row | {"event": "complete", "detail": json.dumps({"behind": [], "operations": {}})})
-    assert (done.pending, done.watermark("SalesDb")) == ((), lsn(9))
-
-
-def test_notifications_are_read_under_the_name_of_an_earlier_release(tmp_path: Path) -> None:
-    notification = Notification("Initial Snapshot", "STARTED", {}, NOW, number=1)
-    for name in ("told", "notifications"):
-        row = {
-            "event": "signals",
-            "database": "",
-            "detail": json.dumps({name: encode([notification]), "states": {"": encode(SignalState())}}),
-        }
-        assert after(CaptureState(), row).notifications == (notification,)
 
 
 def test_names_of_all_tables_are_recorded_once_for_the_notifications_of_all_tables() -> None:
@@ -213,11 +187,3 @@ def test_signals_are_recorded_beside_a_window_while_a_round_of_another_database_
     late = dataclasses.replace(reads, window_id=manifest.state.next_window)
     with pytest.raises(InvariantError, match="inside a window"):
         manifest.record_signals(NOW, {"Stock": dataclasses.replace(told, reads=late)})
-
-
-def test_recorded_files_of_an_earlier_release_belong_to_the_first_table_of_the_queue() -> None:
-    entry = QueuedTable(ORDERS, "s1")
-    earlier = RoundReads(7, "shop.SalesDb.dbo.orders", (), ("7",), False)
-    assert SignalState(queue=(entry,), reads=earlier).table_of_reads == ORDERS
-    assert SignalState(reads=earlier).table_of_reads is None
-    assert SignalState(reads=dataclasses.replace(earlier, entry=entry)).table_of_reads == ORDERS

@@ -96,7 +96,9 @@ def test_each_change_finds_its_own_row(world: World) -> None:
     assert notes(world) == on_server(world) == ["0", "1", "2", "4", "6", "7", "new"]
 
 
-def test_a_mirror_that_was_made_by_the_former_rule_is_made_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_whose_keys_were_made_by_another_rule_is_made_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(describe, "is_cut", lambda column: False)
         world.mirror()

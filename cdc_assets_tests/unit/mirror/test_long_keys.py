@@ -136,16 +136,16 @@ def test_a_mirror_with_long_keys_is_right(server: StandIn, tmp_path: Path, kind:
 def test_a_mirror_whose_leaves_break_the_rule_is_made_anew(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As an earlier release has made it: files ended at any row."""
+    """Files that end at any row, as another writer may end them."""
 
-    def formerly(self: LeafWriter, rows: pa.Table) -> int:
+    def anywhere(self: LeafWriter, rows: pa.Table) -> int:
         written = 0 if self._writer is None else self._writer.rows
         if written < self._cut:
             return min(rows.num_rows, self._cut - written)
         return 0 if 2 * self._left >= self._cut else rows.num_rows
 
     with monkeypatch.context() as patch:
-        patch.setattr(rewrite.LeafWriter, "_count", formerly)
+        patch.setattr(rewrite.LeafWriter, "_count", anywhere)
         world = made(server, tmp_path / "lake", "shared 200")
     assert not is_right(world)
     mirrors = mirrors_of(str(world.lake))

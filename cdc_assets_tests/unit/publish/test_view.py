@@ -50,12 +50,6 @@ def test_the_rate_of_a_publisher_that_is_gone_is_nothing(age: int, rate: float) 
     assert (found.per_second, found.lsn, dict(found.stopped)) == (rate, Lsn.from_int(9), {"t": "large"})
 
 
-def test_a_marker_of_an_earlier_release_is_read() -> None:
-    text = '{"lake":"l","window":3,"places":{},"stopped":{},"after":"","writer":"w"}'
-    found = published_report(text, ROWS, NOW)
-    assert (found.waiting, found.lsn, found.at) == (1, None, None)
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"window":1}'])
 def test_what_is_no_marker_is_refused(text: Any) -> None:
     with pytest.raises(LakeError, match="no marker"):

@@ -151,24 +151,6 @@ def test_a_row_that_changed_in_the_middle_makes_it_another_file(trial: Trial) ->
         trial.run()
 
 
-def test_a_file_of_an_earlier_release_is_read_on(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial.write("a.json", row(1), row(2))
-    with monkeypatch.context() as patch:
-        patch.setattr("cdc_assets.reader.files.asdict", former)
-        trial.run()
-    trial.write("a.json", row(3))
-    trial.run()
-    assert ids(trial) == [1, 2, 3]
-    (trial.events / "a.json").write_bytes(text(1, 9, 3, 4))
-    with pytest.raises(LakeError, match="another file"):
-        trial.run()
-
-
-def former(progress: Any) -> dict[str, Any]:
-    """What was recorded before there was a checksum of all."""
-    return {name: getattr(progress, name) for name in ("size", "mtime", "offset", "line", "head", "done")}
-
-
 def test_later_files_of_a_topic_wait_behind_one_that_stops(trial: Trial) -> None:
     trial.write("a-1.json", {"id": 1}, "broken", {"id": 3})
     trial.write("a-2.json", {"id": 30})

@@ -30,6 +30,7 @@ from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.ran_on import RanOn
+from cdc_assets.core.ranges import cut_by, type_of_bounds
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, IncompleteReadError, QueryError
 from cdc_assets.history.remedy import InstanceOptions
@@ -300,11 +301,15 @@ class SimulatedServer:
         self, schema: TableSchema, rows: int, slices: int, extent: KeyExtent | None = None
     ) -> Sequence[KeyRange]:
         keys = sorted(self.rows[schema.table])
-        if not schema.key or len(keys) < 2:
-            return [KeyRange(schema.key[0] if schema.key else None, None, None)]
+        column = cut_by(schema)
+        if column is None:
+            return [KeyRange(None, None, None)]
+        kind = type_of_bounds(column)
+        if len(keys) < 2:
+            return [KeyRange(column.name, None, None, kind)]
         step = max(1, len(keys) // slices)
         bounds = [str(key) for key in keys[step::step]][: slices - 1]
-        return [KeyRange("id", low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
+        return [KeyRange("id", low, high, kind) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
 
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> AbstractContextManager[HeldLocks]:
         raise QueryError("The simulation has no locks.")

@@ -77,7 +77,10 @@ def read(server: SimulatedServer, cuts: Sequence[Position], bounds: Sequence[Lsn
     with tempfile.TemporaryDirectory() as path:
         config = make_config(path, transaction_metadata=True, **events)
         made = make_capture(server, config)._activities.windows.tasks
-        reads = tuple(TableRead(instance.table, instance.name, after, until) for instance in server.instances)
+        reads = tuple(
+            TableRead(one.table, one.name, after, until, made=one.created, change_table_id=one.change_table_id)
+            for one in server.instances
+        )
         window = Window(1, "stream", "SalesDb", after, until, tuple(bounds), reads, (), tuple(cuts))
         tasks = made.of(window, [planned(own, config.events) for own in reads], "x", 0)
         tables: dict[str, list[dict[str, Any]]] = {str(own.table): [] for own in reads}

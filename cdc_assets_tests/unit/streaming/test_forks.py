@@ -8,7 +8,6 @@ from cdc_assets.capture.forks import greatest_lsn_in_lake, shared_until
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
-from cdc_assets.ledger.fold import decode_state, encode_state
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.ledger.state import CaptureState, LogHistory, TableState
 
@@ -73,10 +72,3 @@ def test_rows_that_a_snapshot_read_later_than_its_lsn_may_be_gone(high: int | No
 def test_numbers_of_backup_history() -> None:
     assert str(Lsn.from_decimal(44 * 10**15 + 3248 * 10**5 + 84)) == "0000002c:00000cb0:0054"
     assert str(Lsn.from_decimal(4294967295_4294967295_65535)) == "ffffffff:ffffffff:ffff"
-
-
-def test_states_of_earlier_releases_can_be_read() -> None:
-    data = encode_state(CaptureState(logs={"d": READ}))
-    assert decode_state(data).log("d") == READ
-    del data["logs"]
-    assert decode_state(data).log("d") == LogHistory()

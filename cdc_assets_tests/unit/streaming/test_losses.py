@@ -20,7 +20,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake import delta_log
-from cdc_assets.ledger import fold, manifest_rows
+from cdc_assets.ledger import manifest_rows
 from cdc_assets.ledger.state import TableState
 from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -393,21 +393,6 @@ def test_upkeep_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert world.stream().troubled == (), "somebody else joined files, or deleted events on purpose"
     world.insert(70)
     assert world.stream().troubled == ()
-
-
-def test_lakes_without_marks(world: World) -> None:
-    """Manifests of earlier releases have none; a topic that is gone is noticed all the same, and marks are made."""
-    encode_state = fold.encode_state
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 1)
-        patch.setattr(fold, "encode_state", lambda state: encode_state(state) | {"marks": {}})
-        make_capture(world.server, world.config).claim()
-    assert not state_of(world.config).marks
-    remove(world.topic(world.orders))
-    [trouble] = world.stream().troubled
-    assert (trouble.table, trouble.gap_after, trouble.gap_until) == (world.orders, ZERO_LSN, world.last)
-    assert f"shop.{world.lines}" in state_of(world.config).marks
-    world.check_promise()
 
 
 def test_a_start_without_time_sees_the_newest_commits_and_a_window_sees_the_rest(
