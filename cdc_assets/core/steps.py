@@ -53,8 +53,6 @@ STEPS: Final[dict[str, str]] = {
     "publish-begun": "the first event of a transaction was handed to the producer",
     "publish-sent": "all events of a transaction are with the producer; neither they nor the marker are committed",
     "publish-complete": "a transaction with its marker is committed at the broker",
-    "events-recorded": "events of a run are with SQLite; none of them is committed",
-    "run-events-committed": "events are in the run's file; Dagster's index of all runs does not have them",
     "files-joined": "small files of tables are joined in others that no commit names",
     "replacement-checked": "a commit that removes files has found them all in the newest version; it is not made",
     "files-replaced": "a commit that removes files is made",

@@ -22,7 +22,6 @@ import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
-from cdc_assets.defs.batches import record_in_portions
 from cdc_assets.defs.health import HEALTH
 from cdc_assets.overview.words import without_numbers
 
@@ -77,8 +76,8 @@ class CheckBoard:
         watched = [key for key, result in found.items() if anew or not result.passed]
         shown = self._shown({*changed, *watched})
         new = [key for key in changed if key.asset_key in materialized or not self._is_settled(found[key], shown)]
-        record_in_portions(self._instance, self._run_id, new, lambda key: self._report(found[key]))
         for key in new:
+            self._report(found[key])
             record = shown.get(key)
             if record is not None and key in self._own and record.run_id != self._run_id:
                 self._report_beside(found[key])

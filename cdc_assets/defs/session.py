@@ -10,7 +10,6 @@ import dagster as dg
 from cdc_assets.capture.progress import Progress, RangesRead
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.defs.batches import record_in_portions
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.columns import stored_columns
 from cdc_assets.defs.envelope_io import Committed
@@ -135,7 +134,8 @@ class Session:
 
     def _log(self, events: Iterable[Event]) -> None:
         """Report events without outputs: an asset may have many in a run, but only one output."""
-        record_in_portions(self._context.instance, self._context.run.run_id, events, self._context.log_event)
+        for event in events:
+            self._context.log_event(event)
 
     def _changed(self, totals: Totals) -> Iterator[Event]:
         return self._materialized(self._reports("changes", totals))

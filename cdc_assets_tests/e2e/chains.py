@@ -54,9 +54,6 @@ CHECKPOINT = ["checkpoint-begun", "checkpoint-prepared", "checkpoint-written"]
 SINGLE = ["table-committed:3", *CHECKPOINT]
 """Killed on their own: in the middle of a commit of several tables; when the manifest is folded."""
 
-EVENTS = ["events-recorded", "run-events-committed"]
-"""A run tells Dagster what it has done."""
-
 ENGINE = ["files-written", "batch-planned", "table-committed", "table-committed:2", "batch-complete", "batch-planned:2"]
 """A capture by an embedded engine; killed in turn by `make test-engines`, which needs its databases."""
 

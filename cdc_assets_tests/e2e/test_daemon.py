@@ -68,25 +68,6 @@ def test_run_killed_once_loses_and_doubles_nothing(daemon: Daemon, killer: Kille
 
 
 @pytest.mark.crash
-def test_runs_killed_while_they_tell_dagster_what_they_did_are_followed_by_one_that_does(
-    daemon: Daemon, killer: Killer
-) -> None:
-    for number, step in enumerate(chains.EVENTS):
-        killer.light(step)
-        write_rows(daemon, f"Told {number}")
-        killer.kill_at([step])
-        daemon.wait_until(lambda number=number: f"Told {number}" in names(daemon), "the row is in the lake")
-        write_rows(daemon, f"Told after {number}")
-        killer.assert_whole()
-        newest = daemon.instance.get_latest_materialization_event(key("customers", "changes"))
-        assert newest is not None
-        run = daemon.instance.get_run_by_id(newest.run_id)
-        assert run is not None
-        assert run.is_success
-        assert daemon.instance.all_logs(newest.run_id)
-
-
-@pytest.mark.crash
 def test_run_killed_when_it_only_moved_positions_continues(daemon: Daemon, killer: Killer) -> None:
     killer.light(*chains.IDLE)
     daemon.shop.execute(f"INSERT INTO dbo.{UNWATCHED} (id) SELECT COALESCE(MAX(id), 0) + 1 FROM dbo.{UNWATCHED}")
