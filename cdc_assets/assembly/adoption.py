@@ -1,4 +1,4 @@
-"""Has a capture continue behind another reader: a plan, which writes nothing, and its record."""
+"""Has a capture continue after another reader: a plan, which writes nothing, and its record."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from cdc_assets.run.selection import select
 
 
 class Adoption:
-    """Lets a capture that has captured nothing continue behind another reader.
+    """Lets a capture that has captured nothing continue after another reader.
 
     Args:
         capture: opened for this alone.

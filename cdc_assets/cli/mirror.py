@@ -44,7 +44,7 @@ def mirror(
 ) -> None:
     """Bring mirrors (current rows and their history in natural types) to where the topics are.
 
-    The server is not asked. Can be stopped at any moment; the next run continues.
+    Nothing is read from the server. Can be stopped at any moment; the next run continues.
     """
     show_logs()
     settings, _ = read_lake_config(config)

@@ -56,11 +56,11 @@ def signal_line(signal: Signal) -> str:
 def append_lines(path: Path, lines: Sequence[str], *, alone: bool = False) -> bool:
     """Put lines into a signal file, unless it has them, by one write.
 
-    The connector empties the file as soon as it has read a line. So what is written behind the first of several lines, while it does, would
+    The connector empties the file as soon as it has read a line. So what is written after the first of several lines, while it does, would
     be gone; of one write it reads all lines, or none.
 
     Args:
-        alone: whether nothing is written behind other lines, which the connector may just be reading.
+        alone: whether nothing is written after other lines, which the connector may just be reading.
 
     Returns:
         Whether the file has them now.

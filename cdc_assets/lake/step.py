@@ -1,7 +1,7 @@
 """The law of exactly once, written once: bounds → tasks → files → one commit a table → complete → report.
 
 A window of the log, a round of a snapshot, a chunk, a batch of a connector and a fold of a mirror are steps. What a step
-reads, and how it is evaluated, is its own; in which order things are recorded and committed is said here alone:
+reads, and how it is evaluated, is its own; in which order things are recorded and committed is said only here:
 
 1. its number is used once; if it can be read twice, number and bounds are in a record before anything is read (the planner's part);
 2. tasks read and write files, which no commit names; the results are evaluated, so it is decided which of them count;
@@ -69,7 +69,7 @@ class Events:
 
     Args:
         metadata: of the commit.
-        attempt: part of the names of files that each attempt writes anew, so that those of which no commit has begun can be
+        attempt: part of the names of files that each attempt writes again, so that those of which no commit has begun can be
             removed at once; empty if they are recorded.
     """
 

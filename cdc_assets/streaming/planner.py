@@ -243,7 +243,7 @@ class Planner:
             self._find_tables_without_position(database, self._server.instances(database))
 
     def tables_without_position(self, database: str) -> frozenset[TableId]:
-        """Tables that had a capture instance but no position when a database was last looked at."""
+        """Tables that had a capture instance but no position when a database was last examined."""
         return self._without_position.get(database, frozenset())
 
     def _find_tables_without_position(self, database: str, instances: Instances) -> None:

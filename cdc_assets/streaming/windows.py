@@ -9,7 +9,7 @@ under the number, with the parts of every window that is carried out.
 
 *The step* can be read twice, since its bounds are fixed and the log does not change (`lake.step`: order, and what a crash
 does). Before its tasks the structures are recorded; a repeat takes them from the history. The transactions of all databases
-are committed behind all tables.
+are committed after all tables.
 
 *Trouble of one database.* If a database cannot be read any more, or not this time
 (a deadlock, a lost connection), or was restored, its window is given up and the
@@ -177,7 +177,7 @@ class WindowStep:
         return self._each(planned, lambda part: evaluate(self._numbered(part, offset), repeated=self._repeated))
 
     def changes(self, written: Sequence[Part]) -> list[list[Change]]:
-        """The tables of all windows, and behind them the transactions."""
+        """The tables of all windows, and after them the transactions."""
         tables: list[Change] = [change for part in written for change in events_of(self._lake.tables, part)]
         if written and self._lake.events.transaction_metadata:
             self._transactions = TransactionsChange(self._lake, written, repeated=self._repeated)
@@ -187,7 +187,7 @@ class WindowStep:
         """Nothing: the same rows can be read again."""
 
     def complete(self, written: Sequence[Part]) -> None:
-        """Record that the windows are complete, and tell it."""
+        """Record that the windows are complete, and report it."""
         if not written:
             return
         before, published = self._ledger.state.tables, self._transactions is None or self._transactions.published
