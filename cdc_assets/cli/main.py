@@ -1,10 +1,6 @@
 """The command line: `cdc-assets --help`."""
 
-import atexit
-import os
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cdc_assets import __version__
 from cdc_assets.cli.console import clear_errors, errors_told, out
+from cdc_assets.cli.ending import end_process
 
 COMMANDS = {
     "doctor": "cdc_assets.cli.doctor",
@@ -84,21 +81,13 @@ def root(
 
 
 def main() -> None:
-    """Run a command and end the process with its exit code.
-
-    The interpreter is not finalized: Arrow's threads that still close files of an object store would need it, and
-    abort the process (exit code 134) once it is gone.
-    """
+    """Run a command and end the process with its exit code (`cli.ending`)."""
     code: int | str | None = 0
     try:
         app()
     except SystemExit as end:
         code = end.code
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(ValueError, BrokenPipeError):  # it is closed, or its reader has closed the pipe
-            stream.flush()
-    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+    end_process(code)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ class Packed(Generic[T]):
     """A value that is pickled as bytes of its own, and loaded from them at the first use.
 
     Args:
-        value: what `get` returns.
+        value: what `get` returns; None if it is to be loaded.
+        data: the value as bytes, if it is to be loaded.
     """
 
-    def __init__(self, value: T) -> None:
-        self._value: T | None = value
-        self._data = b""
+    def __init__(self, value: T | None, data: bytes = b"") -> None:
+        self._value, self._data = value, data
 
     def get(self) -> T:
         """The value."""
@@ -29,10 +29,4 @@ class Packed(Generic[T]):
         return self._value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of_bytes, (self._data or pickle.dumps(self._value),)
-
-
-def _of_bytes(data: bytes) -> "Packed[Any]":
-    found = Packed[Any](None)
-    found._data = data
-    return found
+        return Packed, (None, self._data or pickle.dumps(self._value))

@@ -9,16 +9,14 @@ evaluation tells the same alerts again: each is told at least once, in order.
 """
 
 import json
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal
 
 import dagster as dg
 from dagster import DagsterEventType
-from dagster._core.storage.asset_check_execution_record import (
-    AssetCheckExecutionRecord,
-    AssetCheckExecutionRecordStatus,
-)
+
+from cdc_assets.defs.dagster_internals import CheckRecord
 
 from cdc_assets.defs.runbook import RUN_FAILED, check_runbook, runbook_url
 
@@ -123,15 +121,15 @@ def _changed_checks(context: dg.SensorEvaluationContext, known: frozenset[str]) 
     keys = sorted(context.repository_def.asset_graph.asset_check_keys, key=str)
     latest = context.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
     verdicts = {_name(key): record for key, record in latest.items()}
-    judged = {name for name, record in verdicts.items() if record.status is not AssetCheckExecutionRecordStatus.PLANNED}
-    failed = {name for name in judged if verdicts[name].status is AssetCheckExecutionRecordStatus.FAILED}
+    judged = {name for name, record in verdicts.items() if record.status.value != "PLANNED"}
+    failed = {name for name in judged if verdicts[name].status.value == "FAILED"}
     mended = (known & judged) - failed
     alerts = [*_alerts("check failed", failed - known, verdicts), *_alerts("check passed", mended, verdicts)]
     return alerts, frozenset(failed | (known - mended) & {_name(key) for key in keys})
 
 
 def _alerts(
-    kind: Literal["check failed", "check passed"], names: Set[str], verdicts: dict[str, AssetCheckExecutionRecord]
+    kind: Literal["check failed", "check passed"], names: Set[str], verdicts: Mapping[str, CheckRecord]
 ) -> Iterator[Alert]:
     for name in sorted(names):
         entry = verdicts[name].event

@@ -19,9 +19,8 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 
 import dagster as dg
-from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
+from cdc_assets.defs.dagster_internals import CheckRecord, newest_target
 from cdc_assets.defs.health import HEALTH
 from cdc_assets.overview.words import without_numbers
 
@@ -94,31 +93,21 @@ class CheckBoard:
             return False
         return not with_facts or reported.metadata == result.metadata
 
-    def _is_settled(
-        self, result: dg.AssetCheckEvaluation, shown: Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]
-    ) -> bool:
+    def _is_settled(self, result: dg.AssetCheckEvaluation, shown: Mapping[dg.AssetCheckKey, CheckRecord]) -> bool:
         """Whether an earlier run's result says the same and stays."""
         key = result.asset_check_key
         record = shown.get(key)
         return key not in self._own and record is not None and recorded_verdict(record) == verdict_of(result)
 
-    def _hides(self, record: AssetCheckExecutionRecord, result: dg.AssetCheckEvaluation) -> bool:
+    def _hides(self, record: CheckRecord, result: dg.AssetCheckEvaluation) -> bool:
         """Whether another run's record says something else, or, of a failure, is not of the newest materialization."""
         if recorded_verdict(record) != verdict_of(result):
             return True
         if result.passed:
             return False
         target = record.evaluation.target_materialization_data if record.evaluation else None
-        newest = self._newest(result.asset_key)
+        newest = newest_target(self._instance, result.asset_key)
         return newest is not None and (target is None or target != newest)
-
-    def _newest(self, key: dg.AssetKey) -> AssetCheckEvaluationTargetMaterializationData | None:
-        """The asset's newest materialization."""
-        for found in self._instance.fetch_materializations(key, limit=1).records:
-            return AssetCheckEvaluationTargetMaterializationData(
-                storage_id=found.storage_id, run_id=found.event_log_entry.run_id, timestamp=found.timestamp
-            )
-        return None
 
     def _report_beside(self, result: dg.AssetCheckEvaluation) -> None:
         """Report a result without a run, for the newest materialization: times alone are too coarse to tell that it is newer."""
@@ -130,11 +119,11 @@ class CheckBoard:
             severity=result.severity,
             description=result.description,
             blocking=result.blocking,
-            target_materialization_data=self._newest(result.asset_key),
+            target_materialization_data=newest_target(self._instance, result.asset_key),
         )
         self._instance.report_runless_asset_event(event)
 
-    def _shown(self, keys: Collection[dg.AssetCheckKey]) -> Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]:
+    def _shown(self, keys: Collection[dg.AssetCheckKey]) -> Mapping[dg.AssetCheckKey, CheckRecord]:
         return self._instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys)) if keys else {}
 
     def _report(self, result: dg.AssetCheckEvaluation) -> None:
@@ -152,7 +141,7 @@ def verdict_of(result: dg.AssetCheckEvaluation) -> Verdict:
     return result.passed, text
 
 
-def recorded_verdict(record: AssetCheckExecutionRecord) -> Verdict | None:
+def recorded_verdict(record: CheckRecord) -> Verdict | None:
     """What a record says; None if it was planned and not evaluated."""
     evaluation = record.evaluation
     return verdict_of(evaluation) if evaluation is not None and record.status.value in ("SUCCEEDED", "FAILED") else None

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from cdc_assets.core.collection import keep_all, without_collections
 from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
@@ -18,6 +17,7 @@ from cdc_assets.defs.catalog import CaptureCatalog, Names
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks import drift_check, headroom_check
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
+from cdc_assets.defs.dagster_internals import left_by_load
 from cdc_assets.defs.discovery import discover, remembered
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.headroom import headroom_schedule
@@ -79,10 +79,9 @@ def build_definitions(
     if not captures:
         raise ConfigurationError("captures", "none", "at least one", "name a configuration file, or give properties")
     folder = Path(state_dir or os.environ.get(STATE_VARIABLE) or "var")
-    load = DefinitionsLoadContext.get()
     given = captures, spark, translator, folder, envelope_io, schema_history_io
-    if load.load_type is DefinitionsLoadType.RECONSTRUCTION:
-        return _of_run.get((*given, dict(load.reconstruction_metadata)))
+    if (left := left_by_load()) is not None:
+        return _of_run.get((*given, dict(left)))
     return _definitions(*given)
 
 

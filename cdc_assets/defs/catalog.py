@@ -8,13 +8,13 @@ the capture shares a pool with one slot; the manifest's fence protects it where
 a pool cannot (a dead host).
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
-from dagster._utils.warnings import disable_dagster_warnings
 
 from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
@@ -339,6 +339,7 @@ def _code_reference(file: str) -> dict[str, Any]:
     if not file:
         return {}
     path = str(Path(file).absolute())
-    with disable_dagster_warnings():  # these classes are in beta; who uses the library cannot change that
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # of these classes; who uses the library cannot change that
         reference = dg.LocalFileCodeReference(file_path=path, label="configuration of the capture")
         return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}

@@ -26,9 +26,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
-
 from cdc_assets.core.schema import TableSchema
+from cdc_assets.defs.dagster_internals import leave_for_runs, left_by_load
 from cdc_assets.defs.service import is_of_daemon
 from cdc_assets.defs.translator import word
 from cdc_assets.errors import CdcError, describe_error
@@ -87,20 +86,16 @@ def _is_recent(path: Path) -> bool:
 
 def _left_by_load(remembered: Path) -> str:
     """What the load of the code location left for its runs: a digest, and the tables; empty if this is no run, or nothing was left."""
-    context = DefinitionsLoadContext.get()
-    if context.load_type is not DefinitionsLoadType.RECONSTRUCTION:
-        return ""
-    return str(context.reconstruction_metadata.get(_label(remembered), ""))
+    return str((left_by_load() or {}).get(_label(remembered), ""))
 
 
 def _leave(remembered: Path, tables: Sequence[TableSchema]) -> None:
-    context = DefinitionsLoadContext.get()
-    if tables and context.load_type is DefinitionsLoadType.INITIALIZATION:
+    def packed() -> str:
         text = _text_of(tables).encode()
-        passed = base64.b64encode(zlib.compress(text)).decode()
-        context.add_to_pending_reconstruction_metadata(
-            _label(remembered), f"{hashlib.sha256(text).hexdigest()} {passed}"
-        )
+        return f"{hashlib.sha256(text).hexdigest()} {base64.b64encode(zlib.compress(text)).decode()}"
+
+    if tables:
+        leave_for_runs(_label(remembered), packed)
 
 
 def _label(remembered: Path) -> str:

@@ -7,9 +7,9 @@ another one than Dagster shows, or the first. A run of the stream evaluates the 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from cdc_assets.defs.board import recorded_verdict
 from cdc_assets.defs.captures import CaptureResource
@@ -20,12 +20,12 @@ from cdc_assets.errors import CdcError
 
 
 def headroom_schedule(
-    catalog: CaptureCatalog, job: UnresolvedAssetJobDefinition, whole: Sequence[dg.AssetChecksDefinition]
+    catalog: CaptureCatalog, job: Any, whole: Sequence[dg.AssetChecksDefinition]
 ) -> dg.ScheduleDefinition:
     """The schedule.
 
     Args:
-        job: runs all checks.
+        job: runs all checks; what `dg.define_asset_job` returns.
         whole: checks of the whole capture.
     """
     names = catalog.names

@@ -55,8 +55,15 @@ class SparkResource(LazyPySparkResource):
         if context.run is not None:
             self.lazy().name = f"cdc-assets {context.run.job_name} {context.run.run_id[:8]}"
 
-    def _init_session(self) -> None:
-        self._spark_session = self.lazy().session()
+    @property
+    def spark_session(self) -> Any:
+        """The session; it is started if it was not."""
+        return self.lazy().session()
+
+    @property
+    def spark_context(self) -> Any:
+        """The session's context."""
+        return self.spark_session.sparkContext
 
     def properties(self, *java: str) -> dict[str, str]:
         """Spark properties in force, with additional Java options; for Connect only those that a session may set."""

@@ -158,7 +158,7 @@ def commit(append: Append) -> bool:
         FencedError: another run has taken over.
         LakeError: the lake cannot be written, or a file is missing.
     """
-    return append._commit(append.metadata)
+    return append._commit(append.metadata)  # noqa: SLF001 - of this module, and nobody else's
 
 
 def hand_over(sink: Sink, append: Append) -> bool:
@@ -172,7 +172,7 @@ def hand_over(sink: Sink, append: Append) -> bool:
         LakeError: it raised a `TerminalError`, or returned without a commit.
         CdcError: the commit failed.
     """
-    made, name = append._commit, f"{type(sink).__name__}.write"
+    made, name = append._commit, f"{type(sink).__name__}.write"  # noqa: SLF001 - the same
     what = f"of {append.directory} under number {append.number}"
     try:
         sink.write(append)

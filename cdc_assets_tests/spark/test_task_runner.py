@@ -54,6 +54,16 @@ class UnreadableError(Exception):
         self.cause = Unreadable()
 
 
+class SlottedError(Exception):
+    """Keeps a fact where the driver's new error cannot take it from."""
+
+    __slots__ = ("place",)
+
+    def __init__(self) -> None:
+        super().__init__("no way")
+        self.place = 1
+
+
 def test_results_come_in_task_order(runner: SparkTaskRunner) -> None:
     assert runner.run(lambda task: task * task, range(7), JOB) == [0, 1, 4, 9, 16, 25, 36]
 
@@ -182,9 +192,9 @@ def test_first_error_in_task_order_wins(runner: SparkTaskRunner) -> None:
         runner.run(fail, [3, 1, 2], JOB)
 
 
-@pytest.mark.parametrize("kind", [UnpicklableError, UnreadableError])
+@pytest.mark.parametrize("kind", [UnpicklableError, UnreadableError, SlottedError])
 def test_error_that_no_pickle_takes_or_gives_back_travels_as_text(
-    runner: SparkTaskRunner, kind: type[UnpicklableError | UnreadableError]
+    runner: SparkTaskRunner, kind: type[UnpicklableError | UnreadableError | SlottedError]
 ) -> None:
     def fail(_: int) -> None:
         raise kind

@@ -18,6 +18,7 @@ from pyspark.sql.functions import spark_partition_id
 
 from cdc_assets.adapters.spark.connect import Progress
 from cdc_assets.adapters.spark.failures import SparkTaskError
+from cdc_assets.adapters.spark.jvm import scala_context
 from cdc_assets.core.interruption import sleep
 from cdc_assets.errors import CdcError, EngineError
 
@@ -42,7 +43,7 @@ def count(context: SparkContext) -> int:
 
 def _members(context: SparkContext) -> frozenset[str]:
     """Addresses of the currently registered executors, and of the driver."""
-    return frozenset(context._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ").split())
+    return frozenset(scala_context(context).getExecutorMemoryStatus().keySet().mkString(" ").split())
 
 
 def wait_for_executors(context: SparkContext) -> int:
@@ -152,7 +153,7 @@ class ExecutorWatch:
 def _left(context: SparkContext) -> str:
     """The cluster's reason for the loss of the last executor that was lost."""
     with suppress(Py4JError):
-        known = context._jsc.sc().statusStore().executorList(False)
+        known = scala_context(context).statusStore().executorList(False)
         reasons = [known.apply(number).removeReason() for number in range(known.size())]
         return next((str(reason.get()) for reason in reversed(reasons) if reason.isDefined()), "")
     return ""

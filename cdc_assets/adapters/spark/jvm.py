@@ -1,9 +1,17 @@
-"""The JVM of this process's classic session: whether it lives, and how it goes.
+"""The JVM of this process's classic session: whether it lives, how it goes, and what is asked of it that pyspark does not offer.
 
 pyspark starts one JVM per process and keeps it for good, so that each later session of the process is made in it. It has no
 public way to let go of one that was killed (by the kernel for its memory, or by a person), nor of one that is to end before the
 process does: without that, each call fails with a refused connection for as long as the process lives. So this module alone
-knows where pyspark keeps it.
+knows where pyspark keeps it. Read at pyspark 4.3.0; `cdc_assets_tests/test_borrowed.py` keeps this list complete.
+
+| name | why there is no public way |
+|---|---|
+| `SparkContext._gateway`, `_jvm` | the connection to the JVM, and whether there is one. They are set to None when the JVM is gone, which is all that pyspark lacks to start another one in the same process |
+| `SparkContext._active_spark_context` | the context, if there is one: `getOrCreate` would make one |
+| `SparkContext._lock` | held while a context is being made |
+| `context._jsc` | Java's context: executors, and why they were lost; whether it is stopped |
+| `session._jsparkSession` | to make a session the active one, where Spark looks data sources up |
 """
 
 import logging
@@ -14,6 +22,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from cdc_assets.core.processes import is_stopped
 
@@ -70,6 +79,17 @@ def has_ended(context: SparkContext) -> bool:
         return bool(java.sc().isStopped())
     except (Py4JError, *LOST):
         return True
+
+
+def scala_context(context: SparkContext) -> Any:
+    """Spark's own context in the JVM, with what pyspark does not show of it."""
+    return context._jsc.sc()
+
+
+def activate(session: SparkSession) -> None:
+    """Make a session the thread's active one."""
+    sessions = session.sparkContext._gateway.jvm.org.apache.spark.sql.classic.SparkSession
+    sessions.setActiveSession(session._jsparkSession)
 
 
 def stop_spark(wait_s: float = 30) -> None:

@@ -112,8 +112,9 @@ def _registered(session: SparkSession, location: Location, columns: pa.Schema = 
 def _activate(session: SparkSession) -> None:
     """Make a session the thread's active one: there Spark looks a source up, whatever session a frame is of."""
     if isinstance(session, SparkSession):  # a Connect session is none; its server knows which one asks
-        sessions = session.sparkContext._gateway.jvm.org.apache.spark.sql.classic.SparkSession
-        sessions.setActiveSession(session._jsparkSession)
+        from cdc_assets.adapters.spark.jvm import activate  # tasks import this module, too
+
+        activate(session)
 
 
 class _File(InputPartition):

@@ -132,19 +132,25 @@ def _packed(error: Exception) -> bytes:
     """An error as bytes; its own pickling is not used, because that calls `__init__` with the wrong arguments."""
     text, place = "".join(traceback.format_exception(error)), own_place()
     with suppress(Exception):  # what cannot be pickled, or not be read again, travels as text
-        packed = bytes(cloudpickle.dumps((place, None, (type(error), error.args, dict(vars(error)), text))))
-        pickle.loads(packed)  # noqa: S301 - as the driver will
+        packed = bytes(cloudpickle.dumps((place, None, (type(error), error.args, error.__getstate__(), text))))
+        _, _, (*failure, _) = pickle.loads(packed)  # noqa: S301 - as the driver will
+        _unpacked(*failure)
         return packed
-    return bytes(cloudpickle.dumps((place, None, (RuntimeError, (f"{type(error).__name__}: {error}",), {}, text))))
+    return bytes(cloudpickle.dumps((place, None, (RuntimeError, (f"{type(error).__name__}: {error}",), None, text))))
 
 
 def _result(result: Any, failure: tuple[Any, ...] | None) -> Any:
     """In the driver: the task's result, or its error raised again with the worker's traceback as a note."""
     if failure is None:
         return result
-    kind, arguments, attributes, text = failure
-    error: Exception = kind.__new__(kind, *arguments)
-    error.args = arguments
-    vars(error).update(attributes)
+    *parts, text = failure
+    error = _unpacked(*parts)
     error.add_note("In a Spark task:\n" + text)
     raise error
+
+
+def _unpacked(kind: type[Exception], arguments: tuple[Any, ...], attributes: dict[str, Any] | None) -> Exception:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__setstate__(attributes)
+    return error

@@ -21,6 +21,7 @@ from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exce
 
 from cdc_assets.adapters.sqlserver.driver import connection_string, keywords, server_name, without_database
 from cdc_assets.adapters.sqlserver.errors import redact, to_cdc_error
+from cdc_assets.adapters.sqlserver.named_connection import NamedConnection
 from cdc_assets.adapters.sqlserver.reached import Floor, Reached
 from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
@@ -55,23 +56,7 @@ IDLE_MOST: Final = 64
 IDLE_S: Final = 60.0
 """Maximum idle time in seconds; firewalls drop idle connections silently."""
 
-_OWN_NAME: Final = "APP=MSSQL-Python"
-
 mssql_python.pooling(enabled=False)  # its pool raises an error when all connections are in use
-
-
-class NamedConnection(mssql_python.Connection):
-    """A connection with a chosen application name, which mssql-python does not support."""
-
-    def __init__(self, text: str, application: str, **options: Any) -> None:
-        self._application = application  # first: the base class reads its connection string at once
-        super().__init__(text, **options)
-
-    def _construct_connection_string(self, connection_str: str = "", **options: Any) -> tuple[str, dict[str, str]]:
-        text, pairs = super()._construct_connection_string(connection_str, **options)
-        return text.replace(_OWN_NAME, connection_string({"APP": self._application}), 1), pairs | {
-            "APP": self._application
-        }
 
 
 @dataclass(eq=False)
