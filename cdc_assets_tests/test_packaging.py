@@ -8,15 +8,22 @@ import pytest
 import yaml
 from hatchling.builders.wheel import WheelBuilder
 
+from cdc_assets import __version__
+
 ROOT = Path(__file__).parent.parent
+
+
+def members(project: Path, target: Path) -> list[str]:
+    """Members of the wheel that the build back end makes of a project."""
+    return zipfile.ZipFile(
+        next(WheelBuilder(str(project)).build(directory=str(target), versions=["standard"]))
+    ).namelist()
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Members of the wheel that the build back end makes of this tree."""
-    target = tmp_path_factory.mktemp("wheel")
-    built = next(WheelBuilder(str(ROOT)).build(directory=str(target), versions=["standard"]))
-    return zipfile.ZipFile(built).namelist()
+    """Members of the library's wheel."""
+    return members(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def test_wheel_holds_the_library_alone(wheel: list[str]) -> None:
@@ -27,6 +34,20 @@ def test_wheel_holds_the_library_alone(wheel: list[str]) -> None:
         "cdc_assets/defs/envelope_io.py",
         "cdc_assets/adapters/spark/log4j2.properties",
     } <= set(wheel)
+
+
+def test_both_wheels_say_their_licence(wheel: list[str], tmp_path: Path) -> None:
+    for found in (wheel, members(ROOT / "standin", tmp_path)):
+        assert [name for name in found if name.endswith(".dist-info/licenses/LICENSE")]
+    assert (ROOT / "LICENSE").read_bytes() == (ROOT / "standin" / "LICENSE").read_bytes()
+
+
+def test_the_changelog_says_in_few_lines_what_this_version_is() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    assert len(lines) <= 60
+    newest = next(line for line in lines if line.startswith("## "))
+    projects = [tomllib.loads((home / "pyproject.toml").read_text())["project"] for home in (ROOT, ROOT / "standin")]
+    assert {newest} == {f"## {project['version']}" for project in projects} == {f"## {__version__}"}
 
 
 def test_no_section_that_makes_dagster_ignore_the_workspace() -> None:
