@@ -14,6 +14,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import Clock
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
 from cdc_assets.lake.small import append_rows
+from cdc_assets.lake.system_topics import heartbeat_topic
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.typemap.connect import ConnectType, struct
 
@@ -30,11 +31,6 @@ _VALUE = struct(
     optional=False,
 )
 SCHEMA = pa.schema([POSITION, _KEY.to_field("key"), _VALUE.to_field("value"), HEADERS, WINDOW])
-
-
-def heartbeat_topic(settings: HeartbeatSettings, events: EventSettings) -> str:
-    """`topic.heartbeat.name`, or prefix, delimiter and topic prefix."""
-    return settings.topic_name or f"{settings.topic_prefix}{events.topic_delimiter}{events.topic_prefix}"
 
 
 class Heartbeat:

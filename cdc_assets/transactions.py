@@ -32,7 +32,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.envelope.amend import data_events, with_transactions
 from cdc_assets.envelope.blocks import assemble
@@ -71,11 +70,6 @@ TOPIC_SCHEMA = pa.schema([POSITION, _KEY.to_field("key"), _VALUE.to_field("value
 
 _BEFORE_ALL = f"/00000000/{ZERO_LSN}/0"
 _BEHIND_ALL = f"/ffffffff/{Lsn(bytes([255]) * 10)}/f"
-
-
-def transaction_topic(settings: EventSettings) -> str:
-    """Name of the topic of BEGIN and END events."""
-    return f"{settings.topic_prefix}{settings.topic_delimiter}{settings.transaction_topic}"
 
 
 @dataclass

@@ -22,12 +22,12 @@ import logging
 from collections.abc import Callable, Sequence, Set
 
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import step
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, LakeError
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableState, Unpublished, Window
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.placeholders import note_placeholder
+from cdc_assets.lake.system_topics import transaction_topic
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.state import Window
-from cdc_assets.transactions import transaction_topic
 
 log = logging.getLogger(__name__)
 

@@ -38,19 +38,19 @@ from collections.abc import Collection, Mapping, Sequence
 from cdc_assets.capture.endings import give_up_snapshot
 from cdc_assets.capture.instances import before
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, LakeError
-from cdc_assets.heartbeat import heartbeat_topic
 from cdc_assets.lake.audit import Examined, Loss, audit, examine, newest_lsn, unknown_commits
 from cdc_assets.lake.known import NEW_LAKE, refuse_if_known
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import Fence, Replacement, replace_files
+from cdc_assets.lake.system_topics import heartbeat_topic
 from cdc_assets.lake.topics import TopicTables, generation
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableState, with_lost
 
 log = logging.getLogger(__name__)

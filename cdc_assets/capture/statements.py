@@ -22,9 +22,10 @@ from cdc_assets.capture.selects import embedded
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import KeyRange
-from cdc_assets.core.ranges import where
+from cdc_assets.core.ranges import type_text, where
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.changes import change_select_list
+from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.ledger.state import TableRead
 
@@ -202,3 +203,11 @@ def rows_query(plan: EventPlan, schema: TableSchema, key_range: KeyRange, overri
     condition, parameters = where(schema, key_range)
     text = f"/* cdc-assets: rows */ SELECT {columns} FROM {schema.table.quoted} AS [t]"
     return f"{text} WHERE {condition}" if condition else text, parameters
+
+
+def source_text(column: EventColumn, lacking: frozenset[str]) -> str:
+    """T-SQL of a column of the table `t`, in the form that the plan reads; NULL if the table has lost it."""
+    wire = column.mapped.wire
+    if column.name in lacking:
+        return f"{wire.template.format(f'CAST(NULL AS {type_text(column.mapped.column)})')} AS {quote(column.name)}"
+    return f"{wire.expression(column.name, 't')} AS {quote(column.name)}"

@@ -169,3 +169,22 @@ class CaptureInstance:
     def change_table(self) -> TableId:
         """The table that holds its change rows."""
         return TableId(self.table.database, "cdc", f"{self.name}_CT")
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceOptions:
+    """Options with which a capture instance was created, other than its columns (`cdc.change_tables`).
+
+    Args:
+        role: gating role, or None.
+        net_changes: whether net changes can be queried.
+        index: unique index that identifies rows, or None for the primary key.
+        filegroup: file group of the change table, or None for the default one.
+        partition_switch: whether partitions may be switched.
+    """
+
+    role: str | None = None
+    net_changes: bool = False
+    index: str | None = None
+    filegroup: str | None = None
+    partition_switch: bool = True

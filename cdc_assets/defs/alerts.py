@@ -17,7 +17,6 @@ import dagster as dg
 from dagster import DagsterEventType
 
 from cdc_assets.defs.dagster_internals import CheckRecord
-
 from cdc_assets.defs.runbook import RUN_FAILED, check_runbook, runbook_url
 
 _EVERY_S = 30

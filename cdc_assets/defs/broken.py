@@ -15,7 +15,6 @@ from typing import Any, get_args
 
 import dagster as dg
 
-from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties
 from cdc_assets.defs.catalog import Names
@@ -31,6 +30,7 @@ from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.lake.system_topics import WINDOWS
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import Trouble
 

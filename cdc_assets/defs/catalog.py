@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import dagster as dg
 
-from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
@@ -27,6 +26,7 @@ from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import has_mirror
 from cdc_assets.mirror.ledger import ledger_directory
@@ -309,7 +309,7 @@ class CaptureCatalog:
         )
 
     def system_key(self, name: str) -> dg.AssetKey:
-        """Key of one of these assets by its short name, see `capture.system_topics`."""
+        """Key of one of these assets by its short name, see `lake.system_topics`."""
         return dg.AssetKey([self.prefix, name])
 
     def runs(self) -> CaptureRuns:

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import dagster as dg
 import pyarrow as pa
 
-from cdc_assets.capture.system_topics import system_topics
 from cdc_assets.config.settings import CaptureConfig, EventSettings, LakeSettings
 from cdc_assets.defs.configuration import is_of_connector, settings_of
 from cdc_assets.defs.keys import table_and_role
 from cdc_assets.envelope.naming import sanitized
-from cdc_assets.history.store import SCHEMA, history_directory
+from cdc_assets.history.store import SCHEMA
+from cdc_assets.lake.system_topics import history_directory, system_topics
 
 
 class Home(Protocol):

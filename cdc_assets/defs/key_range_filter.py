@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import col, lit, unix_date
 from pyspark.sql.types import DateType, DecimalType, IntegralType, StructField, StructType
 
+from cdc_assets.core.partitions import ranges_of
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.errors import LakeError
-from cdc_assets.snapshot.slices import ranges_of
 
 _DAYS = "io.debezium.time.Date"
 

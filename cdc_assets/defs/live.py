@@ -27,7 +27,6 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.assembly.publishing import TICK_MARKER
-from cdc_assets.capture.system_topics import WINDOWS
 from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import Interrupted
@@ -47,6 +46,7 @@ from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import CaptureRuns, repository_of
 from cdc_assets.defs.seen import FRESH_S, note_seen
 from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.lake.system_topics import WINDOWS
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
 from cdc_assets.overview import CaptureOverview, CaptureReport, report_of, without_server

@@ -29,10 +29,10 @@ from cdc_assets.lake.commits import rows_by_path
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.overwriting import columns_of, overwrite, partition_folder
+from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import generation
 from cdc_assets.lake.upkeep import Upkeep
-from cdc_assets.ledger.manifest import manifest_directory
 
 WRITE: Final = "cdc/write"
 """Metadata key of an asset: `append` or `overwrite`."""

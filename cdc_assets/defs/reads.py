@@ -12,8 +12,8 @@ from typing import Any
 from cdc_assets.capture.progress import RangesRead, SliceProgress
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.partitions import ranges_of
 from cdc_assets.defs.range_facts import partition_facts, shown_ranges
-from cdc_assets.snapshot.slices import ranges_of
 
 Partitions = Mapping[str, dict[str, Any]]
 """Metadata of each partition, by its name."""

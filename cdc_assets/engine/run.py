@@ -40,8 +40,8 @@ from cdc_assets.engine.upkeep import BatchUpkeep
 from cdc_assets.lake.known import refuse_if_known, remember_record
 from cdc_assets.lake.owners import refuse_beside
 from cdc_assets.lake.step import carry_out
+from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.manifest import manifest_directory
 
 log = logging.getLogger(__name__)
 

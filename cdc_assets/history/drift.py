@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import CaptureInstance, Column, InstanceId, TableSchema, declared_type
+from cdc_assets.core.schema import CaptureInstance, Column, InstanceId, InstanceOptions, TableSchema, declared_type
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.history.remedy import InstanceOptions, disable, enable
+from cdc_assets.history.remedy import disable, enable
 
 Kind = Literal["added", "dropped", "renamed", "retyped", "nullability", "default", "key"]
 

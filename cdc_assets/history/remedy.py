@@ -8,29 +8,10 @@ https://learn.microsoft.com/en-us/sql/relational-databases/system-stored-procedu
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import count
 
 from cdc_assets.core.identifiers import TableId, quote
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceOptions:
-    """Options with which a capture instance was created, other than its columns (`cdc.change_tables`).
-
-    Args:
-        role: gating role, or None.
-        net_changes: whether net changes can be queried.
-        index: unique index that identifies rows, or None for the primary key.
-        filegroup: file group of the change table, or None for the default one.
-        partition_switch: whether partitions may be switched.
-    """
-
-    role: str | None = None
-    net_changes: bool = False
-    index: str | None = None
-    filegroup: str | None = None
-    partition_switch: bool = True
+from cdc_assets.core.schema import InstanceOptions
 
 
 def enable(table: TableId, used: Collection[str], options: InstanceOptions, columns: Sequence[str] | None) -> str:

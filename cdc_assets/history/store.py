@@ -38,6 +38,7 @@ from cdc_assets.history.records import HistoryEntry, debezium_record, key_column
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.replacing import Fence
+from cdc_assets.lake.system_topics import history_directory
 from cdc_assets.lake.topics import TopicTables
 
 _NO_NULL = False
@@ -63,11 +64,6 @@ SCHEMA = pa.schema(
         pa.field("window_id", pa.int64(), _NO_NULL),
     ]
 )
-
-
-def history_directory(prefix: str) -> str:
-    """Directory of a topic prefix's schema history in the lake."""
-    return f"{prefix}.__schema_history"
 
 
 class SchemaHistory:

@@ -14,10 +14,10 @@ everything that the capture's login may read.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.statements import Statement, skipped_condition
+from cdc_assets.capture.statements import Statement, skipped_condition, source_text
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.ranges import from_text, to_text, type_text
+from cdc_assets.core.ranges import from_text, to_text
 from cdc_assets.core.schema import Column
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
@@ -131,14 +131,6 @@ def _compared(column: Column, operator: str, value: str | None) -> str:
         return f"{name} IS {'NOT ' if operator == '>' else ''}NULL"
     text = f"{name} {operator} {from_text(column)}"
     return f"({text} AND {name} IS NOT NULL)" if column.nullable else text
-
-
-def source_text(column: EventColumn, lacking: frozenset[str]) -> str:
-    """T-SQL of a column of the table `t`, in the form that the plan reads; NULL if the table has lost it."""
-    wire = column.mapped.wire
-    if column.name in lacking:
-        return f"{wire.template.format(f'CAST(NULL AS {type_text(column.mapped.column)})')} AS {quote(column.name)}"
-    return f"{wire.expression(column.name, 't')} AS {quote(column.name)}"
 
 
 def _name(column: Column) -> str:

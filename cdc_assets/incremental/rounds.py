@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SignalSettings
 from cdc_assets.core.jobs import Job
@@ -29,6 +28,7 @@ from cdc_assets.incremental.chunked_table import ChunkedTable, next_spans
 from cdc_assets.incremental.chunks import rows_query
 from cdc_assets.incremental.staging import BuildTask, Staged, StageTask, Staging, build, stage
 from cdc_assets.lake.files import remove_attempt
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.table import INSERT, Row

@@ -18,8 +18,8 @@ from typing import Literal, Self
 from cdc_assets.errors import LAKE_ERRORS, RetryableError, describe_error
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.ledger.codec import decode, encode
-from cdc_assets.ledger.manifest import manifest_directory
 
 Work = Literal["stream", "mirrors"]
 _END = ".json"

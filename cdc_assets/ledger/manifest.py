@@ -40,17 +40,13 @@ from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
+from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.manifest_rows import ManifestRows
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
-
-
-def manifest_directory(prefix: str) -> str:
-    """Directory of a topic prefix's manifest in the lake."""
-    return f"{prefix}.__windows"
 
 
 class Manifest(ManifestRows):

@@ -17,8 +17,8 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.rules import shown_key
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
-from cdc_assets.history.store import history_directory
 from cdc_assets.lake.audit import Loss
+from cdc_assets.lake.system_topics import history_directory
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState

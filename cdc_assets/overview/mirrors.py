@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.ledger.manifest import manifest_directory
+from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.mirror.capture import ALL, has_mirror
 from cdc_assets.mirror.delta import MirrorTables

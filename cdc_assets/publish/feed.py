@@ -20,15 +20,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.commits import read_commit
 from cdc_assets.lake.retained import Retained
+from cdc_assets.lake.system_topics import HISTORY, WINDOWS, manifest_directory, system_topics
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.manifest import Manifest, manifest_directory
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish.recorded import RecordedPlace
 from cdc_assets.publish.rows import TopicRows

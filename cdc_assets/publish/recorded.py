@@ -11,7 +11,7 @@ from pyarrow import fs
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.ledger.manifest import manifest_directory
+from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.publish.place import Published, parse_published
 
 _NAME = "published.json"

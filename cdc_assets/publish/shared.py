@@ -18,7 +18,7 @@ def own_rows(kind: str, config: CaptureConfig) -> OwnRows | None:
     """What keeps the rows of a topic that a capture has written; None if no other capture writes there.
 
     Args:
-        kind: short name of the topic (`capture.system_topics`).
+        kind: short name of the topic (`lake.system_topics`).
     """
     if kind == "notifications":
         return lambda batch: _of(batch, _connector(batch), config.events.topic_prefix)

@@ -33,6 +33,7 @@ from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.partitions import ranges_wanted
 from cdc_assets.core.ports import BulkSource, Clock, KeyRange, Source, TaskRunner
 from cdc_assets.core.ranges import fit
 from cdc_assets.envelope.naming import topic_name
@@ -50,7 +51,6 @@ from cdc_assets.reconcile.progress import Comparisons, Pass, Record
 from cdc_assets.reconcile.repair import MOST_KEYS, Repair, request
 from cdc_assets.reconcile.subject import Subject, subject_of
 from cdc_assets.reconcile.tasks import compare, read
-from cdc_assets.snapshot.slices import ranges_wanted
 
 log = logging.getLogger(__name__)
 

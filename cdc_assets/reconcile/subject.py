@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 import pyarrow as pa
 
+from cdc_assets.capture.statements import source_text
 from cdc_assets.config.column_rules import hides
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import quote
@@ -17,7 +18,6 @@ from cdc_assets.envelope.naming import adjusted, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.errors import LakeError
 from cdc_assets.history.store import SchemaHistory
-from cdc_assets.incremental.chunks import source_text
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.pieces import Piece
 from cdc_assets.lake.topics import TopicTables

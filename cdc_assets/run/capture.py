@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import (
     OnProgress,
@@ -33,6 +32,7 @@ from cdc_assets.errors import CdcError, DatabaseRestoredError, FencedError, desc
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.hindrances import RecordedHindrances
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.transitions import log_stopped

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Collection, Sequence
 
 from cdc_assets.capture.instances import gap_behind, newest
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import CaptureConfig
@@ -15,6 +14,7 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcDisabledError, ConfigurationError
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.gaps import Instances, with_gap

@@ -10,13 +10,13 @@ from typing import Protocol
 
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.parts import CaptureParts
-from cdc_assets.capture.system_topics import GROWING, system_topics
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LAKE_WAITS, InvariantError
 from cdc_assets.lake import upkeep
+from cdc_assets.lake.system_topics import GROWING, system_topics
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.run.account import Account

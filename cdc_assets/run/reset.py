@@ -26,10 +26,10 @@ from cdc_assets.core.ports import Clock
 from cdc_assets.core.processes import host_of, is_gone, is_here, number_of, own_process
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, LakeError
-from cdc_assets.history.store import history_directory
+from cdc_assets.lake.system_topics import history_directory, manifest_directory
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.manifest import Manifest, manifest_directory
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.notifications import Notifier
 from cdc_assets.run.new_lake import NewLake

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from cdc_assets.capture.endings import abandon_in_flight
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import TroubledTable
 from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import TableFilter
@@ -23,6 +22,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts
 from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError, describe_error
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import EXCLUDED, CaptureState, TableState
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from cdc_assets.capture.system_topics import system_topics
 from cdc_assets.config.column_rules import PROPERTY_OF_RULE
 from cdc_assets.config.filters import Names, TableFilter
 from cdc_assets.config.kinds import key_expressions
@@ -23,6 +22,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.rules import source_types
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.lake.system_topics import system_topics
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
@@ -23,6 +22,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.signal import Delivery, SignalChannel, route, signal_table
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.location import Location
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.signals.apply import Outcome, apply

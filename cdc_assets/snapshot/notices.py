@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.config.filters import Names
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification, Outbox
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 
 

@@ -26,20 +26,21 @@ from dataclasses import dataclass
 
 from cdc_assets.capture.instances import before, gap_behind, newest
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.partitions import ranges_of, ranges_wanted
 from cdc_assets.core.ports import KeyExtent, KeyRange, TaskRunner
 from cdc_assets.core.ranges import fit
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, ranges_of, ranges_wanted, slices_of
+from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, slices_of
 from cdc_assets.snapshot.tasks import TABLE_ERRORS
 
 

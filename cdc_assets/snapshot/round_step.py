@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgress, TableProgress, rows_of
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
@@ -24,6 +23,7 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import read_otherwise
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.step import Events, lost_files
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import Window
 from cdc_assets.snapshot.markers import MarkedRow, Markers

@@ -1,41 +1,20 @@
-"""Cuts tables into fixed key ranges, and groups ranges into partitions and slices.
+"""Joins fixed key ranges of tables into slices.
 
 *Ranges* are fixed by a table's first snapshot and kept in its state, as long as the column by which they
 cut it leads its key, with the type and collation that it had (`core.ranges.fit`). They are half-open and
 adjacent, the first and last are unbounded, so together they cover the table whatever is
-written later. *Partitions* (of the Dagster asset) are groups of ranges, by
-number: partition p of N always means the same rows. *Slices* are what one
-snapshot task reads: adjacent ranges are joined while they are small.
+written later. *Slices* are what one snapshot task reads: adjacent ranges are joined while they are small.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.ledger.snapshot_state import SnapshotSlice
 
-ROWS_PER_RANGE = 1_000_000
-"""Number of rows per range: a large table gets more ranges than partitions, so that little is repeated after a crash."""
 MIN_SLICE, MAX_SLICE = 20_000, 1_000_000
 """Minimum and maximum number of rows in a slice, as far as the ranges allow it."""
-
-
-def ranges_wanted(rows: int, partitions: int) -> int:
-    """Number of ranges for a table of so many rows: a multiple of the number of partitions."""
-    return partitions * max(1, ceil(rows / (partitions * ROWS_PER_RANGE)))
-
-
-def partition_of(index: int, ranges: int, partitions: int) -> int:
-    """The partition that a range belongs to; a table with few ranges leaves the higher partitions empty."""
-    return index if ranges < partitions else index * partitions // ranges
-
-
-def ranges_of(partitions: Iterable[int], ranges: int, count: int) -> list[int]:
-    """Numbers of the ranges that belong to some of `count` partitions."""
-    wanted = set(partitions)
-    return [index for index in range(ranges) if partition_of(index, ranges, count) in wanted]
 
 
 def slices_of(

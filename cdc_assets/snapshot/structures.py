@@ -28,7 +28,6 @@ from datetime import datetime
 
 from cdc_assets.capture.instances import newest
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -37,6 +36,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import without_namesakes
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
 from cdc_assets.snapshot.plan import SnapshotPlanner
 

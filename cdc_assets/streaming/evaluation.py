@@ -19,12 +19,12 @@ from cdc_assets.capture.endings import split_commit_reason
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.streaming.gaps import with_gap
 from cdc_assets.streaming.places import Places

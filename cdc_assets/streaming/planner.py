@@ -48,7 +48,6 @@ from cdc_assets.capture.endings import retire
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap, clip, gap_behind, gap_of, instance_of, newest, reads_of
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.server import Server
 from cdc_assets.capture.statements import skipped_numbers
@@ -59,6 +58,7 @@ from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import CaptureNotReadyError
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.streaming.gaps import Instances, identity_problem, require_present, with_gap
 from cdc_assets.streaming.places import planned_places

@@ -15,8 +15,8 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 
 from cdc_assets.capture.instances import instance_of
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -35,6 +34,7 @@ from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import CdcError, CredentialsError, InvariantError, LakeError, describe_error
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import captured_structure, followed, with_nulls
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableRead, Window
 
 

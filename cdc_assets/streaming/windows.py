@@ -47,7 +47,6 @@ from uuid import uuid4
 from cdc_assets.capture.endings import give_up, is_split, unpublished
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.ledger import Ledger
 from cdc_assets.capture.progress import ProgressListener, rows_of
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import StreamingSettings
@@ -63,6 +62,7 @@ from cdc_assets.errors import (
     LakeFullError,
 )
 from cdc_assets.lake.step import Change, carry_out
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import Unpublished, Window
 from cdc_assets.streaming.evaluation import Evaluation
 from cdc_assets.streaming.places import Places

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdc_assets.capture.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.envelope.avro import event_avro
 from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.envelope.json import event_text
+from cdc_assets.lake.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.unit.publish.memory import TOPIC
 from cdc_assets_tests.unit.publish.world import World

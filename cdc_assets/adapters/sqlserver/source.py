@@ -30,7 +30,7 @@ from cdc_assets.core.capture_job import CLOCK_SKEW_S, CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
-from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.core.schema import CaptureInstance, InstanceOptions, TableSchema
 from cdc_assets.errors import (
     CdcError,
     DatabaseAwayError,
@@ -40,7 +40,6 @@ from cdc_assets.errors import (
     QueryError,
     ServerBusyError,
 )
-from cdc_assets.history.remedy import InstanceOptions
 
 log = logging.getLogger(__name__)
 

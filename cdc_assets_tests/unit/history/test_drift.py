@@ -7,10 +7,9 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.schema import CaptureInstance, Column, InstanceId, TableSchema
+from cdc_assets.core.schema import CaptureInstance, Column, InstanceId, InstanceOptions, TableSchema
 from cdc_assets.history.drift import changes_between, drift_of
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.history.remedy import InstanceOptions
 
 TABLE = TableId("Sales]Db", "dbo", "o'rders")
 ID = Column("id", "int", 1, nullable=False)

@@ -6,7 +6,7 @@ import pytest
 
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
-from cdc_assets.ledger.manifest import manifest_directory
+from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.publish.place import Published
 from cdc_assets.publish.recorded import RecordedPlace
 

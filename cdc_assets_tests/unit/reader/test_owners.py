@@ -9,8 +9,8 @@ from cdc_assets.errors import LakeError
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.owners import OWNER
+from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.manifest import manifest_directory
 from cdc_assets_tests.unit.reader.trial import Trial
 
 SCHEMA = pa.schema([pa.field("position", pa.string()), pa.field("window_id", pa.int64())])

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.partitions import partition_of, ranges_of, ranges_wanted
 from cdc_assets.core.ports import KeyRange
-from cdc_assets.snapshot.slices import bundles, partition_of, ranges_of, ranges_wanted, slices_of
+from cdc_assets.snapshot.slices import bundles, slices_of
 
 TABLE = TableId("SalesDb", "dbo", "orders")
 

@@ -31,9 +31,8 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.ranges import cut_by, type_of_bounds
-from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, TableSchema
 from cdc_assets.errors import CdcError, IncompleteReadError, QueryError
-from cdc_assets.history.remedy import InstanceOptions
 from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener

@@ -2,11 +2,7 @@
 
 from collections.abc import Mapping
 
-from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.heartbeat import heartbeat_topic
-from cdc_assets.history.store import history_directory
-from cdc_assets.ledger.manifest import manifest_directory
-from cdc_assets.transactions import transaction_topic
+from cdc_assets.config.settings import CaptureConfig, EventSettings, HeartbeatSettings
 
 WINDOWS = "windows"
 """Short name of the window manifest."""
@@ -29,3 +25,23 @@ def system_topics(config: CaptureConfig) -> Mapping[str, str]:
     if "sink" in notifications.channels:
         topics["notifications"] = notifications.sink_topic
     return topics
+
+
+def manifest_directory(prefix: str) -> str:
+    """Directory of a topic prefix's manifest in the lake."""
+    return f"{prefix}.__windows"
+
+
+def history_directory(prefix: str) -> str:
+    """Directory of a topic prefix's schema history in the lake."""
+    return f"{prefix}.__schema_history"
+
+
+def transaction_topic(settings: EventSettings) -> str:
+    """Name of the topic of BEGIN and END events."""
+    return f"{settings.topic_prefix}{settings.topic_delimiter}{settings.transaction_topic}"
+
+
+def heartbeat_topic(settings: HeartbeatSettings, events: EventSettings) -> str:
+    """`topic.heartbeat.name`, or prefix, delimiter and topic prefix."""
+    return settings.topic_name or f"{settings.topic_prefix}{events.topic_delimiter}{events.topic_prefix}"
