@@ -14,7 +14,6 @@ from typer.core import TyperGroup
 
 import cdc_assets
 from cdc_assets import errors
-from cdc_assets.adapters.kafka.arguments import is_option
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
 from cdc_assets.cli.main import COMMANDS, app
 from cdc_assets.config.load import CONFIGURATION_VARIABLE
@@ -28,6 +27,7 @@ from cdc_assets.defs.envelope_io import FROM_LSN, TO_LSN
 from cdc_assets.defs.health import HEALTH
 from cdc_assets.defs.reporting import OPERATIONS
 from cdc_assets_tests.e2e.browser import SHOWN
+from cdc_assets_tests.kafka.option_names import is_option
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [

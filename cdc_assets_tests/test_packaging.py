@@ -87,7 +87,7 @@ def test_locks_satisfy_the_project() -> None:
         ("requirements-dev.txt", project["dependencies"] + extras),
     ):
         lines = (ROOT / lock).read_text().splitlines()
-        pins = [Requirement(line.split(" ")[0]) for line in lines if line and not line.startswith((" ", "#"))]
+        pins = [Requirement(line.removesuffix("\\")) for line in lines if line and not line.startswith((" ", "#"))]
         locked = {canonicalize_name(pin.name): Version(next(iter(pin.specifier)).version) for pin in pins}
         for text in wanted:
             requirement = Requirement(text)

@@ -39,6 +39,7 @@ class Broker(Protocol):
 
         Returns:
             How many were handed over, and why the next one will never be taken; all of them, and nothing, if it goes well.
+            If the next one has ended the transaction, the commit tells its topic as well.
         """
 
     def commit(self, marker: str) -> Mapping[str, str]:

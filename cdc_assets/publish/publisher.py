@@ -309,6 +309,8 @@ class Publisher:
         if refused := self._broker.commit(marker.text()):
             for topic, reason in refused.items():
                 for name in self._targets.senders(topic):
+                    if name in self.stopped:  # by a record that was named when it was sent
+                        continue
                     window, at = self._published.of(name)
                     where = f"window {window}" if at == WHOLE else f"{at} of window {window}"
                     self._stops.add(name, f"an event behind {where} is refused: {reason}")

@@ -1,1 +1,1 @@
-"""Kafka (extra `kafka`): the broker that publishes, through aiokafka; signals, markers and topics as a source, through librdkafka."""
+"""Kafka (extra `kafka`), through librdkafka: the broker that publishes, signals, markers and topics as a source."""

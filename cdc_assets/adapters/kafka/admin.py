@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.client import client_library
-from cdc_assets.adapters.kafka.marker import made
+from cdc_assets.adapters.kafka.client import client_library, made
 from cdc_assets.adapters.kafka.marker_topic import unfit
 from cdc_assets.adapters.kafka.options import connection_options
-from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, not_made, refused
+from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, not_made, refused, unwritable
+from cdc_assets.adapters.kafka.waits import outcome, repeated
 from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import ConnectionLostError, PreflightError
@@ -47,14 +47,39 @@ class KafkaTopics:
             PreflightError: the user may not make the topic of markers, or it cannot hold them.
             ConfigurationError: the client does not know an option.
         """
-        admin = made(self._kafka, self._kafka.admin.AdminClient, connection_options(self._settings), self._settings)
+        admin = self._admin()
         with self._translated():
-            known = admin.list_topics(timeout=self._limit_s).topics
+            known = repeated(self._kafka, lambda step_s: admin.list_topics(timeout=step_s), self._limit_s).topics
             troubles = self._create(admin, [name for name in topics if name not in known])
             self._ask_limits(admin, [name for name in topics if name not in troubles])
             if self._markers in topics and (reason := unfit(self._kafka, admin, self._markers, self._limit_s)):
                 raise PreflightError(f"{reason}.")
         return troubles
+
+    def unwritable(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Those among topics that the user may not write, with the reason.
+
+        Raises:
+            ConnectionLostError: the broker is away.
+        """
+        admin, names, found = self._admin(), self._kafka.TopicCollection(list(topics)), dict[str, str]()
+        asked = admin.describe_topics(names, include_authorized_operations=True, request_timeout=self._limit_s)
+        with self._translated():
+            for name, future in asked.items():
+                try:
+                    allowed = outcome(future).authorized_operations
+                except self._kafka.KafkaException as error:
+                    if error.args[0].code() not in (*NOT_AUTHORIZED, self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART):
+                        raise
+                    allowed = ()  # it may not even see it
+                if allowed is not None and "WRITE" not in [one.name for one in allowed]:
+                    found[name] = unwritable(name)
+        return found
+
+    def _admin(self) -> Any:
+        return made(
+            self._kafka, self._kafka.admin.AdminClient, connection_options(self._settings), self._settings.producer
+        )
 
     def _create(self, admin: Any, names: Sequence[str]) -> dict[str, str]:
         troubles: dict[str, str] = {}
@@ -63,9 +88,9 @@ class KafkaTopics:
         if not self._settings.creates and self._markers not in names:
             return dict.fromkeys(names, "there is no such topic, and topic.creation.enable is false")
         outcomes = admin.create_topics([self._new_topic(name) for name in names], request_timeout=self._limit_s)
-        for name, outcome in outcomes.items():
+        for name, future in outcomes.items():
             try:
-                outcome.result()
+                outcome(future)
             except self._kafka.KafkaException as error:
                 code = error.args[0].code()
                 if code == self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
@@ -91,11 +116,10 @@ class KafkaTopics:
         """Sizes that topics take; those that may not be asked for have Kafka's default."""
         kinds = self._kafka.admin
         asked = [kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name) for name in names]
-        for resource, outcome in (
-            admin.describe_configs(asked, request_timeout=self._limit_s) if asked else {}
-        ).items():
+        answers = admin.describe_configs(asked, request_timeout=self._limit_s) if asked else {}
+        for resource, future in answers.items():
             try:
-                found = outcome.result()
+                found = outcome(future)
             except self._kafka.KafkaException as error:
                 if error.args[0].code() not in (*NOT_AUTHORIZED, self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART):
                     raise

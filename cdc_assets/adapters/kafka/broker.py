@@ -1,9 +1,8 @@
-"""Makes the broker that publishes; its libraries are imported once topics are published, and not before."""
+"""Makes the broker that publishes, and checks its options."""
 
-import importlib
-from typing import Any
-
-from cdc_assets.adapters.kafka.client import client_library
+from cdc_assets.adapters.kafka.client import client_library, made
+from cdc_assets.adapters.kafka.options import producer_options
+from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.publish.ports import Broker
 
@@ -19,8 +18,7 @@ def kafka_broker(settings: KafkaSettings, prefix: str, replay: str = "") -> Brok
     Raises:
         ConfigurationError: the extra `kafka` is not installed, or an option is wrong.
     """
-    made: Broker = _module("producer", settings).KafkaBroker(settings, prefix, replay)
-    return made
+    return KafkaBroker(settings, prefix, replay)
 
 
 def check_options(settings: KafkaSettings) -> None:
@@ -29,10 +27,7 @@ def check_options(settings: KafkaSettings) -> None:
     Raises:
         ConfigurationError: the extra `kafka` is not installed, or an option is wrong.
     """
-    _module("arguments", settings).ProducerOptions.of(settings, "doctor")
-
-
-def _module(name: str, settings: KafkaSettings) -> Any:
-    """One of this package that imports the client."""
-    client_library("bootstrap.servers", settings.servers, "aiokafka")
-    return importlib.import_module(f"cdc_assets.adapters.kafka.{name}")
+    library = client_library("bootstrap.servers", settings.servers)
+    options = producer_options(settings, "doctor")
+    del options["bootstrap.servers"]
+    made(library, library.Producer, options, settings.producer)

@@ -1,4 +1,4 @@
-"""The client libraries, and what they log without its repeats.
+"""The client library, and what it logs without its repeats.
 
 A client whose broker is away reports the refused connection ten times a second.
 """
@@ -7,8 +7,10 @@ import importlib
 import logging
 import re
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from cdc_assets.adapters.kafka.options import JAVA
 from cdc_assets.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -47,46 +49,57 @@ class ClientLog:
         log.log(level, "%s", said)
 
 
-class ThreadLog(logging.Filter):
-    """What loggers say in threads of one name goes to a `ClientLog`; nothing less than a warning.
-
-    Args:
-        thread: name of the threads.
-    """
-
-    def __init__(self, thread: str) -> None:
-        super().__init__()
-        self._thread, self._log = thread, ClientLog()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record goes on as it would without this; the logger calls this."""
-        if record.threadName != self._thread:
-            return True
-        if record.levelno >= logging.WARNING:
-            reason = f": {record.exc_info[1]!r}" if record.exc_info else ""
-            self._log.log(record.levelno, "%s", record.getMessage() + reason)
-        return False
-
-
-def client_library(name: str, value: str, library: str = "confluent_kafka") -> Any:
-    """A client library.
+def client_library(name: str, value: str) -> Any:
+    """The client library, `confluent_kafka`.
 
     Args:
         name: the property that asks for it.
         value: what that property is set to; no secret.
-        library: its name.
 
     Raises:
         ConfigurationError: the extra `kafka` is not installed.
     """
     try:
-        if library == "confluent_kafka":
-            importlib.import_module("confluent_kafka.admin")
-        return importlib.import_module(library)
+        importlib.import_module("confluent_kafka.admin")
+        return importlib.import_module("confluent_kafka")
     except ImportError as error:
         raise ConfigurationError(
             name,
             value,
             f"a setting whose client library is installed ({error})",
             "pip install 'cdc-assets[kafka]', or leave this property out",
+        ) from None
+
+
+_OPTION: Final = re.compile(r"[`\"]([a-z]\w*(?:\.\w+)+)[`\"]")
+"""An option in what the client says."""
+
+
+def made(
+    library: Any, kind: Any, options: Mapping[str, Any], given: Iterable[tuple[str, str]], prefix: str = "producer"
+) -> Any:
+    """A client.
+
+    Args:
+        library: the client library.
+        kind: which of its clients.
+        options: by librdkafka's names.
+        given: those among them that the properties name, by the names that they have there.
+        prefix: of these properties.
+
+    Raises:
+        ConfigurationError: it does not know an option, or refuses its value.
+    """
+    try:
+        return kind(dict(options), logger=ClientLog())
+    except (library.KafkaException, TypeError, ValueError) as error:
+        reason = error.args[0].str() if isinstance(error, library.KafkaException) else str(error)
+        named = _OPTION.search(reason)
+        names = [name for name, _ in given]
+        wrong = [name for name in names if named and named[1] in (name, *JAVA.get(name, ()))]
+        raise ConfigurationError(
+            ", ".join(f"{prefix}.{name}" for name in wrong or names) or f"{prefix} options",
+            "(given)",
+            f"an option of Java's client or of librdkafka, with a value that the client takes ({reason})",
+            "correct it, or leave it out; docs/kafka.md lists them",
         ) from None

@@ -4,14 +4,15 @@ Markers are in one partition of a compacted topic, so the newest is the last tha
 records first. The client waits for no group and commits no offsets.
 """
 
-import time
+from contextlib import suppress
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.client import ClientLog, client_library
+from cdc_assets.adapters.kafka.client import client_library, made
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, refused
+from cdc_assets.adapters.kafka.waits import STEP_S, Wait, repeated
 from cdc_assets.config.settings import KafkaSettings
-from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.errors import ConnectionLostError
 
 _LOOK_BACK: Final = 1000
 """Offsets from the end among which the newest marker is looked for first."""
@@ -67,12 +68,12 @@ class KafkaMarker:
         # the end is told once nothing more has come for so long
         end = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
         options = {**connection_options(self._settings), **group, **end}
-        consumer = made(self._kafka, self._kafka.Consumer, options, self._settings)
+        consumer = made(self._kafka, self._kafka.Consumer, options, self._settings.producer)
         try:
             if self._is_missing(consumer) and not exists:
                 return None
             own = self._kafka.TopicPartition(self.topic, 0)
-            low, high = consumer.get_watermark_offsets(own, timeout=self._limit_s)
+            low, high = repeated(self._kafka, lambda step_s: consumer.get_watermark_offsets(own, step_s), self._limit_s)
             for start in dict.fromkeys((max(low, high - _LOOK_BACK), low)):
                 found = self._last(consumer, start) if start < high else None
                 if found is not None:
@@ -90,7 +91,8 @@ class KafkaMarker:
             consumer.close()
 
     def _is_missing(self, consumer: Any) -> bool:
-        error = consumer.list_topics(self.topic, timeout=self._limit_s).topics[self.topic].error
+        found = repeated(self._kafka, lambda step_s: consumer.list_topics(self.topic, step_s), self._limit_s)
+        error = found.topics[self.topic].error
         if error is not None and error.code() != self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise self._kafka.KafkaException(error)
         return error is not None
@@ -98,34 +100,18 @@ class KafkaMarker:
     def _last(self, consumer: Any, start: int) -> str | None:
         """The value of the newest marker from an offset on."""
         consumer.assign([self._kafka.TopicPartition(self.topic, 0, start)])
-        found, until = None, time.monotonic() + self._limit_s
-        while time.monotonic() < until:
-            message = consumer.poll(0.5)
-            if message is None:
-                continue
-            if message.error() is None:
-                found = message.value().decode() if message.key() == self.key else found
-            elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
-                return found
-            elif message.error().code() == self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
-                continue  # nothing is asked of the group
-            else:
-                raise self._kafka.KafkaException(message.error())
+        found, wait = None, Wait(self._limit_s)
+        with suppress(TimeoutError):
+            while True:
+                message = consumer.poll(STEP_S)
+                if message is None:
+                    wait.go_on()
+                elif message.error() is None:
+                    found = message.value().decode() if message.key() == self.key else found
+                elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
+                    return found
+                elif (
+                    message.error().code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
+                ):  # nothing is asked of it
+                    raise self._kafka.KafkaException(message.error())
         raise ConnectionLostError(f"Topic {self.topic} at {self._settings.servers} cannot be read to its end.")
-
-
-def made(library: Any, kind: Any, options: dict[str, Any], settings: KafkaSettings) -> Any:
-    """A client.
-
-    Raises:
-        ConfigurationError: it does not know an option.
-    """
-    try:
-        return kind(dict(options), logger=ClientLog())
-    except library.KafkaException as error:
-        raise ConfigurationError(
-            "producer options",
-            ", ".join(name for name, _ in settings.producer) or "(none)",
-            f"options of librdkafka ({error.args[0].str()})",
-            "correct it, or leave it out; docs/kafka.md lists them",
-        ) from None

@@ -7,6 +7,7 @@ and there must be one newest, which only one partition has.
 from typing import Any
 
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED
+from cdc_assets.adapters.kafka.waits import outcome, repeated
 
 _POLICY = "cleanup.policy"
 
@@ -20,7 +21,7 @@ def unfit(library: Any, admin: Any, topic: str, limit_s: float) -> str:
     Raises:
         KafkaException: the broker is away.
     """
-    found = admin.list_topics(timeout=limit_s).topics.get(topic)
+    found = repeated(library, lambda step_s: admin.list_topics(timeout=step_s), limit_s).topics.get(topic)
     if found is None:
         return ""
     if len(found.partitions) > 1:
@@ -42,7 +43,7 @@ def _policy(library: Any, admin: Any, topic: str, limit_s: float) -> str | None:
     kind = library.admin.ConfigResource
     asked = admin.describe_configs([kind(kind.Type.TOPIC, topic)], request_timeout=limit_s)
     try:
-        (found,) = [outcome.result() for outcome in asked.values()]
+        (found,) = [outcome(future) for future in asked.values()]
     except library.KafkaException as error:
         if error.args[0].code() in (*NOT_AUTHORIZED, library.KafkaError.UNKNOWN_TOPIC_OR_PART):
             return None

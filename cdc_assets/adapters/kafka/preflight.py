@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from cdc_assets.adapters.kafka.broker import check_options
-from cdc_assets.adapters.kafka.client import client_library
-from cdc_assets.adapters.kafka.marker import made, marker_topic
+from cdc_assets.adapters.kafka.client import client_library, made
+from cdc_assets.adapters.kafka.marker import marker_topic
 from cdc_assets.adapters.kafka.marker_topic import unfit
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.rights import given_by
@@ -50,7 +50,7 @@ class _Brokers:
         self._settings, self._reasons = settings, list[str]()
         self._kafka = client_library("bootstrap.servers", settings.servers)
         options = connection_options(settings) | {"error_cb": lambda error: self._reasons.append(error.str())}
-        self._admin = made(self._kafka, self._kafka.admin.AdminClient, options, settings)
+        self._admin = made(self._kafka, self._kafka.admin.AdminClient, options, settings.producer)
 
     def inspect(self, prefix: str) -> Iterator[CheckResult]:
         """See `inspect_kafka`."""

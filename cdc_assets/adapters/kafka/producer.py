@@ -1,12 +1,12 @@
-"""Writes records into Kafka in transactions, through aiokafka (extra `kafka`).
+"""Writes records into Kafka in transactions, through librdkafka (extra `kafka`).
 
-Partitions are chosen as by Java's producer. The transactional id is of the capture's topic prefix, so of two producers the newer fences
-the older; starting it waits until the older one's open transaction has ended, so the newest committed marker is final.
+Partitions are chosen as by Java's producer: murmur2 of the serialised key, a random one for a record without a key. The transactional id
+is of the capture's topic prefix, so of two producers the newer fences the older; starting it waits until the older one's open transaction
+has ended, so the newest committed marker is final.
 
-*Batches.* Records wait until they fill a batch, or until the commit; what waits is bounded.
-
-*Sizes.* The broker refuses a batch that is larger than the topic allows, and all of its records with it. So a topic's limit is asked
-for, a record beyond it is refused before it is sent, and no batch exceeds it.
+*Sizes.* The broker refuses a batch that is larger than its topic allows, and the client then fails all of its records. So a topic's
+limit is asked for, a record beyond it is refused before it is sent, and a topic whose limit is below the client's batches is flushed
+before a batch could exceed it. A record that fits its topic only if it is compressed is sent alone: so the answer is about it.
 
 *Partitions.* One that a transform has chosen and the topic does not have is refused as well: no client can wait for it.
 
@@ -14,46 +14,28 @@ for, a record beyond it is refused before it is sent, and no batch exceeds it.
 written a marker, is asked for before anything is written.
 """
 
-import logging
-import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_assets.adapters.kafka.admin import KafkaTopics
-from cdc_assets.adapters.kafka.arguments import ProducerOptions
-from cdc_assets.adapters.kafka.batches import batches
-from cdc_assets.adapters.kafka.columns import Columns
-from cdc_assets.adapters.kafka.compression import Compression
-from cdc_assets.adapters.kafka.limits import DEFAULT_BYTES, Limits
+from cdc_assets.adapters.kafka.client import client_library
 from cdc_assets.adapters.kafka.marker import KafkaMarker
-from cdc_assets.adapters.kafka.partitions import by_partition
-from cdc_assets.adapters.kafka.refusals import CLIENT, REFUSALS, Translation, reason, refusals
-from cdc_assets.adapters.kafka.transactions import FailedError, Failure, Transactions
+from cdc_assets.adapters.kafka.options import producer_options, whole
+from cdc_assets.adapters.kafka.refusals import Translation
+from cdc_assets.adapters.kafka.sizes import DEFAULT_BYTES, HEAD_BYTES, Limits, record_sizes
+from cdc_assets.adapters.kafka.transactions import Transactions
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
-from cdc_assets.publish.run import Run
-
-log = logging.getLogger(__name__)
+from cdc_assets.publish.run import Numbers, Run
 
 _ANSWER_S: Final = 30.0
 """Time limit of a request to a broker."""
 _OUTCOME_S: Final = 120.0
 """Time limit of a commit, in which the client repeats what fails, unless `delivery.timeout.ms` says another."""
-_WAITING_BYTES: Final = 16_000_000
-"""Bytes of all topics that wait for full batches."""
-
-
-class _Waiting:
-    """Records of a topic that wait."""
-
-    def __init__(self) -> None:
-        self.parts: list[Columns] = []
-        self.bytes = 0
 
 
 class KafkaBroker:
@@ -70,19 +52,25 @@ class KafkaBroker:
 
     def __init__(self, settings: KafkaSettings, prefix: str, replay: str = "") -> None:
         self._settings = settings
+        self._kafka = client_library("bootstrap.servers", settings.servers)
         self._marker = KafkaMarker(settings, prefix, _ANSWER_S, replay)
         self._topics = KafkaTopics(settings, self._marker.topic, _ANSWER_S)
         name = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
-        self._options = ProducerOptions.of(settings, name)
-        self._errors = Translation(settings.servers, prefix, name, self._marker.topic)
-        self._limits = Limits(self._topics.limits, self._options.most_bytes or DEFAULT_BYTES, self._options.compression)
-        self._outcome_s = self._options.delivery_s or _OUTCOME_S
+        self._options = producer_options(settings, name)
+        self._errors = Translation(self._kafka, settings.servers, prefix, name, self._marker.topic)
+        record = whole(self._options, "message.max.bytes", DEFAULT_BYTES)
+        batch = min(record, whole(self._options, "batch.size", DEFAULT_BYTES))
+        is_compressed = self._options.get("compression.type", "none") != "none"
+        self._limits = Limits(self._topics.limits, record, batch, compressed=is_compressed)
+        self._outcome_s = whole(self._options, "message.timeout.ms", int(_OUTCOME_S * 1000)) / 1000
         self._transactions: Transactions | None = None
         self._newest: str | None = None
-        self._compressions: dict[str, Compression] = defaultdict(lambda: Compression(*self._options.compression))
-        self._waiting: dict[str, _Waiting] = {}
-        self._waiting_bytes = 0
-        self._refused: dict[str, str] = {}
+        self._unflushed: dict[str, int] = {}
+        """Bytes of topics with a low limit that are perhaps in one batch."""
+        self._counts: dict[str, int] = {}
+        """Partitions of topics, as of this transaction."""
+        self._sent: set[str] = set()
+        """Topics of this transaction."""
 
     def open(self) -> str | None:
         """See `Broker`."""
@@ -106,71 +94,60 @@ class KafkaBroker:
 
     def begin(self) -> None:
         """See `Broker`."""
-        self._refused.clear()
+        for known in (self._unflushed, self._counts, self._sent):
+            known.clear()
         if self._transactions is None:
             self._start()
             if self.newest() != self._newest:
-                raise self._errors.fenced()
+                raise self._errors.fenced("the newest marker is not of this one")
         with self._translated():
-            self._own.begin(_ANSWER_S)
+            self._own.begin()
 
     def send(self, topic: str, records: Run) -> tuple[int, str]:
         """See `Broker`."""
-        columns = Columns.of(records)
-        taken, why = min(self._limits.too_large(topic, columns), self._elsewhere(topic, records), _untimely(records))
-        if why:
-            columns = Columns.of(records.slice(0, taken))
-        if taken:
-            size = int(columns.sizes().sum())
-            waiting = self._waiting.setdefault(topic, _Waiting())
-            waiting.parts.append(columns)
-            waiting.bytes += size
-            self._waiting_bytes += size
-            with self._translated():
-                try:
-                    self._send_full(topic)
-                except FailedError as error:  # which the commit tells
-                    self._note_refused(error)
-        return taken, why
+        if self._own.is_over:  # nothing of this transaction will be committed, and the commit says why
+            return len(records), ""
+        self._sent.add(topic)
+        sizes = record_sizes(records)
+        taken, why = min(self._limits.too_large(topic, sizes), self._elsewhere(topic, records), _untimely(records))
+        if not taken:
+            return taken, why
+        with self._translated():
+            sent, refused = self._hand_over(topic, records.slice(0, taken), sizes[:taken])
+        return (sent, refused) if refused else (taken, why)
 
     def commit(self, marker: str) -> Mapping[str, str]:
         """See `Broker`."""
+        own, refused = self._own, dict[str, str]()
         with self._translated():
             try:
-                for topic in list(self._waiting):
-                    self._hand_over(topic)
-                if not self._refused:
-                    self._hand_over_marker(marker)
-                    self._own.commit(self._outcome_s)
-            except FailedError as error:
-                self._note_refused(error)
-        if not self._refused:
+                own.send(self._marker.topic, _one(self._marker.key, marker.encode()), self._outcome_s)
+                own.commit(self._outcome_s)
+            except self._kafka.KafkaException as error:
+                refused = self._refused(error.args[0])
+                if not refused:
+                    raise
+        if why := refused.get(self._marker.topic):
+            raise self._errors.marker_refused(why)
+        if not refused:
             self._newest = marker
-        return dict(self._refused)
+        return refused
 
     def abort(self) -> None:
         """See `Broker`."""
         if self._transactions is not None:
-            with self._translated():
+            with suppress(self._kafka.KafkaException, TimeoutError):  # the next producer ends what it left
                 self._transactions.abort(_ANSWER_S)
-        self._end()
+        self.close()
 
     def close(self) -> None:
         """See `Broker`."""
-        with suppress(Exception):
-            if self._transactions is not None:
-                self._transactions.abort(2.0)
-        self._end()
-
-    def _end(self) -> None:
-        self._waiting.clear()
-        self._waiting_bytes = 0
         if self._transactions is not None:
             self._transactions.close()
         self._transactions = None
 
     def _start(self) -> None:
-        self._transactions = Transactions(self._options.arguments)
+        self._transactions = Transactions(self._kafka, self._options, self._settings)
         with self._translated():
             self._transactions.start(_ANSWER_S)
 
@@ -180,20 +157,50 @@ class KafkaBroker:
             raise ConnectionLostError(f"Kafka at {self._settings.servers} is not connected. Next: open it again.")
         return self._transactions
 
+    def _hand_over(self, topic: str, records: Run, sizes: Numbers) -> tuple[int, str]:
+        """Hand over records; how many come before the first that is refused, and why; all of them, and nothing, if none is."""
+        for start, stop in self._parts(topic, sizes):
+            count = self._own.send(topic, records.slice(start, stop), self._outcome_s)
+            if count < stop - start:
+                return start + count, self._limits.beyond_client(int(sizes[start + count]))
+            if int(sizes[start]) + HEAD_BYTES > self._limits.of(topic):  # it is alone
+                self._flush()
+                if self._errors.refusals(self._own.failed).get(topic):
+                    return start, self._limits.beyond(topic, int(sizes[start]) + HEAD_BYTES)
+        return len(sizes), ""
+
+    def _parts(self, topic: str, sizes: Numbers) -> Iterator[tuple[int, int]]:
+        """Begin and end of what can be handed over at once; all of it, unless the topic's limit is low."""
+        ends, limit, start = np.cumsum(sizes), self._limits.of(topic) - HEAD_BYTES, 0
+        is_bounded = self._limits.is_low(topic) or int(sizes.max(initial=0)) > limit
+        while start < len(sizes):
+            stop, before = len(sizes), int(ends[start - 1]) if start else 0
+            if is_bounded:
+                room = limit - self._unflushed.get(topic, 0)
+                stop = int(np.searchsorted(ends, before + room, "right"))
+                if stop <= start and topic in self._unflushed:
+                    self._flush()
+                    continue
+                stop = max(stop, start + 1)
+            self._unflushed[topic] = self._unflushed.get(topic, 0) + int(ends[stop - 1]) - before
+            yield start, stop
+            start = stop
+
+    def _flush(self) -> None:
+        self._own.flush(self._outcome_s)
+        self._unflushed.clear()
+
     def _elsewhere(self, topic: str, records: Run) -> tuple[int, str]:
         """How many records come before the first whose chosen partition does not exist, and what is told of it."""
         if records.partitions is None:
             return len(records), ""
         chosen = records.partitions.fill_null(0).to_numpy(zero_copy_only=False)
-        count = 1
-        if (most := int(chosen.max(initial=0))) > 0:
+        if int(chosen.max(initial=0)) >= self._counts.get(topic, 1):
             with self._translated():
-                try:
-                    count = self._own.partitions(topic, _ANSWER_S, most)
-                except REFUSALS as error:
-                    return 0, reason(topic, error)
+                self._counts[topic] = self._own.partitions(topic, _ANSWER_S)
+        count = self._counts.get(topic, 1)
         wrong = (chosen < 0) | (chosen >= count)
-        if not wrong.any():
+        if not wrong.any() or not count:  # which the client tells
             return len(records), ""
         at = int(np.argmax(wrong))
         return at, (
@@ -201,51 +208,35 @@ class KafkaBroker:
             "it needs more partitions, or another value in the column"
         )
 
-    def _send_full(self, topic: str) -> None:
-        """Hand over what fills a batch, and everything if too much waits."""
-        if self._waiting[topic].bytes >= self._compressions[topic].room(self._limits.of_batch(topic)):
-            self._hand_over(topic)
-        if self._waiting_bytes >= _WAITING_BYTES:
-            for other in list(self._waiting):
-                self._hand_over(other)
-
-    def _note_refused(self, error: FailedError) -> None:
-        """Note topics that are refused; raise the error if none is."""
-        found = refusals(error.failures)
-        if not found:
-            raise error
-        if why := found.get(self._marker.topic):
-            raise self._errors.marker_refused(why)
-        self._refused |= found
-
-    def _hand_over(self, topic: str) -> None:
-        waiting = self._waiting.pop(topic)
-        self._waiting_bytes -= waiting.bytes
-        if self._refused:  # nothing of this transaction will be committed
-            return
-        try:
-            count = self._own.partitions(topic, _ANSWER_S)
-        except REFUSALS as error:
-            raise FailedError([Failure(topic, error)]) from None
-        now, most = int(time.time() * 1000), self._limits.of_batch(topic)
-        for partition, records in by_partition(Columns.joined(waiting.parts), count):
-            for batch in batches(records, now, most, self._compressions[topic]):
-                self._own.send(topic, partition, batch, self._outcome_s)
-
-    def _hand_over_marker(self, marker: str) -> None:
-        key, value = (pa.array([data], pa.large_binary()) for data in (self._marker.key, marker.encode()))
-        records = Columns(key, value, pa.array([b"\0"], pa.large_binary()), None, None)
-        for batch in batches(records, int(time.time() * 1000), DEFAULT_BYTES, Compression()):
-            self._own.send(self._marker.topic, 0, batch, self._outcome_s)
+    def _refused(self, error: Any) -> dict[str, str]:
+        """Topics that are the reason why a transaction is not committed, if the reason does not pass."""
+        found = self._errors.refusals(self._own.failed)
+        if (
+            not found and error.code() == self._kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+        ):  # which of them, it does not say
+            found = dict(self._topics.unwritable([*self._sent, self._marker.topic]))
+        return found
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except FailedError as error:
-            raise self._errors.error([one.error for one in error.failures]) from None
-        except CLIENT as error:
-            raise self._errors.error([error]) from None
+        except self._kafka.KafkaException as error:
+            own = self._transactions
+            failed = [] if own is None else own.failed.values()
+            raise self._errors.error([error.args[0], *failed], self._connection_error()) from None
+        except TimeoutError as error:
+            raise self._errors.lost(self._connection_error() or str(error)) from None
+
+    def _connection_error(self) -> str:
+        return "" if self._transactions is None else self._transactions.connection_error
+
+
+def _one(key: bytes, value: bytes) -> Run:
+    """A marker, for the first partition."""
+    return Run(
+        -1, pa.array([""]), pa.array([key], pa.large_binary()), pa.array([value], pa.large_binary()), partition=0
+    )
 
 
 def _untimely(records: Run) -> tuple[int, str]:

@@ -1,35 +1,11 @@
 """Errors of the client that writes, as the project's own."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-
-from aiokafka import errors as kafka_errors
+from typing import Any
 
 from cdc_assets.adapters.kafka.rights import refused, unwritable
-from cdc_assets.adapters.kafka.transactions import Failure, InvalidRecordError, NewerProducerError
 from cdc_assets.errors import ConnectionLostError, FencedError
-
-REFUSALS: Final = (
-    kafka_errors.MessageSizeTooLargeError,
-    kafka_errors.RecordListTooLargeError,
-    kafka_errors.TopicAuthorizationFailedError,
-    InvalidRecordError,
-)
-"""Of a topic, and not to be repeated."""
-CLIENT: Final = (kafka_errors.KafkaError, TimeoutError, OSError, AssertionError)
-"""What the client raises."""
-_FENCES: Final = (kafka_errors.ProducerFenced, kafka_errors.InvalidProducerEpoch, NewerProducerError)
-
-
-def refusals(failures: Iterable[Failure]) -> dict[str, str]:
-    """Topics of which a record is refused, with the reason."""
-    return {one.topic: reason(one.topic, one.error) for one in failures if isinstance(one.error, REFUSALS)}
-
-
-def reason(topic: str, error: BaseException) -> str:
-    """Why a topic is not published further."""
-    return unwritable(topic) if isinstance(error, kafka_errors.TopicAuthorizationFailedError) else str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +13,55 @@ class Translation:
     """What errors mean for one producer.
 
     Args:
+        kafka: the client library.
         servers: brokers.
         prefix: topic prefix.
         transactional_id: of the producer.
         marker: topic of markers.
     """
 
+    kafka: Any
     servers: str
     prefix: str
     transactional_id: str
     marker: str
 
-    def error(self, errors: Iterable[BaseException]) -> Exception:
-        """What to raise for errors that have come together; that which explains the others."""
-        found = [one for error in errors for one in _with_causes(error)]
-        if any(isinstance(one, _FENCES) for one in found):
-            return self.fenced()
-        if any(isinstance(one, kafka_errors.TransactionalIdAuthorizationFailed) for one in found):
+    def refusals(self, failed: Mapping[str, Any]) -> dict[str, str]:
+        """Topics of which a record is refused for good, with the reason."""
+        codes = self.kafka.KafkaError
+        final = (
+            codes.MSG_SIZE_TOO_LARGE,
+            codes.RECORD_LIST_TOO_LARGE,
+            codes.INVALID_RECORD,
+            codes.INVALID_TIMESTAMP,
+            codes.TOPIC_AUTHORIZATION_FAILED,
+        )
+        return {
+            topic: unwritable(topic) if error.code() == codes.TOPIC_AUTHORIZATION_FAILED else error.str()
+            for topic, error in failed.items()
+            if error.code() in final
+        }
+
+    def error(self, errors: Sequence[Any], connection: str = "") -> Exception:
+        """What to raise for errors that have come together.
+
+        Args:
+            errors: of the client; the first is that of the call, the others are of records.
+            connection: what the client said of its connections.
+        """
+        codes, found = self.kafka.KafkaError, {error.code() for error in errors}
+        if codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED in found:
             what = "use the transactional id"
             return refused(self.servers, what, ["WRITE", "DESCRIBE"], "transactional-id", self.transactional_id)
-        first = found[0]
-        text = str(first.__cause__ or first) or "it does not answer in time"
+        fenced = {codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH, codes._FATAL}
+        if fenced & found or errors[0].fatal():  # which of them, the marker tells
+            return self.fenced(errors[0].str())
+        return self.lost("; ".join(dict.fromkeys(text for text in (errors[0].str(), connection) if text)))
+
+    def lost(self, reason: str) -> ConnectionLostError:
+        """The broker is away, or does not answer."""
         return ConnectionLostError(
-            f"Kafka at {self.servers} cannot be written: {text}. Next: check bootstrap.servers and the producer options."
+            f"Kafka at {self.servers} cannot be written: {reason}. Next: check bootstrap.servers and the producer options."
         )
 
     def marker_refused(self, why: str) -> Exception:
@@ -74,16 +76,13 @@ class Translation:
             f"Kafka at {self.servers} refuses a marker in {self.marker}: {why}. Next: check the topic's options."
         )
 
-    def fenced(self) -> FencedError:
-        """Another producer has taken over."""
+    def fenced(self, reason: str) -> FencedError:
+        """Another producer has taken over.
+
+        Args:
+            reason: how that is known.
+        """
         return FencedError(
-            f"Another producer has taken over the topics of {self.prefix} at {self.servers}. "
+            f"Another producer has taken over the topics of {self.prefix} at {self.servers} ({reason}). "
             "Next: nothing, if a newer one is active; it continues from the same marker."
         )
-
-
-def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from cdc_assets.adapters.kafka.client import ClientLog, client_library
+from cdc_assets.adapters.kafka.client import client_library, made
+from cdc_assets.adapters.kafka.options import consumer_options
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.signal import Delivery, Signal, SignalChannel, signal_of
-from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.errors import ConnectionLostError
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,6 @@ _ANSWER_S = 3.0
 """Time limit in seconds of a request to a broker."""
 _LOOK_S = 10.0
 """Time limit in seconds of one poll; messages that did not arrive are left for the next."""
-_OF_THE_JVM = frozenset({"key.deserializer", "value.deserializer"})
 
 
 @contextmanager
@@ -99,22 +99,12 @@ class KafkaSignals:
         self._consumer.close()
 
     def _open(self) -> Any:
-        options = {name: value for name, value in self._settings.kafka_consumer if name not in _OF_THE_JVM}
-        base: dict[str, Any] = {
-            "bootstrap.servers": self._settings.kafka_servers,
-            "group.id": self._settings.kafka_group,
-        }
+        options, prefix = self._settings.kafka_consumer, "signal.consumer"
+        given = consumer_options(options, prefix)
+        given.pop("auto.offset.reset", None)
+        base = {"bootstrap.servers": self._settings.kafka_servers, "group.id": self._settings.kafka_group}
         fixed = {"enable.auto.commit": False, "enable.partition.eof": True}
-        given = {name: value for name, value in options.items() if name != "auto.offset.reset"}
-        try:
-            return self._kafka.Consumer({**base, **given, **fixed}, logger=ClientLog())
-        except self._kafka.KafkaException as error:
-            raise ConfigurationError(
-                "signal.consumer options",
-                ", ".join(given) or "(none)",
-                f"options of librdkafka ({error.args[0].str()})",
-                "use librdkafka's names, such as sasl.username and sasl.password in place of sasl.jaas.config",
-            ) from None
+        return made(self._kafka, self._kafka.Consumer, {**base, **given, **fixed}, options, prefix)
 
     def _known(self, reached: Mapping[str, int]) -> dict[int, int | None]:
         """Partitions of the topic with their handled offsets."""

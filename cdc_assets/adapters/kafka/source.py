@@ -28,7 +28,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.client import ClientLog, client_library
+from cdc_assets.adapters.kafka.client import client_library, made
+from cdc_assets.adapters.kafka.options import consumer_options
 from cdc_assets.adapters.kafka.places import (
     ANEW,
     ANYWHERE,
@@ -45,7 +46,7 @@ from cdc_assets.adapters.kafka.topic_ids import TopicIds
 from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.reader import Converter, ReaderSettings
 from cdc_assets.engine.feed import Offsets
-from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.errors import ConnectionLostError
 from cdc_assets.reader.avro import AvroParts
 from cdc_assets.reader.event_lines import checked_topic
 from cdc_assets.reader.feed import Item
@@ -56,7 +57,6 @@ log = logging.getLogger(__name__)
 _ANSWER_S: Final = 30.0
 _MOST_MESSAGES: Final = 20_000
 _LOOK_EVERY_S: Final = 10.0
-_OF_THE_JVM: Final = frozenset({"key.deserializer", "value.deserializer"})
 _FIXED: Final[Mapping[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -175,17 +175,10 @@ class KafkaSource:
         self._consumer.close()
 
     def _open(self) -> Any:
-        given = {name: text for name, text in self._settings.options if name not in _OF_THE_JVM}
+        options, prefix = self._settings.options, "consumer.override"
         base = {"bootstrap.servers": self._settings.servers, "group.id": f"cdc-assets-{self._settings.prefix}"}
-        try:
-            return self._kafka.Consumer({**base, **given, **_FIXED}, logger=ClientLog())
-        except self._kafka.KafkaException as error:
-            raise ConfigurationError(
-                "consumer.override options",
-                ", ".join(given) or "(none)",
-                f"options of librdkafka ({error.args[0].str()})",
-                "use librdkafka's names, such as sasl.username and sasl.password in place of sasl.jaas.config",
-            ) from None
+        own = {**base, **consumer_options(options, prefix), **_FIXED}
+        return made(self._kafka, self._kafka.Consumer, own, options, prefix)
 
     def _look(self) -> None:
         """Begin to read the partitions that are new, and stop those that are not there any more."""

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.client import ClientLog
+from cdc_assets.adapters.kafka.client import made
 from cdc_assets.adapters.kafka.options import of_connections
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,8 @@ class TopicIds:
 
     def __init__(self, kafka: Any, servers: str, options: Sequence[tuple[str, str]], limit_s: float) -> None:
         self._kafka, self._limit_s = kafka, limit_s
-        self._admin = kafka.admin.AdminClient(of_connections(servers, tuple(options)), logger=ClientLog())
+        own = of_connections(servers, tuple(options), "consumer.override")
+        self._admin = made(kafka, kafka.admin.AdminClient, own, options, "consumer.override")
         self._has_told = False
 
     def of(self, names: Sequence[str]) -> dict[str, str]:

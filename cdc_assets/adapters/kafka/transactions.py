@@ -1,301 +1,204 @@
-"""Transactions of aiokafka's producer, whose loop runs in a thread of its own.
+"""Transactions of librdkafka's producer (extra `kafka`).
 
-*Nothing is committed that is not there.* aiokafka commits also if a batch has failed; so a commit waits for every batch first, and
-one that failed ends the transaction. A producer whose batch has failed counts its sequence numbers on; such a one is never used
-again, and a new one has numbers of its own.
+*Nothing is committed that is not there.* The client commits only once every record is acknowledged; one that fails ends the
+transaction, which then can be aborted alone. What has failed is told by its callback for records that fail; none is called for the others.
 
-*Order.* Batches of a partition are handed over one after the other, each once the one before it is on its way (`pipeline`).
-*Memory.* A sender waits while more than `_MOST_BYTES` are not acknowledged.
+*Order.* The producer is idempotent, so records of a partition are written in the order in which they are handed over, also when requests are
+repeated. *Memory.* The client takes what its queue holds (`queue.buffering.max.kbytes`, `.messages`); then the sender waits.
 
-*Waits* end after a time limit, and soon after the run was asked to end; then the producer is good for closing alone.
+*Waits* end after a time limit, and soon after the run was asked to end (`waits`). A commit whose outcome nobody knows then is not asked
+for again: the producer is closed, a new one waits for the outcome, and the marker says it.
 """
 
-import asyncio
 import logging
-import threading
 import time
-import weakref
-from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeVar
+from itertools import repeat
+from typing import Any, Final, TypeVar
 
-from aiokafka import errors as kafka_errors
-
-from cdc_assets.adapters.kafka.batches import Batch
-from cdc_assets.adapters.kafka.client import ThreadLog
-from cdc_assets.adapters.kafka.pipeline import PipelinedProducer
-from cdc_assets.core.interruption import Interrupted, check
+from cdc_assets.adapters.kafka.client import made
+from cdc_assets.adapters.kafka.waits import PATIENCE_S, STEP_S, Wait, repeated
+from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.core.interruption import Interrupted
+from cdc_assets.publish.run import Run, binary
 
 log = logging.getLogger(__name__)
 
-THREAD: Final = "kafka-producer"
-_MOST_BYTES: Final = 16_000_000
-"""Bytes that are on their way at most."""
-_LOOK_S: Final = 0.25
-"""Seconds between two looks whether the run was asked to end."""
-_PATIENCE_S: Final = 3.0
-"""Seconds that an answer is waited for nonetheless if the run was asked to end: most come at once, and then it is known what is there."""
-_END_S: Final = 1.0
-"""Seconds that each step of closing may take."""
-_ROUNDS: Final = 3
-"""Rounds of the loop in which a connection that was ended leaves it: that of TLS, and that beneath."""
-
+_ROOM_S: Final = 0.1
+"""Seconds between two tries to hand over a record for which there is no room."""
+_TOLD_S: Final = 1.0
+"""Seconds after an error of the transaction within which the client tells which record has failed, if one has."""
+_ABORT_S: Final = 0.5
+"""Seconds that closing waits for the end of an open transaction."""
 T = TypeVar("T")
 
-
-class InvalidRecordError(kafka_errors.BrokerResponseError):
-    """The broker refuses a record, such as one without a key in a compacted topic."""
-
-    errno, message, description = 87, "INVALID_RECORD", "This record has failed the validation on broker"
-
-
-class NewerProducerError(kafka_errors.BrokerResponseError):
-    """Another producer has taken over; newer versions of requests are answered so."""
-
-    errno, message, description = 90, "PRODUCER_FENCED", "There is a newer producer with the same transactional id"
-
-
-for _unknown in (InvalidRecordError, NewerProducerError):  # which the library knows by their numbers alone
-    kafka_errors.kafka_errors.setdefault(_unknown.errno, _unknown)
-
-_LOG: Final = ThreadLog(THREAD)
-for _name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in ("aiokafka", "asyncio")]:
-    logging.getLogger(_name).addFilter(_LOG)
-
-
-class Failure(NamedTuple):
-    """What has failed, and of which topic."""
-
-    topic: str
-    error: BaseException
-
-
-class FailedError(Exception):
-    """A batch of the transaction was not taken."""
-
-    def __init__(self, failures: Sequence[Failure]) -> None:
-        super().__init__(str(failures[0].error))
-        self.failures = failures
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop that ends its connections.
-
-    The client closes them politely, which lasts until the other side has read what is left, or has said good-bye (TLS); a broker that
-    is away does neither.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._connections: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
-
-    async def create_connection(self, *args: Any, **options: Any) -> Any:
-        """See `asyncio.AbstractEventLoop`."""
-        found = await super().create_connection(*args, **options)
-        self._connections.add(found[0])
-        return found
-
-    async def end_connections(self) -> None:
-        """End those that are left at once."""
-        for one in list(self._connections):
-            if isinstance(one, asyncio.WriteTransport):
-                one.abort()
-        for _ in range(_ROUNDS):
-            await asyncio.sleep(0)
+_NO_HEADERS: Final[Sequence[Any]] = []
+_FIRST_MOMENT: Final = 1
+"""In place of 0 (1970), which the client takes for the time of sending."""
 
 
 class Transactions:
     """One producer, from its start to its end.
 
     Args:
-        options: of `AIOKafkaProducer`.
+        kafka: the client library.
+        options: of the producer.
+        settings: brokers, and options as they were given.
+
+    Raises:
+        ConfigurationError: an option is wrong.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
-        self._loop = Loop()
-        self._loop.set_exception_handler(lambda _, context: log.debug("%s", context.get("message")))
-        self._producer: Any = None
-        self._order: dict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._sending: set[asyncio.Task[None]] = set()
-        self._failures: list[Failure] = []
-        self._counts: dict[str, int] = {}
-        """Partitions of topics, as of this transaction."""
-        self._bytes, self._room = 0, threading.Condition()
-        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
-        self._thread.start()
+    def __init__(self, kafka: Any, options: Mapping[str, Any], settings: KafkaSettings) -> None:
+        self._kafka = kafka
+        self.failed: dict[str, Any] = {}
+        """The first error of each topic of which a record of this transaction has failed."""
+        self.is_over = False
+        """Whether this transaction takes no more records, and cannot be committed."""
+        self.connection_error = ""
+        """What the client said last of its connections."""
+        self._denied: Any = None
+        self._is_open = False
+        own = {"on_delivery": self._delivered, "delivery.report.only.error": True, "error_cb": self._note_connection}
+        self._producer = made(kafka, kafka.Producer, {**options, **own}, settings.producer)
 
     def start(self, limit_s: float) -> None:
         """Fence older producers of the same transactional id, and end their open transaction."""
+        self._resumed(self._producer.init_transactions, limit_s, 0.0)
 
-        async def work() -> None:
-            while True:
-                self._producer = PipelinedProducer(**self._options)
-                try:
-                    await self._producer.start()
-                except AssertionError:  # a broker that has just started does not know itself yet
-                    await self._producer.stop()
-                    await asyncio.sleep(_LOOK_S)
-                else:
-                    return
-
-        self._wait(work(), limit_s, 0.0)
-
-    def begin(self, limit_s: float) -> None:
+    def begin(self) -> None:
         """Begin a transaction."""
-        self._counts.clear()
-        self._wait(self._producer.begin_transaction(), limit_s)
+        self.failed.clear()
+        self.is_over = False
+        self._producer.begin_transaction()
+        self._is_open = True
 
-    def partitions(self, topic: str, limit_s: float, wanted: int = 0) -> int:
-        """Number of a topic's partitions, as far as the client knows it; asked for once in a transaction, since the loop is at work.
+    def partitions(self, topic: str, limit_s: float) -> int:
+        """Number of a topic's partitions; 0 if the broker does not tell it."""
+        found = repeated(self._kafka, lambda step_s: self._producer.list_topics(topic, step_s), limit_s)
+        return len(found.topics[topic].partitions)
 
-        Args:
-            wanted: a partition of which the broker is asked anew unless it is known.
-        """
+    def send(self, topic: str, records: Run, limit_s: float) -> int:
+        """Hand over records, once there is room; they are dropped if this transaction cannot be committed, and the commit says why.
 
-        if self._counts.get(topic, 0) > wanted:
-            return self._counts[topic]
-
-        async def work() -> int:
-            found = await self._producer.partitions_for(topic)
-            if wanted not in found:
-                await self._producer.client.force_metadata_update()
-                found = await self._producer.partitions_for(topic)
-            return len(found)
-
-        self._counts[topic] = self._wait(work(), limit_s)
-        return self._counts[topic]
-
-    def send(self, topic: str, partition: int, batch: Batch, limit_s: float) -> None:
-        """Hand over a batch, once there is room.
+        Returns:
+            How many come before the first that is larger than the client takes.
 
         Raises:
-            FailedError: an earlier batch has failed.
             TimeoutError: there is no room within the time limit.
         """
-        until = time.monotonic() + limit_s
-        with self._room:
-            while self._bytes and self._bytes + batch.bytes > _MOST_BYTES and not self._failures:
-                if time.monotonic() > until:
-                    raise TimeoutError
-                check()
-                self._room.wait(_LOOK_S)
-            failed = bool(self._failures)
-            self._bytes += 0 if failed else batch.bytes
-        if failed:
-            self._wait(self._check(), limit_s)
-        self._loop.call_soon_threadsafe(self._accept, topic, partition, batch)
+        produce, number = self._producer.produce, 0
+        try:  # the loop is that of every event: nothing in it may be dear (`produce_batch` takes twice as long, and takes no headers)
+            for number, (key, value, partition, at, headers) in enumerate(_columns(records)):  # noqa: B007 - for the error
+                try:
+                    produce(topic, value, key, partition, None, None, at, headers)
+                except BufferError:
+                    self._send_later((topic, value, key, partition, None, None, at, headers), limit_s)
+        except self._kafka.KafkaException as error:
+            if error.args[0].code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+                return number
+            if error.args[0].code() != self._kafka.KafkaError._STATE:
+                raise
+            self.is_over = True
+        self._served(self._producer.poll, 0)
+        return len(records)
+
+    def _send_later(self, record: Sequence[Any], limit_s: float) -> None:
+        wait = Wait(limit_s)
+        while True:
+            self._served(self._producer.poll, _ROOM_S)
+            with suppress(BufferError):
+                self._producer.produce(*record)
+                return
+            wait.go_on()
+
+    def flush(self, limit_s: float) -> None:
+        """Wait until each record is acknowledged, or has failed."""
+        wait = Wait(limit_s)
+        while self._served(self._producer.flush, STEP_S):
+            wait.go_on()
 
     def commit(self, limit_s: float) -> None:
-        """Commit once every batch is taken.
+        """Commit once every record is taken.
 
         Raises:
-            FailedError: a batch has failed; nothing is committed.
+            KafkaException: a record has failed, or the broker refuses it; nothing is committed.
+            TimeoutError, Interrupted: nobody knows whether it is committed; the producer can only be closed.
         """
-
-        async def work() -> None:
-            if self._sending:
-                await asyncio.wait(self._sending, return_when=asyncio.FIRST_EXCEPTION)
-            await self._check()
-            await self._producer.commit_transaction()
-
-        self._wait(work(), limit_s)
+        try:
+            self._resumed(self._producer.commit_transaction, limit_s, PATIENCE_S)
+        except self._kafka.KafkaException:
+            until = time.monotonic() + _TOLD_S
+            while not self.failed and time.monotonic() < until:
+                self._served(self._producer.poll, _ROOM_S)
+            raise
+        self._is_open = False
 
     def abort(self, limit_s: float) -> None:
-        """End the transaction without a trace; batches that are not on their way never will be."""
-
-        async def work() -> None:
-            for task in self._sending:
-                task.cancel()
-            await self._producer.abort_transaction()
-
-        self._wait(work(), limit_s)
+        """End the transaction without a trace."""
+        self._resumed(self._producer.abort_transaction, limit_s, 0.0)
+        self._is_open = False
 
     def close(self) -> None:
-        """End the connections and the thread; quick also if the broker is away."""
-        with suppress(RuntimeError):  # it is closed already
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_END_S * 4)
+        """End the connections, and an open transaction if that is quick."""
+        if self._producer is None:
+            return
+        ends = self._kafka.KafkaException, TimeoutError, Interrupted
+        with suppress(*ends):
+            if self._is_open:
+                self._resumed(self._producer.abort_transaction, _ABORT_S, _ABORT_S)
+        with suppress(*ends):
+            self._producer.purge()  # else the client waits for what is on its way
+            self._served(self._producer.flush, 0)
+        self._producer = None
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._end())
-        finally:
-            self._loop.close()
-
-    def _accept(self, topic: str, partition: int, batch: Batch) -> None:
-        task = self._loop.create_task(self._hand_over(topic, partition, batch))
-        self._sending.add(task)
-        task.add_done_callback(self._sent)
-
-    def _sent(self, task: "asyncio.Task[None]") -> None:
-        self._sending.discard(task)
-        if not task.cancelled():
-            task.exception()  # is among the failures
-
-    async def _check(self) -> None:
-        """Raise what has failed, with what else fails at the same time: topics that are refused as well."""
-        if self._failures:
-            if self._sending:
-                await asyncio.wait(self._sending, timeout=_END_S)
-            raise FailedError(self._failures)
-
-    async def _hand_over(self, topic: str, partition: int, batch: Batch) -> None:
-        size = batch.bytes
-        try:
-            async with self._order[topic, partition]:
-                if self._failures:
-                    return
-                taken = await self._producer.send_batch(batch, topic, partition=partition)
-            await taken
-        except Exception as error:
-            self._failures.append(Failure(topic, error))
-            raise
-        finally:
-            with self._room:
-                self._bytes -= size
-                self._room.notify_all()
-
-    async def _end(self) -> None:
-        await self._cancel_all()
-        if self._producer is not None:
-            with suppress(Exception):
-                await asyncio.wait_for(self._producer.stop(), _END_S)
-            await self._cancel_all()
-        await self._loop.end_connections()
-
-    async def _cancel_all(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others, timeout=_END_S)
-
-    def _wait(self, work: Coroutine[Any, Any, T], limit_s: float, patience_s: float = _PATIENCE_S) -> T:
-        """The outcome of work in the loop.
-
-        Raises:
-            TimeoutError: it takes too long.
-            Interrupted: the run was asked to end.
-        """
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        until, asked = time.monotonic() + limit_s, 0.0
+    def _resumed(self, call: Callable[[float], None], limit_s: float, patience_s: float) -> None:
+        wait = Wait(limit_s, patience_s)
         while True:
             try:
-                return future.result(min(_LOOK_S, limit_s))
-            except TimeoutError:
-                if future.done():
-                    raise
-            try:
-                check()
-            except Interrupted:
-                asked = asked or time.monotonic()
-                if time.monotonic() - asked >= patience_s:
-                    future.cancel()
-                    raise
-            if time.monotonic() > until:
-                future.cancel()
-                raise TimeoutError
+                return self._served(call, STEP_S)
+            except self._kafka.KafkaException as error:
+                if error.args[0].code() != self._kafka.KafkaError._TIMED_OUT:
+                    if not error.args[0].retriable():
+                        raise
+                    self._served(self._producer.poll, _ROOM_S)
+            self._served(self._producer.poll, 0)
+            if self._denied is not None and not self._is_open:  # later, a token that is not renewed may still do
+                raise self._kafka.KafkaException(self._denied)
+            wait.go_on()
+
+    def _served(self, call: Callable[[float], T], seconds: float) -> T:
+        """The outcome of a call in which the client reports errors.
+
+        It raises a fatal one out of its own callback, and goes on with the others, of which Python then thinks that they have failed.
+        """
+        try:
+            return call(seconds)
+        except SystemError as error:
+            if isinstance(error.__cause__, self._kafka.KafkaException):
+                raise error.__cause__ from None
+            raise
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        """Note a record that has failed; the client calls this for no other."""
+        self.is_over = True
+        self.failed.setdefault(message.topic(), error)
+
+    def _note_connection(self, error: Any) -> None:
+        """Note what the client says of its connections."""
+        self.connection_error = error.str()
+        if error.code() == self._kafka.KafkaError._AUTHENTICATION:
+            self._denied = error
+
+
+def _columns(records: Run) -> Iterator[tuple[bytes | None, bytes | None, int, int, Sequence[Any]]]:
+    """Key, value, partition, time and headers of each, as the client takes them."""
+    keys, values = (binary(side).to_pylist() for side in (records.keys, records.values))
+    partitions: Any = repeat(records.partition)
+    if records.partitions is not None:
+        partitions = records.partitions.fill_null(records.partition).to_pylist()
+    times: Any = repeat(0)
+    if records.timestamps is not None:
+        times = [0 if at is None else at or _FIRST_MOMENT for at in records.timestamps.to_pylist()]
+    return zip(keys, values, partitions, times, records.headers or repeat(_NO_HEADERS), strict=False)

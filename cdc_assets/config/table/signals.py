@@ -71,7 +71,7 @@ SIGNALS = (
         None,
         "Further options of the consumer, such as `signal.consumer.security.protocol`.",
         secret=True,
-        note="They are options of librdkafka: `sasl.username` and `sasl.password` in place of `sasl.jaas.config`.",
+        note="By the names of librdkafka, or of Java's client where it has the option.",
     ),
     Property(
         "incremental.snapshot.chunk.size",

@@ -1,12 +1,11 @@
 """What is logged of Kafka's client."""
 
 import logging
-import threading
 
 import pytest
 
 from cdc_assets.adapters.kafka import client
-from cdc_assets.adapters.kafka.client import ClientLog, ThreadLog
+from cdc_assets.adapters.kafka.client import ClientLog
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
@@ -16,26 +15,6 @@ def test_a_broker_that_is_away_is_logged_once(caplog: pytest.LogCaptureFixture) 
     with pytest.raises(ConnectionLostError, match=r"127\.0\.0\.1:1"):
         KafkaMarker(KafkaSettings("127.0.0.1:1"), "shop", limit_s=1.0).newest()
     assert ["refused" in record.getMessage() for record in caplog.records] == [True]
-
-
-def test_what_other_threads_log_goes_on_as_it_would(caplog: pytest.LogCaptureFixture) -> None:
-    theirs = logging.getLogger("of.a.library")
-    theirs.addFilter(ThreadLog("own"))
-    caplog.set_level(logging.INFO)
-
-    def speak() -> None:
-        theirs.info("detail")
-        for _ in range(2):
-            try:
-                raise OSError("reason")
-            except OSError:
-                theirs.exception("away")
-
-    speak()
-    thread = threading.Thread(target=speak, name="own")
-    thread.start()
-    thread.join()
-    assert caplog.messages == ["detail", "away", "away", "away: OSError('reason')"]
 
 
 def test_the_same_is_logged_again_after_a_minute(

@@ -1,37 +1,43 @@
-"""A record is refused if it is too large before compression for the client, or after it for its topic."""
-
-import random
+"""A record is refused before it is sent if it is too large for the client, or for its topic and not compressed."""
 
 import pyarrow as pa
 import pytest
 
-from cdc_assets.adapters.kafka.columns import Columns
-from cdc_assets.adapters.kafka.limits import Limits
-from cdc_assets.publish.run import Run
+from cdc_assets.adapters.kafka.sizes import Limits, record_sizes
+from cdc_assets.publish.run import Headers, Run
 
-RANDOM = random.Random("limits").randbytes(20_000)  # noqa: S311 - bytes that no codec makes fewer
+
+def run(*values: bytes | None, headers: list[Headers] | None = None) -> Run:
+    side = pa.array(values, pa.large_binary())
+    return Run(1, pa.array(map(str, range(len(values)))), pa.nulls(len(values), pa.large_binary()), side, headers)
 
 
 @pytest.mark.parametrize(
-    ("value", "compression", "most", "told"),
+    ("size", "compressed", "most", "told"),
     [
-        (b"x" * 9_000, "", 10**6, ""),
-        (b"x" * 20_000, "", 10**6, "the topic takes 10,000 (max.message.bytes)"),
-        (b"x" * 20_000, "lz4", 10**6, ""),
-        (b"x" * 20_000, "lz4", 15_000, "the topic takes 10,000 (max.message.bytes)"),
-        (b"x" * 9_000, "lz4", 5_000, "producer.max.request.size"),
-        (RANDOM, "lz4", 10**6, "the topic takes 10,000 (max.message.bytes)"),
+        (9_000, False, 10**6, ""),
+        (20_000, False, 10**6, "the topic takes 10,000 (max.message.bytes)"),
+        (20_000, True, 10**6, ""),
+        (20_000, True, 15_000, "the topic takes 10,000 (max.message.bytes)"),
+        (9_000, True, 5_000, "producer.max.request.size"),
     ],
 )
-def test_the_first_record_that_is_too_large_is_told(value: bytes, compression: str, most: int, told: str) -> None:
-    values = pa.array([b"before", value, b"behind"], pa.large_binary())
-    records = Columns.of(Run(1, pa.array(["1", "2", "3"]), pa.nulls(3, pa.large_binary()), values))
-    taken, reason = Limits({"t": 10_000}, most, (compression, None)).too_large("t", records)
+def test_the_first_record_that_is_too_large_is_told(size: int, compressed: bool, most: int, told: str) -> None:
+    records = run(b"before", b"x" * size, b"behind")
+    limits = Limits({"t": 10_000}, most, 10**6, compressed=compressed)
+    taken, reason = limits.too_large("t", record_sizes(records))
     assert (taken, told in reason, bool(reason)) == ((1, True, True) if told else (3, True, False))
 
 
 def test_a_limit_that_cannot_be_asked_for_is_kafkas_default_and_the_right_is_named() -> None:
-    values = pa.array([b"x" * 1_100_000], pa.large_binary())
-    records = Columns.of(Run(1, pa.array(["1"]), pa.nulls(1, pa.large_binary()), values))
-    taken, reason = Limits({}, 2 * 10**6, ("", None)).too_large("t", records)
+    limits = Limits({}, 2 * 10**6, 10**6, compressed=False)
+    taken, reason = limits.too_large("t", record_sizes(run(b"x" * 1_100_000)))
     assert (taken, "DESCRIBE_CONFIGS" in reason) == (0, True)
+
+
+def test_headers_and_nulls_count() -> None:
+    shared: Headers = [("name", b"value"), ("other", None)]
+    bare = record_sizes(run(b"abc", None)).tolist()
+    assert bare[0] - bare[1] == 3
+    found = record_sizes(run(b"abc", None, headers=[shared, shared])).tolist()
+    assert [one - other for one, other in zip(found, bare, strict=True)] == [34, 34]

@@ -2,24 +2,18 @@
 
 import logging
 import re
-import ssl
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from cdc_assets.adapters.kafka.arguments import ProducerOptions, is_option
-from cdc_assets.adapters.kafka.batches import batches
-from cdc_assets.adapters.kafka.columns import Columns
-from cdc_assets.adapters.kafka.compression import Compression
-from cdc_assets.adapters.kafka.options import connection_options
-from cdc_assets.adapters.kafka.tokens import ClientTokens
+from cdc_assets.adapters.kafka.broker import check_options
+from cdc_assets.adapters.kafka.options import connection_options, producer_options
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.publish.run import Run
 from cdc_assets_tests.certificates import self_signed
+from cdc_assets_tests.kafka.option_names import is_option
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -30,7 +24,9 @@ def settings(**options: str) -> KafkaSettings:
 
 
 def arguments(**options: str) -> dict[str, Any]:
-    return dict(ProducerOptions.of(settings(**options), "id").arguments)
+    """Of the producer, which takes them."""
+    check_options(settings(**options))
+    return producer_options(settings(**options), "id")
 
 
 @pytest.mark.parametrize(
@@ -41,13 +37,12 @@ def arguments(**options: str) -> dict[str, Any]:
     ],
 )
 def test_java_and_librdkafka_name_the_same_user(given: dict[str, str]) -> None:
-    found = arguments(security_protocol="SASL_PLAINTEXT", **given)
-    assert found["sasl_mechanism"] == "PLAIN"
-    assert (found["sasl_plain_username"], found["sasl_plain_password"]) == ("cdc", 'p"; x=1')
-    others = connection_options(settings(security_protocol="SASL_PLAINTEXT", **given))
-    assert (others["sasl.username"], others["sasl.password"]) == ("cdc", 'p"; x=1')
-    assert others["sasl.mechanisms"] == "PLAIN"
-    assert "sasl.jaas.config" not in others
+    own = settings(security_protocol="SASL_PLAINTEXT", **given)
+    check_options(own)
+    for found in (producer_options(own, "id"), connection_options(own)):
+        assert (found["sasl.username"], found["sasl.password"]) == ("cdc", 'p"; x=1')
+        assert found["sasl.mechanisms"] == "PLAIN"
+        assert "sasl.jaas.config" not in found
 
 
 def test_files_of_certificates_have_names_in_java_and_in_librdkafka(tmp_path: Path) -> None:
@@ -60,23 +55,17 @@ def test_files_of_certificates_have_names_in_java_and_in_librdkafka(tmp_path: Pa
     inline = {"ssl_ca_pem": certificate.read_text(), "ssl_keystore_key": key.read_text()}
     inline["ssl_keystore_certificate_chain"] = certificate.read_text()
     for given in (java, native, inline):
-        context = arguments(security_protocol="ssl", **given)["ssl_context"]
-        assert [one["serialNumber"] for one in context.get_ca_certs()] == ["01"]
-        assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+        assert arguments(security_protocol="ssl", **given)
     others = connection_options(settings(**java))
     assert others["ssl.ca.location"] == str(certificate)
     assert others["ssl.certificate.location"] == others["ssl.key.location"] == str(both)
 
 
 def test_checks_of_certificates_are_turned_off_as_in_java_and_in_librdkafka() -> None:
-    java = arguments(security_protocol="SSL", ssl_endpoint_identification_algorithm="")["ssl_context"]
-    assert (java.check_hostname, java.verify_mode) == (False, ssl.CERT_REQUIRED)
-    native = arguments(security_protocol="SSL", enable_ssl_certificate_verification="false")["ssl_context"]
-    assert native.verify_mode == ssl.CERT_NONE
-    assert (
-        connection_options(settings(ssl_endpoint_identification_algorithm=""))["ssl.endpoint.identification.algorithm"]
-        == "none"
-    )
+    name = "ssl.endpoint.identification.algorithm"
+    assert arguments(security_protocol="SSL", **{name.replace(".", "_"): ""})[name] == "none"
+    assert arguments(security_protocol="SSL", enable_ssl_certificate_verification="false")
+    assert connection_options(settings(ssl_endpoint_identification_algorithm=""))[name] == "none"
 
 
 @pytest.mark.parametrize("password", ["right", "wrong", None])
@@ -85,7 +74,7 @@ def test_a_key_with_a_password(tmp_path: Path, password: str | None) -> None:
     given = {"ssl_certificate_location": str(certificate), "ssl_key_location": str(key)}
     given |= {"ssl_key_password": password} if password else {}
     if password == "right":
-        assert arguments(security_protocol="SSL", **given)["ssl_context"]
+        assert arguments(security_protocol="SSL", **given)
         return
     with pytest.raises(ConfigurationError, match=r"ssl\.key\.location") as told:
         arguments(security_protocol="SSL", **given)
@@ -95,15 +84,20 @@ def test_a_key_with_a_password(tmp_path: Path, password: str | None) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("acks", "1", "all or -1"),
-        ("compression_type", "brotli", "none, gzip, snappy, lz4, zstd"),
-        ("request_timeout_ms", "soon", "a whole number"),
+        ("acks", "1", "acks"),
+        ("compression_type", "brotli", "none or gzip or snappy or lz4 or zstd"),
+        ("compression_level", "99", "range"),
+        ("request_timeout_ms", "soon", "request.timeout.ms"),
         ("partitioner", "random", "murmur2_random"),
         ("partitioner_class", "org.example.Own", "DefaultPartitioner"),
-        ("interceptor_classes", "org.example.Own", "an option of"),
-        ("security_protocol", "TLS", "SASL_SSL"),
+        ("interceptor_classes", "org.example.Own", "No such configuration property"),
+        ("security_protocol", "TLS", "security.protocol"),
         ("ssl_truststore_location", __file__, "PEM"),
         ("ssl_truststore_location", "/nowhere", "a file"),
+        ("ssl_enabled_protocols", "TLSv1.3", "TLSv1.2,TLSv1.3"),
+        ("transaction_timeout_ms", "29999", "at least 30000"),
+        ("max_request_size", "much", "message.max.bytes"),
+        ("transactional_id", "own", "sets itself"),
     ],
 )
 def test_what_the_client_does_not_have_is_refused(name: str, text: str, told: str) -> None:
@@ -112,75 +106,39 @@ def test_what_the_client_does_not_have_is_refused(name: str, text: str, told: st
     assert "producer." + name.replace("_", ".") in str(error.value)
 
 
-NUMBERS = {
-    "request.timeout.ms": ("request_timeout_ms", 1, 0),
-    "retry.backoff.ms": ("retry_backoff_ms", 1, 0),
-    "metadata.max.age.ms": ("metadata_max_age_ms", 10, 9),
-    "connections.max.idle.ms": ("connections_max_idle_ms", 1, -2),
-    "transaction.timeout.ms": ("transaction_timeout_ms", 30_000, 29_999),
-}
+@pytest.mark.parametrize("name", ["error_cb", "logger", "on_delivery", "default.topic.config"])
+def test_what_is_no_text_for_the_client_is_refused(name: str) -> None:
+    own = KafkaSettings(servers="a:1", producer=((name, "x"),))
+    with pytest.raises(ConfigurationError, match=re.escape(f"producer.{name}")):
+        check_options(own)
 
 
-@pytest.mark.parametrize(("name", "argument", "least", "wrong"), [(name, *row) for name, row in NUMBERS.items()])
-def test_numbers_reach_the_client_if_they_are_in_their_range(name: str, argument: str, least: int, wrong: int) -> None:
-    for number in (least, 2**31 - 1):
-        assert arguments(**{name: f" {number}"})[argument] == number
-    for number in (wrong, 2**31):
-        with pytest.raises(ConfigurationError, match=f"from .*{2**31 - 1}"):
-            arguments(**{name: str(number)})
-
-
-@pytest.mark.parametrize("number", ["0", "-1"])
-def test_idle_connections_are_kept_if_java_or_librdkafka_is_told_so(number: str) -> None:
-    assert arguments(connections_max_idle_ms=number)["connections_max_idle_ms"] is None
+@pytest.mark.parametrize(("number", "own"), [("-1", "0"), ("0", "0"), ("1000", "1000")])
+def test_idle_connections_are_kept_if_java_or_librdkafka_is_told_so(number: str, own: str) -> None:
+    assert arguments(connections_max_idle_ms=number)["connections.max.idle.ms"] == own
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "taken", "wrong"),
+    ("java", "native"),
     [
-        ("gzip", "compression.gzip.level", ["1", "9"], ["0", "10"]),
-        ("gzip", "compression.level", ["1", "9"], ["0", "10"]),
-        ("lz4", "compression.lz4.level", ["0", "17"], ["-2", "18"]),
-        ("zstd", "compression.zstd.level", ["-5", "22"], ["23", "-131073", "high"]),
+        ({"max.request.size": "5000"}, {"message.max.bytes": "5000"}),
+        ({"delivery.timeout.ms": "9000"}, {"message.timeout.ms": "9000"}),
+        ({"delivery.timeout.ms": "120000"}, {"message.timeout.ms": "60000"}),  # no longer than a transaction
+        ({"delivery.timeout.ms": "120000", "transaction.timeout.ms": "90000"}, {"message.timeout.ms": "90000"}),
+        (
+            {"compression.type": "zstd", "compression.zstd.level": "7"},
+            {"compression.type": "zstd", "compression.level": "7"},
+        ),
+        ({"metadata.max.age.ms": "700"}, {"topic.metadata.refresh.interval.ms": "700"}),
+        ({"linger.ms": "5", "batch.size": "16384", "retries": "7"}, {"linger.ms": "5", "batch.size": "16384"}),
+        ({"queue.buffering.max.kbytes": "100"}, {"queue.buffering.max.kbytes": "100", "linger.ms": "100"}),
     ],
 )
-def test_levels_of_compression_are_those_that_the_codec_has(
-    kind: str, name: str, taken: list[str], wrong: list[str]
-) -> None:
-    values = pa.array([b"like" * 100] * 3, pa.large_binary())
-    records = Columns.of(Run(1, pa.array(["1", "2", "3"]), values, values))
-    for text in (*taken, "-1"):
-        chosen = ProducerOptions.of(settings(**{"compression.type": kind, name: text}), "id").compression
-        assert chosen == (kind, None if text == "-1" else int(text))
-        [batch] = batches(records, 1, 10**6, Compression(*chosen))
-        assert sum(map(len, batch.parts())) < 400
-    for text in wrong:
-        with pytest.raises(ConfigurationError, match=name):
-            arguments(**{"compression.type": kind, name: text})
-
-
-@pytest.mark.parametrize(
-    ("given", "least", "most"),
-    [
-        ({"ssl_enabled_protocols": "TLSv1.2"}, "TLSv1_2", "TLSv1_2"),
-        ({"ssl_enabled_protocols": "TLSv1.3, TLSv1.2,TLSv1.1"}, "TLSv1_2", "TLSv1_3"),
-        ({"ssl_protocol": "TLSv1.3"}, "TLSv1_2", "MAXIMUM_SUPPORTED"),
-        ({"ssl_protocol": "TLS"}, "TLSv1_2", "MAXIMUM_SUPPORTED"),
-        ({"ssl_protocol": "TLSv1.2"}, "TLSv1_2", "TLSv1_2"),
-        ({"ssl_protocol": "TLSv1.2", "ssl_enabled_protocols": "TLSv1.2,TLSv1.3"}, "TLSv1_2", "TLSv1_2"),
-        ({"ssl_enabled_protocols": "TLSv1.1"}, "", ""),
-        ({"ssl_enabled_protocols": "TLSv1.2,TLSv2"}, "", ""),
-    ],
-)
-def test_versions_of_tls_are_javas(given: dict[str, str], least: str, most: str) -> None:
-    if not least:
-        with pytest.raises(ConfigurationError, match=r"ssl\.enabled\.protocols"):
-            arguments(security_protocol="SSL", **given)
-        return
-    context = arguments(security_protocol="SSL", **given)["ssl_context"]
-    newest = ssl.TLSVersion.TLSv1_3 if most == "MAXIMUM_SUPPORTED" else ssl.TLSVersion[most]
-    assert context.minimum_version == ssl.TLSVersion[least]
-    assert context.maximum_version in (newest, ssl.TLSVersion[most])
+def test_options_reach_the_client(java: dict[str, str], native: dict[str, str]) -> None:
+    found = arguments(**java)
+    assert {name: found[name] for name in native} == native
+    assert found["bootstrap.servers"] == "a:1,b:2"
+    assert found["transactional.id"] == "id"
 
 
 ELSEWHERE = {
@@ -202,13 +160,18 @@ ELSEWHERE = {
     "metadata.recovery.strategy": "rebootstrap",
     "statistics.interval.ms": "1000",
     "max.block.ms": "60000",
+    "ssl.protocol": "TLSv1.3",
+    "ssl.enabled.protocols": "TLSv1.2, TLSv1.3",
+    "enable.idempotence": "true",
+    "acks": "all",
+    "send.buffer.bytes": "100000",
 }
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_what_one_of_the_clients_lacks_does_not_stop_the_other(name: str) -> None:
     given = settings(**{name: ELSEWHERE[name]})
-    assert ProducerOptions.of(given, "id").arguments["acks"] == "all"
+    assert arguments(**{name: ELSEWHERE[name]})
     assert AdminClient(connection_options(given)) is not None
 
 
@@ -238,7 +201,7 @@ SECRETS = {
     "wrong",
     [
         {"acks": "1"},
-        {"unknown": "x"},
+        {"unknown.option": "x"},
         {"compression.type": "x"},
         {"request.timeout.ms": "x"},
         {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
@@ -253,35 +216,21 @@ def test_no_secret_is_told(wrong: dict[str, str], caplog: pytest.LogCaptureFixtu
         arguments(**SECRETS, **wrong)
     assert "hidden" not in str(told.value) + caplog.text
     right = settings(**SECRETS, **{"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"})
-    assert "hidden" not in repr(right) + repr(ProducerOptions.of(right, "id")) + caplog.text
+    assert "hidden" not in repr(right) + caplog.text
 
 
 def test_an_unknown_option_is_named_without_its_value() -> None:
     with pytest.raises(ConfigurationError, match=r"producer\.own\.token") as error:
-        arguments(own_token="secret")
+        arguments(own_token="secret", linger_ms="5")
     assert "secret" not in str(error.value)
+    assert "linger.ms" not in str(error.value)
 
 
-def test_tuning_that_changes_nothing_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_jvm_has_alone_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    arguments(buffer_memory="1", linger_ms="5", queue_buffering_max_messages="10", sasl_login_class="x")
+    producer_options(settings(buffer_memory="1", max_block_ms="5", linger_ms="10", sasl_login_class="x"), "id")
     [message] = caplog.messages
-    assert "buffer.memory, linger.ms, queue.buffering.max.messages, sasl.login.class" in message
-
-
-def test_limits_and_compression() -> None:
-    given = settings(
-        message_max_bytes="5000", delivery_timeout_ms="9000", compression_type="zstd", compression_zstd_level="7"
-    )
-    found = ProducerOptions.of(given, "id")
-    assert (found.most_bytes, found.delivery_s, found.compression) == (5000, 9.0, ("zstd", 7))
-    assert found.arguments == {
-        "request_timeout_ms": 30_000,
-        "security_protocol": "PLAINTEXT",
-        "bootstrap_servers": ["a:1", "b:2"],
-        "transactional_id": "id",
-        "acks": "all",
-    }
+    assert "buffer.memory, max.block.ms, sasl.login.class." in message
 
 
 def test_a_login_with_tokens_takes_its_credentials_from_java_or_librdkafka() -> None:
@@ -289,10 +238,9 @@ def test_a_login_with_tokens_takes_its_credentials_from_java_or_librdkafka() -> 
     jaas = f"{module} required clientId='cdc' clientSecret='s' scope='kafka' ;"
     url = {"sasl_oauthbearer_token_endpoint_url": "https://id/token"}
     given = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": jaas, **url}
-    assert isinstance(arguments(**given)["sasl_oauth_token_provider"], ClientTokens)
-    others = connection_options(settings(**given))
-    assert others["sasl.oauthbearer.method"] == "oidc"
-    assert others["sasl.oauthbearer.client.secret"] == "s"
+    for found in (arguments(**given), connection_options(settings(**given))):
+        assert found["sasl.oauthbearer.method"] == "oidc"
+        assert found["sasl.oauthbearer.client.secret"] == "s"
     del given["sasl_jaas_config"]
-    with pytest.raises(ConfigurationError, match=r"sasl\.oauthbearer\.client\.id"):
+    with pytest.raises(ConfigurationError, match=r"sasl\.oauthbearer"):
         arguments(**given)

@@ -41,6 +41,12 @@ def at_send(case: Case) -> None:
     )
 
 
+def at_send_and_at_commit(case: Case) -> None:
+    """The record has ended the transaction."""
+    at_send(case)
+    at_commit(case)
+
+
 def at_its_tombstone(case: Case) -> None:
     case.broker.refuses = lambda topic, record: (
         "it is refused" if topic in case.stopped and record.value is None else ""

@@ -120,8 +120,8 @@ def test_properties_of_the_channel(broker: Broker, tmp_path: Path) -> None:
 def test_clear_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "_ANSWER_S", 0.3)
     settings = SignalSettings(channels=("kafka",), kafka_servers="127.0.0.1:1")
-    with pytest.raises(ConfigurationError, match=r"sasl\.jaas\.config") as refused:
-        KafkaSignals(replace(settings, kafka_consumer=(("sasl.jaas.config", "secret"),)), "shop")
+    with pytest.raises(ConfigurationError, match=r"signal\.consumer\.own\.token") as refused:
+        KafkaSignals(replace(settings, kafka_consumer=(("own.token", "secret"),)), "shop")
     assert "secret" not in str(refused.value)
     channel = KafkaSignals(settings, "shop")
     with pytest.raises(ConnectionLostError, match=r"127\.0\.0\.1:1"):
