@@ -1,26 +1,23 @@
-"""A schema registry's web interface, as Confluent's and those that are compatible with it have it (Karapace, Apicurio's `ccompat`).
+"""A schema registry: Confluent's, and those that are compatible with it (Karapace, Apicurio's `ccompat`), by Confluent's client.
 
 Avro's records name their schema by its number in the registry: a zero byte, the number in four bytes, the value.
 """
 
-import json
-from base64 import b64encode
-from collections.abc import Mapping
-from http.client import HTTPException
-from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.parse import quote, urlsplit
-from urllib.request import Request
+import importlib
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
-from cdc_assets.core import web
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError, has_credentials
 
 HEAD_BYTES: Final = 5
 _ANSWER_S: Final = 30.0
-_FORM: Final = "application/vnd.schemaregistry.v1+json"
 _REFUSED: Final = (404, 409, 422)
 _NO_RIGHTS: Final = (401, 403)
 _OPTION: Final = "converter.schema.registry.url"
+
+T = TypeVar("T")
 
 
 def wire_head(number: int) -> bytes:
@@ -36,7 +33,7 @@ class SchemaRegistry:
         credentials: `user:password`, or empty.
 
     Raises:
-        ConfigurationError: an address is no web address, or holds a password.
+        ConfigurationError: an address is no web address, or holds a password; or the extra `kafka` is not installed.
     """
 
     def __init__(self, addresses: str, credentials: str = "") -> None:
@@ -48,9 +45,17 @@ class SchemaRegistry:
                 raise ConfigurationError(
                     _OPTION, address, "an address without a password", "give user:password as basic.auth.user.info"
                 )
-        self._headers = {"Accept": _FORM, "Content-Type": _FORM}
+        self._library = _client_library(addresses)
+        options: dict[str, Any] = {"url": ",".join(self._addresses), "timeout": _ANSWER_S, "max.retries": 0}
         if credentials:
-            self._headers["Authorization"] = "Basic " + b64encode(credentials.encode()).decode()
+            options["basic.auth.user.info"] = credentials
+        try:
+            self._client = self._library.SchemaRegistryClient(options)
+        except ValueError:
+            raise ConfigurationError(
+                "converter.basic.auth.user.info", "(hidden)", "user:password", "correct it"
+            ) from None
+        weakref.finalize(self, self._client.close)  # its connections, which nobody else ends
 
     def check(self) -> None:
         """Ask for something that every registry has.
@@ -60,24 +65,23 @@ class SchemaRegistry:
             ConfigurationError: it does not let this user in.
         """
         try:
-            self._ask("/subjects", None)
-        except _NotTakenError as error:
+            self._ask(self._client.get_subjects)
+        except self._library.SchemaRegistryError as error:
             raise self._silent(error) from None
 
-    def schema(self, number: int) -> Mapping[str, Any] | None:
-        """The answer for a schema's number: its text in `schema`; None if there is none.
+    def schema(self, number: int) -> Any | None:
+        """A schema, with `schema_str`, `schema_type` and `references`; None if there is none with this number.
 
         Raises:
             ConnectionLostError: the registry does not answer.
             ConfigurationError: it does not let this user in.
         """
         try:
-            found: Mapping[str, Any] = self._ask(f"/schemas/ids/{number}", None)
-        except _NotTakenError as error:
-            if error.code == 404:
+            return self._ask(lambda: self._client.get_schema(number))
+        except self._library.SchemaRegistryError as error:
+            if error.http_status_code == 404:
                 return None
             raise self._silent(error) from None
-        return found
 
     def number(self, subject: str, schema: str, *, registers: bool) -> int:
         """The number of a schema under a subject.
@@ -90,40 +94,36 @@ class SchemaRegistry:
             ConnectionLostError: the registry does not answer.
             ConfigurationError: it does not let this user in.
         """
-        path = f"/subjects/{quote(subject, safe='')}" + ("/versions" if registers else "")
+        own = self._library.Schema(schema, "AVRO")
         try:
-            return int(self._ask(path, json.dumps({"schema": schema}).encode())["id"])
-        except _NotTakenError as error:
-            if error.code not in _REFUSED:
-                raise self._silent(error) from None
+            if registers:
+                return self._ask(lambda: int(self._client.register_schema(subject, own)))
+            return self._ask(lambda: int(self._client.lookup_schema(subject, own).schema_id))
+        except self._library.SchemaRegistryError as error:
             raise InvalidValueError(
                 "schema of subject",
                 subject,
                 f"one that the registry takes ({error})",
                 "set the subject's compatibility, or register the schema",
             ) from None
-        except (KeyError, TypeError) as error:
-            raise self._silent(error) from None
 
-    def _ask(self, path: str, body: bytes | None) -> Any:
-        """The answer of the first address that gives one."""
-        failure: Exception = OSError("no address")
-        for address in self._addresses:
-            request = Request(address + path, body, self._headers)  # noqa: S310 - checked to be a web address
-            try:
-                return web.ask(request, _ANSWER_S)
-            except HTTPError as error:
-                with error:
-                    failure = _NotTakenError(error.code, _reason(error))
-                if error.code in _NO_RIGHTS:
-                    raise ConfigurationError(
-                        "converter.basic.auth.user.info", "(hidden)", f"a user whom {address} lets in", "correct it"
-                    ) from None
-                if error.code < 500:
-                    raise failure from None
-            except (OSError, HTTPException, ValueError) as error:
-                failure = error
-        raise self._silent(failure) from None
+    def _ask(self, question: Callable[[], T]) -> T:
+        """The answer; a schema that is refused, or is not there, is an error of the client."""
+        try:
+            return question()
+        except self._library.SchemaRegistryError as error:
+            if error.http_status_code in _NO_RIGHTS:
+                raise ConfigurationError(
+                    "converter.basic.auth.user.info",
+                    "(hidden)",
+                    f"a user whom {', '.join(self._addresses)} lets in",
+                    "correct it",
+                ) from None
+            if error.http_status_code in _REFUSED:
+                raise
+            raise self._silent(error) from None
+        except Exception as error:  # noqa: BLE001 - of whichever web client it has, or an answer that it does not understand
+            raise self._silent(error) from None
 
     def _silent(self, error: Exception) -> ConnectionLostError:
         return ConnectionLostError(
@@ -132,16 +132,13 @@ class SchemaRegistry:
         )
 
 
-class _NotTakenError(Exception):
-    """The registry answered with an error."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(f"{code}: {reason}")
-        self.code = code
-
-
-def _reason(error: HTTPError) -> str:
+def _client_library(addresses: str) -> Any:
     try:
-        return str(web.read(error)["message"])[:300]
-    except (OSError, ValueError, KeyError, TypeError):
-        return str(error.reason)
+        return importlib.import_module("confluent_kafka.schema_registry")
+    except ImportError as error:
+        raise ConfigurationError(
+            _OPTION,
+            addresses,
+            f"a setting whose client library is installed ({error})",
+            "pip install 'cdc-assets[kafka]', or choose a converter without a registry",
+        ) from None

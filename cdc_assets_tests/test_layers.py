@@ -15,7 +15,7 @@ IMPORTED_TEST = re.compile(r"^\s*(?:from|import) cdc_assets_tests\S*\.test_\w+.*
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
-    "registry": {"core", "errors"},
+    "registry": {"errors"},
     "config": {"core", "errors"},
     "typemap": {"config", "core", "errors"},
     "envelope": {"config", "core", "errors", "typemap"},
@@ -170,7 +170,7 @@ ONLY_IN: dict[str, set[str]] = {
     "pyodbc": {"adapters.sqlserver", "defs"},
     "mssql_python": {"adapters.sqlserver"},
     "aiokafka": set(),  # a foreign reader in tests
-    "confluent_kafka": {"adapters.kafka"},
+    "confluent_kafka": {"adapters.kafka", "registry"},
     "fastavro": {"reader"},
     "jpype": {"adapters.debezium"},
     "pymysql": {"adapters.databases"},

@@ -92,13 +92,11 @@ def fetch_from(registry: SchemaRegistry) -> Fetch:
         found = registry.schema(number)
         if found is None:
             raise BadRecordError(f"the registry has no schema {number}")
-        if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
-            raise BadRecordError(
-                f"schema {number} is not of Avro alone: {found.get('schemaType', 'it has references')}"
-            )
+        if (found.schema_type or "AVRO") != "AVRO" or found.references:
+            raise BadRecordError(f"schema {number} is not of Avro alone: {found.schema_type}, with its references")
         try:
-            return json.loads(found["schema"])
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            return json.loads(found.schema_str)
+        except (TypeError, ValueError, RecursionError) as error:
             raise BadRecordError(f"the registry's schema {number} cannot be read: {type(error).__name__}") from None
 
     return fetch

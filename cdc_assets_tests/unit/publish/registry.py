@@ -21,16 +21,29 @@ class Registry:
         self.schemas: list[str] = []
         self.subjects: dict[str, list[int]] = {}
         self.refused, self.away = set(refused), False
-        self.credentials = ""
+        self.credentials, self.elsewhere = "", ""
         self.asked: list[str] = []
+        self.connected = 0
+        """Connections that are open."""
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # connections are used again
+
+            def setup(self) -> None:
+                super().setup()
+                registry.connected += 1
+
+            def finish(self) -> None:
+                super().finish()
+                registry.connected -= 1
+
             def do_GET(self) -> None:
-                if self.path == "/subjects":
+                path = self.path.partition("?")[0]
+                if path == "/subjects":
                     self._answer((200, sorted(registry.subjects)))
                 else:
-                    self._answer(registry.schema(int(self.path.rpartition("/")[2])))
+                    self._answer(registry.schema(int(path.rpartition("/")[2])))
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -42,7 +55,9 @@ class Registry:
                     answer = 401, {"message": "who are you"}
                 status, document = (503, {"message": "away"}) if registry.away else answer
                 data = json.dumps(document).encode()
-                self.send_response(status)
+                self.send_response(302 if registry.elsewhere else status)
+                if registry.elsewhere:
+                    self.send_header("Location", registry.elsewhere + self.path)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

@@ -24,6 +24,7 @@ from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidVa
 from cdc_assets.reader.avro import AvroParts
 from cdc_assets.registry import SchemaRegistry
 from cdc_assets.typemap.connect import ConnectType, array, struct
+from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.registry import Registry, avro_of
 from cdc_assets_tests.unit.publish.world import World, published
@@ -78,6 +79,25 @@ def test_a_schema_that_the_registry_refuses_stops_its_topic_alone(config: Captur
         registry.refused.clear()
         assert not published(replace(config, kafka=avro_of(registry)), broker)
         assert len(broker.topics[TOPIC]) > 5
+
+
+def test_a_registry_that_redirects_elsewhere_is_an_error_and_takes_no_password_along() -> None:
+    with Registry() as thief, Registry() as registry:
+        registry.elsewhere = thief.address
+        with pytest.raises(ConnectionLostError) as found:
+            SchemaRegistry(registry.address, "user:secret").check()
+        assert not thief.asked
+    assert "secret" not in str(found.value)
+
+
+def test_connections_end_with_who_has_asked() -> None:
+    with Registry() as registry:
+        own = SchemaRegistry(registry.address)
+        own.check()
+        own.check()
+        assert registry.connected == 1
+        del own
+        wait_until(lambda: registry.connected == 0, 30, lambda: registry.connected)
 
 
 def test_a_registry_that_is_away_only_delays(config: CaptureConfig) -> None:

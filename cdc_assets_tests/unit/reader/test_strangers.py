@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import Schema
 
 from cdc_assets.envelope.naming import CURRENT, HISTORY
 from cdc_assets.reader.avro import AvroParts, fetch_from
@@ -57,9 +58,9 @@ def test_one_name_that_is_used_again_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "no JSON", None])
-def test_an_answer_that_is_no_schema_is_a_bad_record(monkeypatch: pytest.MonkeyPatch, text: object) -> None:
+def test_an_answer_that_is_no_schema_is_a_bad_record(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
     registry = SchemaRegistry("http://127.0.0.1:1")
-    monkeypatch.setattr(registry, "schema", lambda number: {"schema": text})
+    monkeypatch.setattr(registry, "schema", lambda number: Schema(text, "AVRO"))
     with pytest.raises(BadRecordError, match="schema 1 cannot be read"):
         fetch_from(registry)(1)
 
