@@ -192,7 +192,8 @@ def test_a_late_start_begins_after_an_lsn_and_a_foreign_lake_is_refused(
     case.publish()
     assert case.command("--from-lsn", "00000001:00000001:0001").returncode == 2
     assert case.ids() == [3, 4]
-    case.lake.rename(tmp_path / "old")
+    case.lake = tmp_path / "other"
+    case.write()
     case.capture("snapshot")
     done = case.command()
     assert done.returncode == 1
