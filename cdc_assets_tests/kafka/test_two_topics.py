@@ -127,6 +127,31 @@ def test_a_record_that_fits_its_topic_compressed_is_taken_and_one_that_does_not_
     assert (sent(broker, "packed.a"), sent(broker, "packed.b")) == ([small, wide, small], [small] * 3)
 
 
+def test_a_refusal_of_a_record_that_was_sent_before_is_not_taken_for_that_of_the_next(broker: Broker) -> None:
+    """The limit was lowered meanwhile, so the first of two is refused; the second one would have been sent alone."""
+    broker.create("before.a", 1, max__message__bytes="5000")
+    with opened(broker, "before", "before.a", "before.b", compression_type="zstd") as own:
+        set_limit(broker, "before.a", 1000)
+        own.begin()
+        assert own.send("before.b", run(b"small")) == (1, "")
+        assert own.send("before.a", run(CHANCE.randbytes(3000), b"wide and alike " * 1000)) == (2, "")
+        assert list(own.commit("never")) == ["before.a"]
+    assert not sent(broker, "before.b")
+
+
+def test_nothing_is_committed_without_its_marker(broker: Broker) -> None:
+    topics = ["unmarked.a", "unmarked.b"]
+    with opened(broker, "unmarked", *topics) as own:
+        own.begin()
+        for topic in topics:
+            assert own.send(topic, run(b"1")) == (1, "")
+        with pytest.raises(ConnectionLostError, match=r"refuses a marker in .* more than producer\.max\.request\.size"):
+            own.commit("x" * 2_000_000)
+        own.abort()
+        assert own.open() is None
+    assert not [value for topic in topics for value in sent(broker, topic)]
+
+
 def test_a_refusal_stops_its_topic_at_its_own_place_and_another_goes_on(
     server: StandIn, tmp_path: Path, broker: Broker
 ) -> None:

@@ -121,7 +121,8 @@ class KafkaBroker:
         own, refused = self._own, dict[str, str]()
         with self._translated():
             try:
-                own.send(self._marker.topic, _one(self._marker.key, marker.encode()), self._outcome_s)
+                if not own.send(self._marker.topic, _one(self._marker.key, marker.encode()), self._outcome_s):
+                    raise self._errors.marker_refused(self._limits.beyond_client(len(marker.encode())))
                 own.commit(self._outcome_s)
             except self._kafka.KafkaException as error:
                 refused = self._refused(error.args[0])
@@ -160,6 +161,8 @@ class KafkaBroker:
     def _hand_over(self, topic: str, records: Run, sizes: Numbers) -> tuple[int, str]:
         """Hand over records; how many come before the first that is refused, and why; all of them, and nothing, if none is."""
         for start, stop in self._parts(topic, sizes):
+            if self._own.is_over:  # by an earlier record
+                break
             count = self._own.send(topic, records.slice(start, stop), self._outcome_s)
             if count < stop - start:
                 return start + count, self._limits.beyond_client(int(sizes[start + count]))
@@ -195,7 +198,7 @@ class KafkaBroker:
         if records.partitions is None:
             return len(records), ""
         chosen = records.partitions.fill_null(0).to_numpy(zero_copy_only=False)
-        if int(chosen.max(initial=0)) >= self._counts.get(topic, 1):
+        if int(chosen.max(initial=0)) >= self._counts.get(topic, 1) or int(chosen.min(initial=0)) < 0:
             with self._translated():
                 self._counts[topic] = self._own.partitions(topic, _ANSWER_S)
         count = self._counts.get(topic, 1)
@@ -223,8 +226,8 @@ class KafkaBroker:
             yield
         except self._kafka.KafkaException as error:
             own = self._transactions
-            failed = [] if own is None else own.failed.values()
-            raise self._errors.error([error.args[0], *failed], self._connection_error()) from None
+            first, failed = (error.args[0], []) if own is None else (own.explained(error.args[0]), own.failed.values())
+            raise self._errors.error([first, *failed], self._connection_error()) from None
         except TimeoutError as error:
             raise self._errors.lost(self._connection_error() or str(error)) from None
 

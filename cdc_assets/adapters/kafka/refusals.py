@@ -26,8 +26,12 @@ class Translation:
     transactional_id: str
     marker: str
 
-    def refusals(self, failed: Mapping[str, Any]) -> dict[str, str]:
-        """Topics of which a record is refused for good, with the reason."""
+    def refusals(self, failed: Mapping[tuple[str, int], Any]) -> dict[str, str]:
+        """Topics of which a record is refused for good, with the reason.
+
+        Args:
+            failed: errors of records by topic and code.
+        """
         codes = self.kafka.KafkaError
         final = (
             codes.MSG_SIZE_TOO_LARGE,
@@ -37,9 +41,9 @@ class Translation:
             codes.TOPIC_AUTHORIZATION_FAILED,
         )
         return {
-            topic: unwritable(topic) if error.code() == codes.TOPIC_AUTHORIZATION_FAILED else error.str()
-            for topic, error in failed.items()
-            if error.code() in final
+            topic: unwritable(topic) if code == codes.TOPIC_AUTHORIZATION_FAILED else error.str()
+            for (topic, code), error in failed.items()
+            if code in final
         }
 
     def error(self, errors: Sequence[Any], connection: str = "") -> Exception:

@@ -37,12 +37,17 @@ def test_what_is_told_of_a_record_explains_what_the_call_does_not_say() -> None:
 
 
 def test_refusals_for_good_are_told_by_topic() -> None:
-    failed = {
+    errors = {
         "a": KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"),
         "b": KafkaError(KafkaError.INVALID_RECORD, "no key"),
         "c": KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no"),
         "d": KafkaError(KafkaError._PURGE_QUEUE, "purged"),
     }
-    found = OWN.refusals(failed)
+    found = OWN.refusals({(topic, error.code()): error for topic, error in errors.items()})
     assert set(found) == {"a", "b", "c"}
     assert "WRITE on the topic c" in found["c"]
+
+
+def test_a_refusal_counts_beside_what_follows_from_it() -> None:
+    errors = [KafkaError(KafkaError._PURGE_QUEUE, "purged"), KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large")]
+    assert OWN.refusals({("a", error.code()): error for error in errors}) == {"a": "too large"}

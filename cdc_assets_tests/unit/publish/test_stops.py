@@ -81,6 +81,7 @@ def one_beside_another(case: Case) -> None:
 
 CAUSES: Mapping[Callable[[Case], None], int] = {
     at_send: 1,
+    at_send_and_at_commit: 1,
     at_its_tombstone: 1,
     at_commit: 1,
     not_writable: 1,
