@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.client import ClientLog, client_library
+from cdc_assets.adapters.kafka.client import client_library, made
 from cdc_assets.adapters.kafka.options import of_connections
 from cdc_assets.adapters.kafka.places import AT_THE_END, MISSING, lost_span, place_name
 from cdc_assets.config.java_patterns import matches_name
@@ -19,6 +19,7 @@ from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import ConnectionLostError
 
 _ANSWER_S: Final = 5.0
+_PREFIX: Final = "consumer.override"
 SEE: Final = (
     "see whether bootstrap.servers is the right cluster, and whether the user has DESCRIBE and READ on these topics"
 )
@@ -39,12 +40,12 @@ def unread(settings: ReaderSettings, offsets: Offsets) -> Unread:
     own = {"group.id": f"cdc-assets-{settings.prefix}", "enable.auto.commit": False, "enable.partition.eof": True}
     isolation = {name: text for name, text in settings.options if name == "isolation.level"}
     options = {
-        **of_connections(settings.servers, settings.options),
+        **of_connections(settings.servers, settings.options, _PREFIX),
         **own,
         **isolation,
         "auto.offset.reset": "earliest",
     }
-    consumer = kafka.Consumer(options, logger=ClientLog())
+    consumer = made(kafka, kafka.Consumer, options, settings.options, _PREFIX)
     try:
         return _asked(kafka, consumer, settings, offsets)
     except kafka.KafkaException as error:
