@@ -17,6 +17,8 @@ from cdc_assets.errors import InvalidValueError
 
 _TEXT = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}\Z")
 _SIZE = 10
+LSN_WIDTH = 22
+"""Characters of a position that are the commit LSN."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

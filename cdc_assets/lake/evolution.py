@@ -11,6 +11,9 @@ event schema's nullability is in the field's metadata (`connect.*`).
 The same type with another meaning counts as another type: a `datetime` in milliseconds and a `datetime2(7)` in
 nanoseconds are both int64, but must not share a column; nor may hexadecimal digits and base64. A field without metadata
 of its meaning, such as one that Spark computed, is compared by its type.
+
+The key of events is one value: with other fields it is another one, even where Delta could add them. Who folds events by key would take a
+row with the key (1, NULL) and the same one with (1, 'x') for two. So these lie in different generations.
 """
 
 from collections.abc import Iterable
@@ -37,7 +40,16 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 def is_compatible(table: pa.Schema, events: pa.Schema) -> bool:
     """Whether rows of `events` fit a table of structure `table` after missing fields are added."""
-    return _fits(list(table), list(events))
+    return _has_same_key(table, events) and _fits(list(table), list(events))
+
+
+def _has_same_key(table: pa.Schema, events: pa.Schema) -> bool:
+    """Whether the keys of events have the same fields; any table fits that holds no topic."""
+    if "position" not in table.names or "position" not in events.names:
+        return True
+    kinds = [schema.field("key").type for schema in (table, events) if "key" in schema.names]
+    names = [{field.name for field in kind} for kind in kinds if pa.types.is_struct(kind)]
+    return len(names) < 2 or names[0] == names[1]
 
 
 def _fits(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> bool:

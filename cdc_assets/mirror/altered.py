@@ -1,7 +1,8 @@
 """Changes of a table's structure after which rows are others without an event.
 
 ALTER COLUMN converts every row on the server, with rounding or text forms of its own; a column that is dropped and added again under
-its name is another one; and events from before a table got its key do not tell which row they are about. The log holds none of it,
+its name is another one; and events from before a table got its key, or another one, do not tell which of its rows now they are
+about: of two rows with one `a` the deletion of one, told by (a, b), would remove both from a table with the key `a`. The log holds none of it,
 so a mirror that went on would show what the server never had. Only changes that leave every value as it is are followed: wider
 integers and decimals, longer texts, texts in UTF-8 or compared in another way, more digits of a moment, integers as texts.
 
@@ -39,7 +40,7 @@ def changes(entries: Sequence[HistoryEntry]) -> list[tuple[int, str]]:
     key: frozenset[str] | None = None
     for number, entry in enumerate(entries):
         names = frozenset(entry.schema.key)
-        texts = [] if key is None or names <= key else [f"its key became {', '.join(entry.schema.key)}"]
+        texts = [] if key in (None, names) else [f"its key became {', '.join(entry.schema.key) or 'none'}"]
         for column in (column for column in entry.columns() if not column.computed):
             former = known.get(column.name)
             if former is not None and former.ordinal != column.ordinal:

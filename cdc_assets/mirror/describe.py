@@ -89,7 +89,9 @@ def describe(
     of_keys = [_fields(pa.struct([schema.field("key")]), "key") for schema in generations.values()]
     coarse = coarse_tables({names.get(name, name): column for name, column in source.items()}, of_keys, entries)
     hidden = {name for name in key if entries and hides(entries[-1].table, name, settings)}
-    extra = _key_only(source, found, names, of_keys[-1], hidden)
+    extra = _key_only(
+        source, found, names, {name: field for fields in of_keys for name, field in fields.items()}, hidden
+    )
     columns = [_shape_column(column) for column in found] + [_extra_column(column) for column in extra]
     taken = {name.lower() for name in names}
     for name, shown in _names(former, settings).items():

@@ -1,7 +1,7 @@
-"""Events whose key holds less than the server compares, or not all of its columns: two rows could be one in them.
+"""Events whose key holds less than the server compares, or other columns: two rows could be one in them, or one row two.
 
 A form may keep less of a value than the column has (`typemap.exact`), and every table of a topic has a form of its own. A table without a
-key may get one by `message.key.columns` later, or lose it; that opens another table of the topic. What such
+key may get one by `message.key.columns` later, or another one, or lose it; each opens another table of the topic (`lake.evolution`). What such
 events tell counts for nothing: a mirror begins when the whole table was read again in a form that holds every digit, and there is
 none before. A mirror that is older has missed what they told, so for it changes were lost up to the last of them. (Not up to that reading:
 every later one would be another loss, which a mirror that is right takes for the end of all that it knew.)
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.core.schema import Column, declared_type
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.history.records import HistoryEntry
@@ -37,22 +38,23 @@ def coarse_tables(
     if entries and not (key or had_key or fields[-1]):
         return {number: _keyed(entries[-1]) for number, known in enumerate(fields) if known}
     found = {}
+    by_property = (
+        bool(entries) and not entries[-1].schema.key
+    )  # else its structures say when its key changed (`altered`)
     for number, known in enumerate(fields):
+        if by_property and key and known.keys() != key.keys():
+            found[number] = _otherwise_keyed(list(key), list(known), entries[-1])
+            continue
         for name, column in key.items():
-            if column is None:
-                continue
-            if name not in known:
-                if not entries[-1].schema.key:  # else its structure says when it got its key (`altered`)
-                    found[number] = _unkeyed(column, entries[-1])
-            elif setting := coarse_by(column, known[name]):
+            if column is not None and name in known and (setting := coarse_by(column, known[name])):
                 found[number] = _refusal(setting, known[name], column, entries[-1])
     return found
 
 
-def _unkeyed(column: Column, entry: HistoryEntry) -> ConfigurationError:
+def _otherwise_keyed(key: Sequence[str], former: Sequence[str], entry: HistoryEntry) -> ConfigurationError:
     return ConfigurationError(
-        "message.key.columns", column.name, f"a column that the keys of all events of {entry.table} hold; those from before it was named "
-        "do not tell which row they are about", _read_again(entry),
+        "message.key.columns", ", ".join(key), f"the columns by which all events of {entry.table} are told apart; the key of earlier ones "
+        f"has {', '.join(former) or 'none'}, so they do not tell which row they are about", _read_again(entry),
     )  # fmt: skip
 
 
@@ -96,10 +98,13 @@ def exactly_told(
     if len(exact) == len(files):
         return target, exact
     read = target.read
-    reading = max((window_of(file, -1) for file in exact if file.least[:22] <= read <= file.greatest[:22]), default=-1)
+    reading = max(
+        (window_of(file, -1) for file in exact if file.least[:LSN_WIDTH] <= read <= file.greatest[:LSN_WIDTH]),
+        default=-1,
+    )
     shortened = [file for file in files if file.generation in coarse]
     for file in shortened:
-        if (file.greatest[:22], window_of(file, _NEVER)) > (read, reading):
+        if (file.greatest[:LSN_WIDTH], window_of(file, _NEVER)) > (read, reading):
             raise coarse[file.generation]
-    last = max(file.greatest[:22] for file in shortened)
+    last = max(file.greatest[:LSN_WIDTH] for file in shortened)
     return replace(target, starts=tuple(sorted({*target.starts, last}))), exact

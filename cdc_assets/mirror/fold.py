@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.mirror.absent import ABSENT
 from cdc_assets.mirror.shape import (
     AT,
@@ -40,9 +41,6 @@ from cdc_assets.mirror.shape import (
 )
 from cdc_assets.mirror.texts import TEXTS, in_form, is_encoded, joined, plain, whole
 from cdc_assets.typemap.kernels import Numbers
-
-LSN_WIDTH = 22
-"""Characters of a position that are the commit LSN."""
 
 
 @dataclass(frozen=True, slots=True)

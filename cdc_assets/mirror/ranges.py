@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.pieces import Piece
 from cdc_assets.mirror.events import in_order
-from cdc_assets.mirror.fold import LSN_WIDTH
 from cdc_assets.mirror.keys import as_bytes
 from cdc_assets.mirror.rewrite import by_key
 from cdc_assets.mirror.shape import CHANGED_AT, POSITION, Shape

@@ -4,7 +4,8 @@ A topic continues in a new Delta table when its columns change in a way that one
 (`lake.evolution`). When generations are read together, each field has its newest type. Older values are cast to it if
 that does not change them: to a wider number or decimal. Otherwise, because type or meaning differ, they stay unchanged
 in an additional field: `amount` of the first generation becomes `amount@1`. So nothing is lost, no conversion is
-guessed, and rows of every generation have the same structure.
+guessed, and rows of every generation have the same structure. The key of events is one value: if its fields are others, or one of
+them does not fit, the whole key of the first generation is `key@1`.
 """
 
 from collections.abc import Sequence
@@ -86,12 +87,17 @@ def _joint_field(name: str, field: StructField, versions: Sequence[tuple[int, St
 def _fits(old: StructField, new: StructField) -> bool:
     """Whether values of the old field are values of the new one."""
     if isinstance(old.dataType, StructType) and isinstance(new.dataType, StructType):
-        return True
+        return new.name != "key" or _is_same_key(old.dataType, new.dataType)
     if _without_key(old) and isinstance(new.dataType, StructType):
         return True
     if old.name != new.name or any(old.metadata.get(fact) != new.metadata.get(fact) for fact in _MEANING):
         return False
     return old.dataType == new.dataType or _widens(old.dataType, new.dataType)
+
+
+def _is_same_key(old: StructType, new: StructType) -> bool:
+    """Whether values of one key are values of the other; a column called `key` inside of events is none, but may be treated as one."""
+    return set(old.names) == set(new.names) and all(_fits(old[name], new[name]) for name in new.names)
 
 
 def _without_key(field: StructField) -> bool:

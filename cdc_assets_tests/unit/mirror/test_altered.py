@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.adapters.clock import SystemClock
-from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
-from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcError
-from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.run.capture import Capture
-from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
+from cdc_assets_tests.unit.mirror.world import World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
 
@@ -49,24 +41,6 @@ def server() -> Iterator[StandIn]:
         yield server
 
 
-def follow(world: World, *, anew: bool = False) -> CdcError | None:
-    """Why the mirror goes no further."""
-    return CaptureMirrors(world.config, LocalRunner(2), SystemClock()).catch_up(anew=anew).get(TOPIC)
-
-
-def read_again(world: World) -> None:
-    world.server.agent.drain()
-    with SqlServerSource(world.config.connection) as source:
-        bulk = MssqlBulkSource(world.config.connection)
-        Capture(world.config, source, bulk, LocalRunner(2), SystemClock()).snapshot([TableId(DATABASE, "dbo", "t")])
-
-
-def second_instance(world: World) -> None:
-    world.execute(
-        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL, @capture_instance = 'dbo_t2'"
-    )
-
-
 def started(server: StandIn, tmp_path: Path, columns: str, *rows: str) -> World:
     world = World(server, tmp_path / "lake", columns)
     world.execute(f"INSERT INTO dbo.t VALUES {', '.join(rows)}")
@@ -88,14 +62,14 @@ def test_a_type_that_changes_values_is_waited_for(
     world.execute("INSERT INTO dbo.t VALUES (3, NULL)")
     world.capture()
     for _ in range(2):
-        reason = follow(world, anew=anew)
+        reason = world.follow(anew=anew)
         assert "column v became" in str(reason)
         assert len(world.rows()) == len(expected) == 1
         assert world.rows()[0]["v"] is not None
-    read_again(world)
+    world.read_again()
     world.execute("INSERT INTO dbo.t VALUES (4, NULL)")
     world.capture()
-    assert follow(world, anew=anew) is None
+    assert world.follow(anew=anew) is None
     of_server = [row | {"v": str(row["v"])} if isinstance(row["v"], time) else row for row in world.on_server("id, v")]
     assert ordered(world.rows()) == ordered(of_server)
 
@@ -106,7 +80,7 @@ def test_a_wider_type_is_followed(server: StandIn, tmp_path: Path, old: str, new
     world.execute(f"ALTER TABLE dbo.t ALTER COLUMN v {new}")
     world.execute("INSERT INTO dbo.t VALUES (3, NULL)")
     world.capture()
-    assert follow(world) is None
+    assert world.follow() is None
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
@@ -119,16 +93,16 @@ def test_a_column_that_is_another_one_of_the_same_name(server: StandIn, tmp_path
     world.execute("UPDATE dbo.t SET b = 3 WHERE id = 2")
     world.execute("ALTER TABLE dbo.t DROP COLUMN a")
     world.execute("ALTER TABLE dbo.t ADD a nvarchar(9)")
-    second_instance(world)
+    world.second_instance()
     world.execute("INSERT INTO dbo.t (id, a, b) VALUES (3, N'z', 3)")
     world.capture()
     world.capture()
     if not late:
-        assert "column a was dropped and added again" in str(follow(world))
+        assert "column a was dropped and added again" in str(world.follow())
         assert {row["id"]: row["a"] for row in world.rows()} == {1: "x", 2: "y"}
-    read_again(world)
+    world.read_again()
     world.capture()
-    assert follow(world) is None
+    assert world.follow() is None
     assert ordered([{name: row[name] for name in ("id", "a", "b")} for row in world.rows()]) == ordered(
         world.on_server("id, a, b")
     )
@@ -138,16 +112,16 @@ def test_a_table_that_gets_a_key(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, "a nvarchar(9), n int", "(N'x', 1)", "(N'y', 2)", "(N'z', 3)")
     world.execute("ALTER TABLE dbo.t ADD id int IDENTITY NOT NULL")
     world.execute("ALTER TABLE dbo.t ADD CONSTRAINT pk PRIMARY KEY (id)")
-    second_instance(world)
+    world.second_instance()
     world.execute("INSERT INTO dbo.t (a, n) VALUES (N'q', 4)")
     world.capture()
     world.capture()
-    assert "its key became id" in str(follow(world))
+    assert "its key became id" in str(world.follow())
     assert sorted(row["n"] for row in world.rows()) == [1, 2, 3]
-    read_again(world)
+    world.read_again()
     world.execute("UPDATE dbo.t SET n = n + 10")
     world.capture()
-    assert follow(world) is None
+    assert world.follow() is None
     assert ordered([{name: row[name] for name in ("id", "a", "n")} for row in world.rows()]) == ordered(
         world.on_server("id, a, n")
     )
@@ -164,12 +138,12 @@ def test_a_table_that_gets_its_key_by_a_property_is_read_again(server: StandIn, 
     world.capture()
     before = ordered(world.rows())
     world.config = replace(world.config, events=replace(world.config.events, message_key_columns=("dbo.t:a",)))
-    assert "message.key.columns" in str(follow(world))
+    assert "message.key.columns" in str(world.follow())
     world.execute("INSERT INTO dbo.t VALUES (7, N'w')")
     world.capture()
-    assert "read the table again" in str(follow(world))
+    assert "read the table again" in str(world.follow())
     assert ordered(world.rows()) == before, "nothing moves until then"
-    read_again(world)
+    world.read_again()
     world.execute("UPDATE dbo.t SET a = 9 WHERE a = 2")
     world.capture()
     for anew in (False, True):
@@ -189,9 +163,9 @@ def test_a_table_that_loses_the_key_of_a_property_is_read_again(server: StandIn,
     world.config = keyless
     world.execute("INSERT INTO dbo.t VALUES (7, N'w')")
     world.capture()
-    assert "message.key.columns" in str(follow(world))
+    assert "message.key.columns" in str(world.follow())
     assert ordered(world.rows()) == before, "nothing moves until then"
-    read_again(world)
+    world.read_again()
     world.execute("INSERT INTO dbo.t VALUES (7, N'w')")
     world.capture()
     for anew in (False, True):

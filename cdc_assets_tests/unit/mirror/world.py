@@ -6,10 +6,15 @@ from typing import Any
 from deltalake import DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import STEP
+from cdc_assets.run.capture import Capture
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from mssql_standin.control import StandIn
@@ -35,6 +40,23 @@ class World:
 
     def mirror(self, *, anew: bool = False) -> None:
         assert not CaptureMirrors(self.config, LocalRunner(2), SystemClock()).catch_up(anew=anew)
+
+    def follow(self, *, anew: bool = False) -> CdcError | None:
+        """Bring the mirror as far as it can come; why it goes no further."""
+        return CaptureMirrors(self.config, LocalRunner(2), SystemClock()).catch_up(anew=anew).get(TOPIC)
+
+    def read_again(self) -> None:
+        """Read the whole table again."""
+        self.server.agent.drain()
+        with SqlServerSource(self.config.connection) as source:
+            bulk = MssqlBulkSource(self.config.connection)
+            Capture(self.config, source, bulk, LocalRunner(2), SystemClock()).snapshot([TableId(DATABASE, "dbo", "t")])
+
+    def second_instance(self) -> None:
+        """A capture instance with the table's present structure."""
+        self.execute(
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = NULL, @capture_instance = 'dbo_t2'"
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         found = MirrorReader(mirrors_of(str(self.lake)).tables, TOPIC).current().to_pylist()
