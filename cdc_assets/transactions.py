@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn
 from cdc_assets.envelope.amend import data_events, with_transactions
 from cdc_assets.envelope.blocks import assemble
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
@@ -41,7 +41,6 @@ from cdc_assets.typemap.connect import ConnectType, array, struct
 from cdc_assets.typemap.kernels import Numbers
 
 _POSITION_WIDTH = 56
-_LSN_WIDTH = 22
 _TEXT, _LONG = ConnectType("string"), ConnectType("int64")
 
 _COLLECTION = struct(
@@ -192,7 +191,7 @@ class _Counter:
         owner = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
         positions = np.concatenate([positions for _, positions in taken])
         order = np.argsort(positions, kind="stable")
-        ids = positions.astype(f"S{_LSN_WIDTH}")[order]
+        ids = positions.astype(f"S{LSN_WIDTH}")[order]
         data = np.concatenate(counted)[order].astype(np.int64)
         tables = np.array([self._collections.index(stream.collection) for stream in streams])[owner[order]]
         starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
@@ -259,7 +258,7 @@ class _Counter:
         """END of the transaction that is still open."""
         if self._id:
             none, one = np.zeros(1, dtype=bool), np.ones(1, dtype=bool)
-            ids, times = np.array([self._id], f"S{_LSN_WIDTH}"), np.array([self._time])
+            ids, times = np.array([self._id], f"S{LSN_WIDTH}"), np.array([self._time])
             yield from self._block_events(ids, times, self._counts[None, :], none, one)
         self._id = b""
 
@@ -273,7 +272,7 @@ class _Counter:
             return
         chosen = np.flatnonzero(rows)
         group, is_end = chosen // 2, chosen % 2 == 1
-        names = pa.array(ids[group].astype(f"U{_LSN_WIDTH}"))
+        names = pa.array(ids[group].astype(f"U{LSN_WIDTH}"))
         counts = matrix[group] * is_end[:, None]
         children = {
             "status": pa.array(np.where(is_end, "END", "BEGIN")),

@@ -18,7 +18,7 @@ from cdc_assets.cli.engine_status import find_engine_topic, read_engine_config
 from cdc_assets.cli.topic_events import after, newest
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import TextFormat, TextSettings
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.envelope.flat import flat_json, flat_records
 from cdc_assets.envelope.json import event_text, headers_text
@@ -95,7 +95,7 @@ def _tell_dropped(lake: TopicTables, topic: str, parts: Sequence[pa.Table], numb
     """Tell that events were dropped, if some of them would be among the last ones."""
     holds = retained(lake, topic)
     places = sorted(position for part in parts for position in part["position"].to_pylist())
-    if holds.after and number and (len(places) < number or places[-number][:22] <= holds.after):
+    if holds.after and number and (len(places) < number or places[-number][:LSN_WIDTH] <= holds.after):
         err.print(
             f"{topic} holds every event after {holds.after}; older ones were dropped.", markup=False, soft_wrap=True
         )

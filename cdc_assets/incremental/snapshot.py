@@ -42,7 +42,7 @@ from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable, rows_of
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn
 from cdc_assets.envelope.rules import shown_key
 from cdc_assets.errors import (
     CdcDisabledError,
@@ -408,6 +408,6 @@ class IncrementalSnapshot:
 
 def _progress(table: TableId, reads: RoundReads) -> Progress:
     """Progress of a round; all its READ events have one LSN, the table's position when they were built."""
-    lsn = Lsn.parse(reads.files[0].greatest[:22])
+    lsn = Lsn.parse(reads.files[0].greatest[:LSN_WIDTH])
     part = TableProgress(rows_of(reads.files), sum(file.size for file in reads.files), lsn, lsn, files=len(reads.files))
     return Progress("incremental", table.database, reads.window_id, lsn, lsn, {table: part})

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
+from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn, Position
 from cdc_assets.errors import InvalidValueError, LakeAwayError, LakeError
 from cdc_assets.lake.commits import read_commit
 from cdc_assets.lake.foreign import net_since
@@ -201,7 +201,7 @@ def _bounds(actions: pa.Table) -> Iterable[tuple[str, str | None, str | None]]:
 def _lsn(position: str) -> Lsn:
     """The LSN of a position; of a batch of another connector's events, which has none, the least."""
     try:
-        return Lsn.parse(position[:22])
+        return Lsn.parse(position[:LSN_WIDTH])
     except InvalidValueError:
         return ZERO_LSN
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.mirror.absent import ABSENT
 from cdc_assets.mirror.fold import Folded, Void, mask_of
 from cdc_assets.mirror.shape import AT, CHANGED_AT, LSN, MISSING, OPERATION, POSITION, Shape
@@ -31,7 +32,7 @@ def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | N
     """
     ended, changed = [shape.versions.empty_table()], False
     for operation, portion in _portions(events):
-        whole = void is not None and operation == "r" and portion[POSITION][0].as_py()[:22] >= void.lsn
+        whole = void is not None and operation == "r" and portion[POSITION][0].as_py()[:LSN_WIDTH] >= void.lsn
         fold_one = {"r": _read, ABSENT: _end_absent}.get(operation, _change)
         rows, gone, different = fold_one(shape, rows, portion, whole=whole)
         ended.append(gone)
@@ -46,7 +47,7 @@ def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | N
 
 def _was_read(events: pa.Table, void: Void) -> bool:
     reads = events.filter(pc.equal(events[OPERATION], "r"))
-    return bool(reads.num_rows) and pc.max(reads[POSITION]).as_py()[:22] >= void.lsn
+    return bool(reads.num_rows) and pc.max(reads[POSITION]).as_py()[:LSN_WIDTH] >= void.lsn
 
 
 def _portions(events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -89,12 +90,12 @@ def _change(shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool) -> t
     ends = np.flatnonzero(pairs >= 0)
     lives = np.ones(adds.num_rows, dtype=bool)
     lives[pairs[ends]] = False
-    lsn = pc.utf8_slice_codeunits(adds[POSITION], 0, 22)
+    lsn = pc.utf8_slice_codeunits(adds[POSITION], 0, LSN_WIDTH)
     made = shape.as_rows(adds, lsn)
     by = gone.take(pa.array(ends))
     ended_by = pc.if_else(pc.equal(by[OPERATION], "-"), "u", "d")
     versions = shape.ended(
-        made.take(pa.array(pairs[ends])), pc.utf8_slice_codeunits(by[POSITION], 0, 22), by[CHANGED_AT], ended_by
+        made.take(pa.array(pairs[ends])), pc.utf8_slice_codeunits(by[POSITION], 0, LSN_WIDTH), by[CHANGED_AT], ended_by
     )
     seen = pc.less(versions["_valid_from_lsn"], versions["_valid_to_lsn"])
     return made.filter(pa.array(lives)), versions.filter(seen), True
@@ -105,7 +106,7 @@ def _end_absent(shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool) 
     del whole
     said = events.select(shape.event_names).combine_chunks()
     at = pc.index_in(shape.keys(rows), value_set=shape.keys(said))
-    lsns = pc.utf8_slice_codeunits(said[POSITION].combine_chunks(), 0, 22)
+    lsns = pc.utf8_slice_codeunits(said[POSITION].combine_chunks(), 0, LSN_WIDTH)
     goes = mask_of(pc.less_equal(in_form(rows[LSN], pa.string()), lsns.take(at)))
     gone, by = rows.filter(pa.array(goes)), at.filter(pa.array(goes))
     reasons = pa.repeat(pa.scalar("r", pa.string()), gone.num_rows)
@@ -163,10 +164,10 @@ def _read(
     if not whole:
         stays |= copies[old] == 0
     new = _ranks(read) >= known[read]
-    lsn = pc.utf8_slice_codeunits(events[POSITION], 0, 22)
+    lsn = pc.utf8_slice_codeunits(events[POSITION], 0, LSN_WIDTH)
     made = shape.as_rows(events, lsn).filter(pa.array(new))
     gone = rows.filter(pa.array(~stays))
-    at_lsn = void.lsn if void is not None else (events[POSITION][0].as_py()[:22] if events.num_rows else "")
+    at_lsn = void.lsn if void is not None else (events[POSITION][0].as_py()[:LSN_WIDTH] if events.num_rows else "")
     at = (
         pa.scalar(void.at, AT)
         if void is not None

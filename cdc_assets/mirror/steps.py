@@ -31,7 +31,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.errors import EventsDroppedError
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.ledger.state import TableState
@@ -236,7 +236,7 @@ def _takes(file: EventFile, step: PlannedStep) -> bool:
 
 def _is_known(file: EventFile, step: PlannedStep) -> bool:
     """Whether a file that ends at the LSN that is reached was applied: its name tells its window."""
-    return file.greatest[:22] == step.after and window_of(file, _NEVER) <= step.known
+    return file.greatest[:LSN_WIDTH] == step.after and window_of(file, _NEVER) <= step.known
 
 
 def window_of(file: EventFile, unknown: int) -> int:
@@ -263,7 +263,7 @@ def _bounded(step: PlannedStep, files: Sequence[EventFile], target: Target, at_l
     rows, spans = 0, target.spans_since(step.since)
     for file in chosen:
         rows += file.rows
-        end = file.greatest[:22]
+        end = file.greatest[:LSN_WIDTH]
         is_right = end >= at_least and span_of(end, spans) is None
         if rows >= STEP_ROWS and step.after < end < step.until and is_right:
             return replace(step, until=end)

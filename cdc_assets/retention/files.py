@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.topics import TopicTables
 
@@ -65,8 +66,8 @@ def listed(tables: TopicTables, directory: str) -> list[TopicFile] | None:
             row["path"],
             row["num_records"],
             row["modification_time"],
-            row["max.position"][:22],
-            (row.get("min.position") or "")[:22],
+            row["max.position"][:LSN_WIDTH],
+            (row.get("min.position") or "")[:LSN_WIDTH],
         )
         for row in rows
     ]

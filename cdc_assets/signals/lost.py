@@ -13,15 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.core.signal import Signal
 from cdc_assets.lake.files import STATISTICS
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.signals.model import Watermark, parse
-
-_LSN = 22
-"""Characters of a position that are its commit LSN."""
 
 
 def inserted_signals(tables: TopicTables, topic: str, after: Lsn, until: Lsn) -> list[str]:
@@ -48,11 +45,16 @@ def _inserted(tables: TopicTables, directory: str, after: Lsn, until: Lsn) -> It
     files = [] if handle is None else pa.table(handle.get_add_actions(flatten=True)).to_pylist()
     for file in files:
         least, greatest = file.get(f"min.{STATISTICS}"), file.get(f"max.{STATISTICS}")
-        if least and greatest and (greatest[:_LSN] <= str(after) or least[:_LSN] > str(until)):
+        if least and greatest and (greatest[:LSN_WIDTH] <= str(after) or least[:LSN_WIDTH] > str(until)):
             continue
         with tables.location.existing(directory).open_input_file(file["path"]) as stream:
             rows = pq.ParquetFile(stream).read(columns=[STATISTICS, "value"]).to_pylist()
         for row in rows:
             value = row["value"]
-            if str(after) < row[STATISTICS][:_LSN] <= str(until) and value and value["op"] == "c" and value["after"]:
+            if (
+                str(after) < row[STATISTICS][:LSN_WIDTH] <= str(until)
+                and value
+                and value["op"] == "c"
+                and value["after"]
+            ):
                 yield value["after"]

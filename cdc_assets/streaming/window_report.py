@@ -15,7 +15,7 @@ from cdc_assets.capture.progress import (
 )
 from cdc_assets.core.counts import TRANSACTIONS
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import CdcError
 from cdc_assets.history.drift import changes_between
@@ -94,7 +94,9 @@ class WindowReport:
     ) -> tuple[dict[TableId, datetime], float | None]:
         """Newest commit time of each table, and how far the window's end is behind the server's clock."""
         newest = {
-            table: Lsn.parse(max(file.greatest for file in written)[:22]) for table, written in files.items() if written
+            table: Lsn.parse(max(file.greatest for file in written)[:LSN_WIDTH])
+            for table, written in files.items()
+            if written
         }
         try:
             times = self._source.commit_times(window.database, sorted({*newest.values(), window.until}))

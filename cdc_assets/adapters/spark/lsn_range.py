@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.lake.retained import Retained
 
 EARLIEST = "earliest"
 """In place of the first LSN: from where on the topic holds every event."""
 _HINT = f"begin at {EARLIEST} (from_lsn; in Dagster the input's metadata), or read the table's mirror, which holds what was before"
-_COMMIT = "substr(position, 1, 22)"
+_COMMIT = f"substr(position, 1, {LSN_WIDTH})"
 """A position begins with its commit LSN in fixed width, so text order is LSN order."""
 
 
@@ -55,8 +55,8 @@ class LsnRange:
         """Whether a file with these smallest and greatest positions may hold rows of the range."""
         if least is None or greatest is None:
             return True
-        return not (self.until and least[:22] > str(self.until)) and not (
-            self.after and greatest[:22] <= str(self.after)
+        return not (self.until and least[:LSN_WIDTH] > str(self.until)) and not (
+            self.after and greatest[:LSN_WIDTH] <= str(self.after)
         )
 
     def filter(self, frame: DataFrame) -> DataFrame:
