@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from cdc_assets.config.java_patterns import java_pattern
+from cdc_assets.config.java_patterns import java_pattern, matches_name
 from cdc_assets.config.property import shown_name
 from cdc_assets.errors import ConfigurationError
 
@@ -83,6 +83,16 @@ class ReaderSettings:
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     path: str = ""
     topic: str = ""
+
+    def takes(self, topic: str) -> bool:
+        """Whether a topic of the brokers is read.
+
+        Raises:
+            ConfigurationError: the expression takes too long.
+        """
+        if not self.pattern:
+            return topic in self.topics
+        return not topic.startswith("__") and matches_name("topics.regex", self.pattern, topic)
 
 
 def is_reader(connector: str) -> bool:

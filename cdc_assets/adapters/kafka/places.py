@@ -21,6 +21,11 @@ def lost_span(recorded: int, low: int, high: int) -> str:
     return f"it ends at {high}, before the recorded offset {recorded}: it was made anew; {hint}"
 
 
+def was_anew(recorded: int) -> str:
+    """Why a partition cannot be read on at an offset of another topic of its name."""
+    return f"it was made anew after it was read to offset {recorded}; {ANEW}"
+
+
 def jumped_span(recorded: int, low: int, begin: int, reset: str) -> str:
     """What is missing where a partition goes on at another offset, as its option allows."""
     lost = (

@@ -40,10 +40,10 @@ from cdc_assets.adapters.kafka.places import (
     named,
     place_name,
     stream_name,
+    was_anew,
 )
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, given_by
 from cdc_assets.adapters.kafka.topic_ids import TopicIds
-from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.reader import Converter, ReaderSettings
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.errors import ConnectionLostError
@@ -185,7 +185,7 @@ class KafkaSource:
         since, self._looked = self._looked, time.monotonic()
         try:
             topics = self._consumer.list_topics(timeout=_ANSWER_S).topics
-            wanted = [name for name in topics if self._is_wanted(name)]
+            wanted = [name for name in topics if self._settings.takes(name)]
             for name in set(self._settings.topics) - set(topics):
                 self._warn(name, "there is no such topic yet")
             own = [(name, number) for name in sorted(wanted) for number in sorted(topics[name].partitions)]
@@ -212,13 +212,8 @@ class KafkaSource:
         """Stop partitions that were read and that the broker does not show."""
         known = self._recorded.keys() | self._assigned.keys()
         for own in sorted(known - set(there) - self._stopped):
-            if self._is_wanted(own[0]):
+            if self._settings.takes(own[0]):
                 self._give_up(*own, MISSING)
-
-    def _is_wanted(self, name: str) -> bool:
-        if not self._settings.pattern:
-            return name in self._settings.topics
-        return not name.startswith("__") and matches_name("topics.regex", self._settings.pattern, name)
 
     def _start(self, topic: str, partition: int) -> Any:
         """Where to begin a partition; None if it cannot be read on."""
@@ -237,7 +232,7 @@ class KafkaSource:
                 own.offset = self._begun[stream_name(topic, partition)] = high
         elif id_ and id_then and id_ != id_then:
             if self._reset not in ANYWHERE:
-                self._give_up(topic, partition, f"it was made anew after it was read to offset {recorded}; {ANEW}")
+                self._give_up(topic, partition, was_anew(recorded))
                 return None
             own.offset = self._begun[stream_name(topic, partition)] = low
             log.warning("%s was made anew: it is read from its beginning.", place_name(topic, partition))

@@ -1,7 +1,8 @@
 """What topics hold behind the offsets that a reader has recorded, through librdkafka (extra `kafka`).
 
 A partition's end is no measure: marks of transactions, and records that were aborted or removed, have offsets too, and are never read. So
-where the end is ahead of a recorded offset, the next record is read, as the reader would; there may be none.
+where the end is ahead of a recorded offset, the next record is read, as the reader would; there may be none. An offset counts only with
+the topic's id beside it: of a topic that was made anew nothing was read, however many records it has.
 """
 
 import time
@@ -11,8 +12,8 @@ from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import client_library, made
 from cdc_assets.adapters.kafka.options import of_connections
-from cdc_assets.adapters.kafka.places import AT_THE_END, MISSING, lost_span, place_name
-from cdc_assets.config.java_patterns import matches_name
+from cdc_assets.adapters.kafka.places import ANYWHERE, AT_THE_END, MISSING, lost_span, place_name, was_anew
+from cdc_assets.adapters.kafka.topic_ids import TopicIds
 from cdc_assets.config.reader import ReaderSettings
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.engine.unread import Unread
@@ -59,26 +60,27 @@ def unread(settings: ReaderSettings, offsets: Offsets) -> Unread:
 def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets) -> Unread:
     topics = consumer.list_topics(timeout=_ANSWER_S).topics
     failed = {name: topic.error for name, topic in topics.items() if topic.error is not None}
-    if refused := next((name for name in failed if _is_wanted(settings, name)), None):
+    if refused := next((name for name in failed if settings.takes(name)), None):
         raise ConnectionLostError(f"Kafka tells nothing of topic {refused}: {failed[refused].str()}. Next: {SEE}.")
-    wanted = sorted(name for name in topics if _is_wanted(settings, name))
+    wanted = sorted(name for name in topics if settings.takes(name))
     absent = tuple(sorted(set(settings.topics) - set(topics)))
     if not wanted:
         named = settings.pattern or ", ".join(settings.topics)
         return Unread(missing=f"the broker shows no topic of {named}. Next: {SEE}", absent=absent)
     recorded = {(place["topic"], place["partition"]): at["offset"] for place, at in offsets if "partition" in place}
     there = {(name, number) for name in wanted for number in topics[name].partitions}
-    lost = [
-        f"{place_name(*own)}: {MISSING}"
-        for own in sorted(recorded)
-        if _is_wanted(settings, own[0]) and own not in there
-    ]
-    ahead = []
+    lost = [f"{place_name(*own)}: {MISSING}" for own in sorted(recorded) if settings.takes(own[0]) and own not in there]
+    reset, ahead = dict(settings.options).get("auto.offset.reset"), []
+    anew = _made_anew(kafka, settings, offsets, wanted)
     for place in (kafka.TopicPartition(*own) for own in sorted(there)):
         low, high = consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
-        first = high if not recorded and dict(settings.options).get("auto.offset.reset") in AT_THE_END else low
+        first = high if not recorded and reset in AT_THE_END else low
         at = recorded.get((place.topic, place.partition), first)
-        if not low <= at <= high:
+        if (place.topic, place.partition) in anew:
+            if reset not in ANYWHERE:
+                lost.append(f"{place_name(place.topic, place.partition)}: {was_anew(at)}")
+            at = low
+        elif not low <= at <= high:
             lost.append(f"{place_name(place.topic, place.partition)}: {lost_span(at, low, high)}")
         place.offset = max(low, at)
         if place.offset < high:
@@ -94,10 +96,15 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
     )
 
 
-def _is_wanted(settings: ReaderSettings, name: str) -> bool:
-    if not settings.pattern:
-        return name in settings.topics
-    return not name.startswith("__") and matches_name("topics.regex", settings.pattern, name)
+def _made_anew(
+    kafka: Any, settings: ReaderSettings, offsets: Offsets, wanted: Sequence[str]
+) -> frozenset[tuple[str, int]]:
+    """Partitions of topics that are others than those that were read under their names."""
+    ids_then = {
+        (place["topic"], place["partition"]): at.get("topic_id") for place, at in offsets if "partition" in place
+    }
+    ids = TopicIds(kafka, settings.servers, settings.options, _ANSWER_S).of(wanted)
+    return frozenset(own for own, then in ids_then.items() if then and ids.get(own[0], then) != then)
 
 
 def _oldest(kafka: Any, consumer: Any, places: Sequence[Any]) -> Mapping[tuple[str, int], datetime]:

@@ -81,8 +81,10 @@ def test_a_file_that_was_renamed_touched_or_got_a_blank_line_waits_for_nothing(t
 class Consumer:
     """A broker with one topic: what each partition gives, after its low and high offset."""
 
-    def __init__(self, partitions: dict[int, tuple[int, int, list[Any]]], *, there: bool = True) -> None:
-        self.partitions, self.there = partitions, there
+    def __init__(
+        self, partitions: dict[int, tuple[int, int, list[Any]]], *, there: bool = True, id_: str = "first"
+    ) -> None:
+        self.partitions, self.there, self.id_ = partitions, there, id_
         self.queue: list[Any] = []
         self.closed = False
 
@@ -94,6 +96,10 @@ class Consumer:
         return SimpleNamespace(
             topics={"t": SimpleNamespace(error=None, partitions=self.partitions)} if self.there else {}
         )
+
+    def describe_topics(self, names: list[str], request_timeout: float) -> Any:
+        del request_timeout
+        return {name: SimpleNamespace(result=lambda: SimpleNamespace(topic_id=self.id_)) for name in names}
 
     def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
         del timeout
@@ -137,12 +143,15 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Any:
             TopicPartition=lambda topic, partition: SimpleNamespace(topic=topic, partition=partition, offset=-1),
             KafkaException=KafkaError,
             KafkaError=KafkaError,
+            TopicCollection=list,
+            admin=SimpleNamespace(AdminClient=consumer),
         )
         monkeypatch.setattr(kafka_unread, "client_library", lambda *_: library)
         options = (("auto.offset.reset", reset),) if reset else ()
         settings = ReaderSettings(KAFKA, "p", Converter(), Converter(), servers="b:1", topics=("t",), options=options)
         found = kafka_unread.unread(
-            settings, [({"topic": "t", "partition": one}, {"offset": at}) for one, at in recorded.items()]
+            settings,
+            [({"topic": "t", "partition": one}, {"offset": at, "topic_id": "first"}) for one, at in recorded.items()],
         )
         assert consumer.closed
         return found
@@ -184,6 +193,16 @@ def test_partitions_that_were_read_and_are_another_ones_or_none_are_told(ask: An
     assert "t partition 1: it was read, and is not there any more" in found.missing
     assert "offsets 2 to 3 were removed" in ask(Consumer({0: (4, 9, [message(0, 100)])}), {0: 2}).missing
     assert "it ends at 9, before the recorded offset 12" in ask(Consumer({0: (4, 9, [])}), {0: 12}).missing
+
+
+@pytest.mark.parametrize("size", [9, 12])
+def test_a_topic_that_was_made_anew_is_told_however_many_records_it_has(ask: Any, size: int) -> None:
+    messages = [message(0, 100)]
+    found = ask(Consumer({0: (0, size, messages)}, id_="second"), {0: 9})
+    assert found.missing.startswith("t partition 0: it was made anew after it was read to offset 9")
+    assert found.what == f"up to {size} records of 1 partitions"
+    onward = ask(Consumer({0: (0, size, messages)}, id_="second"), {0: 9}, "earliest")
+    assert (onward.missing, onward.what) == ("", f"up to {size} records of 1 partitions")
 
 
 def test_a_reader_that_sees_nothing_is_in_trouble(tmp_path: Path) -> None:
