@@ -36,6 +36,7 @@ from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.place import WHOLE, Place
 from cdc_assets.publish.prefetch import prefetched
+from cdc_assets.publish.reached import reached
 
 _OF_WINDOW = re.compile(r"w(\d{10,})-")
 _WHOLE_BYTES = 8_000_000
@@ -102,6 +103,10 @@ class TopicRows:
                 return False
             self._nothing = after, until
         return True
+
+    def reached(self) -> int:
+        """See `reached`."""
+        return reached(self._tables, self.topic)
 
     def first_behind(self, place: Place, until: int, after: str = "") -> int | None:
         """The least number behind a place, up to a window, of which a file has events; None if none has.

@@ -6,7 +6,8 @@ numbers of the newest commits by topic (marks), and the place of each topic in t
 files of the table tell whether there are events behind it: a number may have been taken without any. A mark that is not ahead proves nothing
 if the table has commits behind the marked one: then the table is asked, too.
 
-*What it costs.* One look for a file for each topic that is published, since no mark is ahead. Otherwise tables are asked until one has such events.
+*What it costs.* One look for a file for each topic that is published, since no mark is ahead; two more for one with such commits, whose log is
+read when its version is another one (`reached`). Otherwise tables are asked until one has such events.
 """
 
 import json
@@ -43,7 +44,7 @@ def waiting_unlisted(
         if place is None or not (behind or topic.name in changed):
             continue
         until = topic.complete if listed is None else min(topic.complete, listed - 1)  # what rows list is counted
-        if not behind and topic.rows.has_nothing(place, until):
+        if not behind and not _is_behind(place, topic.rows.reached()):
             continue
         number = topic.rows.first_behind(place, until, known.after)
         if number is not None:

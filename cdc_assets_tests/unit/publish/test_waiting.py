@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.lake.topics import TopicTables
@@ -119,3 +120,30 @@ def test_a_mark_that_is_too_low_hides_nothing(world: World) -> None:
     assert report(world, broker).waiting == 1
     published(world.config, broker)
     assert report(world, broker).waiting == 0
+
+
+def test_the_logs_of_compacted_tables_are_read_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker()
+    world.execute("INSERT INTO dbo.t VALUES (2, N'b')")
+    world.capture()
+    published(world.config, broker)
+    world.compact()
+    opened: list[str] = []
+    load = TopicTables._loaded
+
+    def counted(tables: TopicTables, directory: str) -> DeltaTable:
+        if directory == TOPIC:
+            opened.append(directory)
+        return load(tables, directory)
+
+    monkeypatch.setattr(TopicTables, "_loaded", counted)
+    assert [report(world, broker).waiting for _ in range(3)] == [0, 0, 0]
+    assert len(opened) == 1
+    before = CaptureOverview(world.config).state.marks[TOPIC]
+    world.execute("INSERT INTO dbo.t VALUES (3, N'c')")
+    world.capture()
+    move_on(world)
+    manifest = Manifest(TopicTables.of(world.config), world.config.events.topic_prefix)
+    state = manifest.claim(datetime.now(UTC))
+    manifest.record_audit(datetime.now(UTC), (), {TOPIC: before}, state.next_window)
+    assert report(world, broker).waiting == 1, "another version is read, though no mark tells of it"
