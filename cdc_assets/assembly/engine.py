@@ -60,7 +60,8 @@ def ask_unread(config: EngineConfig) -> AskUnread | None:
     def ask(offsets: Offsets) -> Unread:
         settings = reader_settings(config.properties)
         if settings.kind == FILES:
-            return unread_files(folder_of(settings.path, settings.options), settings.pattern, offsets)
+            folder = folder_of(settings.path, settings.options)
+            return unread_files(folder, settings.pattern, offsets, config.name)
         return unread(settings, offsets)
 
     return ask

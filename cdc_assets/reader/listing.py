@@ -1,6 +1,11 @@
 """The files of a reader's folder, and which of them hold what was not read.
 
 Paths with a part that begins with `_` or `.` are left out, under which writers keep what is not ready.
+
+*Since when a file waits.* Its time is that of the newest line. A file that was not read to its end has waited since the time that it had
+then. One that was, and has grown since, has waited for no longer than its time at the first look that found it so, with the same place
+recorded. A process remembers that from look to look, so a file that is appended to all the time gets late as well; one that only looks
+once tells the time of the newest line.
 """
 
 import re
@@ -14,14 +19,21 @@ from cdc_assets.engine.feed import Offsets
 from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.reader.known_files import KnownFiles
+from cdc_assets.reader.known_files import KnownFiles, Progress
 
 DEFAULT_PATTERN: Final = r".*\.(json|jsonl|ndjson)(\.gz)?"
 _NOT_READY: Final = re.compile(r"(?:.*/)?[_.][^/]*(?:/.*)?")
 
 
-def unread_files(location: Location, pattern: str, offsets: Offsets) -> Unread:
+_WAITS: Final[dict[str, dict[str, tuple[int, float]]]] = {}
+"""By capture and path: the place up to which a file was read when it was found to wait, and its time then."""
+
+
+def unread_files(location: Location, pattern: str, offsets: Offsets, capture: str) -> Unread:
     """What files hold behind the places up to which they were read: of those that have changed since, or were not read to their ends.
+
+    Args:
+        capture: its name.
 
     Raises:
         LakeError: the folder cannot be listed, or is empty though files of it were read: it may not be mounted.
@@ -34,10 +46,22 @@ def unread_files(location: Location, pattern: str, offsets: Offsets) -> Unread:
             f"{location.root} holds no file that matches files.pattern, and {read:,} were read. "
             "Next: see whether its file system is mounted, and files.pattern; a run notes that files are gone"
         )
-    since = min(((info.mtime_ns or 0) / 1e9 for info in waiting), default=None)
-    if since is None:
+    before = _WAITS.get(capture, {})
+    waits = _WAITS[capture] = {info.path: _wait(known[info.path], info, before.get(info.path)) for info in waiting}
+    if not waits:
         return Unread(seen=len(infos))
+    since = min(at for _, at in waits.values())
     return Unread(datetime.fromtimestamp(since, UTC), f"{len(waiting):,} files", seen=len(infos))
+
+
+def _wait(read: Progress, info: fs.FileInfo, before: tuple[int, float] | None) -> tuple[int, float]:
+    """Up to which place a file was read, and since when it waits."""
+    since = (info.mtime_ns or 0) / 1e9
+    if read.size and not read.done:
+        since = min(since, read.mtime / 1e9)
+    if before is not None and before[0] == read.offset:
+        since = min(since, before[1])
+    return read.offset, since
 
 
 def list_files(location: Location, pattern: str, known: KnownFiles) -> list[fs.FileInfo]:

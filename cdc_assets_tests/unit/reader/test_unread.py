@@ -60,6 +60,22 @@ def test_a_reader_of_files_is_healthy_while_nothing_waits(tmp_path: Path) -> Non
     assert report(trial).health == "not known"
 
 
+def test_a_file_that_is_appended_to_all_the_time_gets_late(tmp_path: Path) -> None:
+    """Its time is always that of the newest line; what nobody reads was written before."""
+    trial = Trial(tmp_path, files__topic="t")
+    trial.write("a.json", {"id": 1})
+    age(trial.events / "a.json", 9000)
+    trial.run()
+    trial.write("a.json", {"id": 2})
+    for seconds in (500, 300, 0):
+        age(trial.events / "a.json", seconds)
+        assert report(trial).databases[0].lag.behind_s == pytest.approx(500, abs=30)
+    trial.run()
+    assert report(trial).health == "healthy"
+    trial.write("a.json", {"id": 3})
+    assert report(trial).databases[0].lag.behind_s == pytest.approx(0, abs=30), "it was read meanwhile"
+
+
 def test_a_file_that_was_renamed_touched_or_got_a_blank_line_waits_for_nothing(tmp_path: Path) -> None:
     trial = Trial(tmp_path, files__topic="t")
     trial.write("a.json", {"id": 1})
