@@ -1,7 +1,8 @@
 """The log of an engine's process, told as this process's own, without secrets.
 
 A connector tells nobody else that it could not convert a value and sends null in its place (`event.converting.failure.handling.mode=warn`, its
-default). So these lines are counted, by column.
+default). So these records are counted, by column. A value with line breaks makes several lines of one record: these are put together, up to a
+length that no other text of such a record needs.
 """
 
 import logging
@@ -20,11 +21,14 @@ _LEVELS: Final = {"ERROR": logging.ERROR, "FATAL": logging.ERROR, "WARN": loggin
 _LEVEL: Final = re.compile(r"^\d\d:\d\d:\d\d\.\d+ +([A-Z]+)")
 _NULLED: Final = (
     re.compile(r"Failed to properly convert data value for '([^']+)' of type"),
-    re.compile(r"Unexpected value for JDBC type \S+ and column (\S+).*: class="),
-    re.compile(r"Failed to convert value '.*' from column '([^']+)' to "),
+    re.compile(r"Unexpected value for JDBC type \S+ and column (\S+).*: class=", re.DOTALL),
+    re.compile(r"Failed to convert value '.*' from column '([^']+)' to ", re.DOTALL),
 )
 """What it says of values that it could not convert, with the column."""
+_NULLING: Final = re.compile(r"Failed to (properly )?convert|Unexpected value for JDBC type")
+"""How their first lines begin."""
 _REMEMBERED: Final = 50
+_MOST_TEXT: Final = 1 << 16
 
 
 class EngineLog:
@@ -41,6 +45,8 @@ class EngineLog:
         self._last: deque[str] = deque(maxlen=_REMEMBERED)
         self._level = logging.WARNING
         self._nulled: Counter[str] = Counter()
+        self._record = ""
+        """Begin of a record that may tell of a value, while it has not named the column."""
         self._lock = threading.Lock()
 
     def nulled(self) -> dict[str, int]:
@@ -73,10 +79,16 @@ class EngineLog:
                 self._last.append(line)
                 if level := _LEVEL.match(line):
                     self._level = _LEVELS.get(level[1], logging.INFO)
-                    self._count(line)
+                    self._record = line if _NULLING.search(line) else ""
+                elif self._record:
+                    self._record = f"{self._record}\n{line}" if len(self._record) < _MOST_TEXT else ""
+                self._count()
                 log.log(self._level, "%s", line)
 
-    def _count(self, line: str) -> None:
-        if column := next((found[1] for text in _NULLED if (found := text.search(line))), None):
+    def _count(self) -> None:
+        if self._record and (
+            column := next((found[1] for text in _NULLED if (found := text.search(self._record))), None)
+        ):
+            self._record = ""
             with self._lock:
                 self._nulled[column] += 1

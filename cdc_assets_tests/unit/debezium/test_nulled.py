@@ -28,6 +28,22 @@ def test_the_log_counts_them_by_column() -> None:
     assert log.nulled() == {}
 
 
+def test_a_value_with_line_breaks_is_counted_once() -> None:
+    lines = b"""
+12:00:00.000 WARN  [i.d.j.JdbcValueConverters] Failed to convert value 'a
+b
+12:61' from column 'note' to 'TIME'
+java.lang.Exception: Failed to convert value 'a' from column 'other' to 'TIME'
+12:00:00.001 WARN  [i.d.j.JdbcValueConverters] Unexpected value for JDBC type 12 and column cells VARCHAR(10) DEFAULT VALUE 'x
+y': class=class [I
+12:00:00.002 WARN  [i.d.j.JdbcValueConverters] Failed to convert value 'a
+12:00:00.003 INFO  [i.d.c.Other] ' from column 'never' to 'TIME'
+"""
+    log = EngineLog({})
+    log.follow(io.BytesIO(lines)).join()
+    assert log.nulled() == {"note": 1, "cells": 1}
+
+
 class Nulling(ListFeed):
     def _chunk(self, number: int, start: int, end: int) -> Chunk:
         return replace(super()._chunk(number, start, end), nulled={"n.price": number})
