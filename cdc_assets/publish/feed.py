@@ -1,13 +1,18 @@
 """What there is to publish: topics of a capture, and the windows that are complete.
 
 *One order.* Windows of the log, rounds of snapshots, incremental rounds and schema changes all take their number from one
-counter, and every row holds the number of the commit that brought it. So topics are published by that number: a number is
-published once nothing can be committed under it any more, or under one before it. Heartbeats and notifications have numbers
+counter, and every row holds the number of the commit that brought it. So topics are published by that number: a number of a topic is
+published once nothing can be committed to it under that number any more, or under one before it. Heartbeats and notifications have numbers
 of their own, which grow with time.
 
 *A database that holds back* (it is away in the middle of a round, or its snapshot cannot begin) holds back its own tables alone: each topic of a
-table has a number up to which it is complete (`Topic.complete`), by what is in flight of its database. Topics of the whole capture, as that
-of transactions, have rows of all databases under a number, so they wait for all.
+table has a number up to which it is complete (`Topic.complete`), by what is in flight of its database. Topics of the whole capture, those
+of schema changes and of transactions, have rows of all databases under a number, so they wait for all.
+
+*Among topics* there is an order only where none holds back: a window begins with its schema changes and ends with its transactions
+(`Topic.rank`), as a connector sends them. A database that is ahead of another one has its rows published before the schema changes that they
+follow, and before BEGIN and END of their transactions, which come when the other database goes on. No record depends on that: each is
+published with the structure that it has (`Structures`), and consumers of several topics see no order among them anyway.
 
 *Every topic is there before its first number is complete*, for a publisher that has passed a number passes it in all topics. A table
 has a state only at the end of its first snapshot, whose rounds are complete long before; so tables of snapshots in flight count, and
@@ -49,7 +54,7 @@ class Topic:
     """A topic that is published.
 
     Args:
-        rank: its place among the topics of a window: schema changes come before data.
+        rank: its place among the topics of a window that is published in all of them: schema changes come before data.
         numbered: whether its commits have the numbers of windows.
         newest: greatest number that the manifest knows of; None if it does not know.
         complete: greatest number under which nothing of it is committed any more, nor under any before it.
