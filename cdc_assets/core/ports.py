@@ -14,7 +14,7 @@ from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
-from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ class Source(Protocol):
     def beginning_tables(self, database: str) -> frozenset[TableId]:
         """Tables with a capture instance that has no start LSN yet, so that nobody knows which changes it will hold."""
 
-    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
-        """Which of these captured columns hold a NULL in a change row after an LSN; one query."""
+    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
+        """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits."""
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""

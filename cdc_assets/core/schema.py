@@ -8,6 +8,9 @@ from typing import Any, Self
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 
+NEVER_IN_BEFORE_IMAGE = frozenset({"text", "ntext", "image"})
+"""Types whose old value the log never contains."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -42,6 +45,11 @@ class Column:
     alias: str | None = None
     collation: str | None = None
     description: str | None = field(default=None, compare=False)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the log omits an unchanged value: `(max)`, xml, text, ntext, image."""
+        return self.length == -1 or self.type_name in {"xml", *NEVER_IN_BEFORE_IMAGE}
 
 
 def declared_type(column: Column) -> str:

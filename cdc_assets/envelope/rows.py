@@ -26,13 +26,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.core.counts import NULLED, UNAVAILABLE, count
+from cdc_assets.core.schema import NEVER_IN_BEFORE_IMAGE
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rules import MASKED
 from cdc_assets.errors import InvalidValueError, InvariantError
 from cdc_assets.typemap.exact import exact_setting
 from cdc_assets.typemap.kernels import Numbers, as_type, numbers_of_offsets
-from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
 from cdc_assets.typemap.moments import OutOfRangeError
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,6 @@ from cdc_assets.mirror.exact_keys import coarse_tables
 from cdc_assets.mirror.keys import key_part
 from cdc_assets.mirror.natural import EXACT, Natural, is_cut, target_of
 from cdc_assets.mirror.shape import OWN, OWN_OF_HISTORY, Shape, ShapeColumn
-from cdc_assets.typemap.mapping import NEVER_IN_BEFORE_IMAGE
 
 _KEY = "_key_"
 """Prefix of columns that hold values of the key that rows do not show, or show masked."""
@@ -156,12 +155,7 @@ def _found(
         return _Found(name, newest, None, pa.types.is_string(newest.type) or pa.types.is_binary(newest.type), True)
     nullable = len(known) < len(columns) or any(column.nullable or column.computed for column in known)
     types = {declared_type(column) for column in known}
-    return _Found(name, newest, known[-1], any(map(_is_large, known)), nullable or len(types) > 1)
-
-
-def _is_large(column: Column) -> bool:
-    """Whether the log omits an unchanged value."""
-    return column.length == -1 or column.type_name in {"xml", *NEVER_IN_BEFORE_IMAGE}
+    return _Found(name, newest, known[-1], any(column.is_large for column in known), nullable or len(types) > 1)
 
 
 def _key_names(

@@ -183,7 +183,5 @@ class WindowStructures:
         arriving = captured_structure(self._server.described({read.table: schema})[read.table], stored, instance)
         if instance.altered is None:
             return arriving
-        required = [
-            column.name for column in arriving.columns if not column.nullable and column.name in instance.columns
-        ]
+        required = [column for column in arriving.columns if not column.nullable and column.name in instance.columns]
         return with_nulls(arriving, source.columns_with_nulls(instance, required, read.after))

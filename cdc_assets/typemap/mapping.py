@@ -15,8 +15,6 @@ from cdc_assets.typemap.textforms import base64, hexadecimal
 from cdc_assets.typemap.wire import Wire, wire_of
 
 BINARIES = frozenset({"binary", "varbinary", "image", "rowversion", "timestamp", "hierarchyid"})
-NEVER_IN_BEFORE_IMAGE = frozenset({"text", "ntext", "image"})
-"""Types whose old value the log never contains."""
 
 _LITERAL = {
     "bit": "boolean",
@@ -49,7 +47,7 @@ class MappedColumn:
     @property
     def large(self) -> bool:
         """Whether the log omits an unchanged value: `(max)`, xml, text, ntext, image."""
-        return self.column.length == -1 or self.column.type_name in {"xml", *NEVER_IN_BEFORE_IMAGE}
+        return self.column.is_large
 
 
 def same(array: pa.Array) -> pa.Array:

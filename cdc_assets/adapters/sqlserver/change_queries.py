@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from cdc_assets.adapters.sqlserver.queries import TAG, union_all
 from cdc_assets.core.identifiers import quote
+from cdc_assets.core.schema import NEVER_IN_BEFORE_IMAGE, Column
 
 
 def change_table(database: str, instance: str) -> str:
@@ -24,15 +25,24 @@ def probes(database: str, instances: Sequence[str]) -> str:
     return f"{TAG.format(name='probes')}SELECT place FROM ({union_all(parts)}) AS u"
 
 
-def null_probes(database: str, instance: str, columns: Sequence[str]) -> str:
-    """Indexes, from 0, of the captured columns that are NULL in a change row after (?); one parameter each, in
-    order."""
+def null_probes(database: str, instance: str, columns: Sequence[tuple[Column, int]]) -> str:
+    """Indexes, from 0, of the captured columns that are NULL in a change row after (?) and not omitted; one parameter each, in
+    order. Each column comes with its place in the update mask, from 1."""
     table = change_table(database, instance)
     parts = [
-        f"SELECT {index} AS place WHERE EXISTS (SELECT 1 FROM {table} WHERE [__$start_lsn] > ? AND {quote(column)} IS NULL)"
-        for index, column in enumerate(columns)
+        f"SELECT {index} AS place WHERE EXISTS (SELECT 1 FROM {table} WHERE [__$start_lsn] > ? "
+        f"AND {quote(column.name)} IS NULL{_is_logged(column, place)})"
+        for index, (column, place) in enumerate(columns)
     ]
     return f"{TAG.format(name='null_probes')}SELECT place FROM ({union_all(parts)}) AS u"
+
+
+def _is_logged(column: Column, place: int) -> str:
+    """Condition, behind another one, for rows in which the log holds a column's value (`envelope.rows`)."""
+    is_set = f"sys.fn_cdc_is_bit_set({place}, [__$update_mask]) = 1"
+    if column.type_name in NEVER_IN_BEFORE_IMAGE:
+        return f" AND ([__$operation] = 2 OR ([__$operation] = 4 AND {is_set}))"
+    return f" AND ([__$operation] < 3 OR {is_set})" if column.is_large else ""
 
 
 def inserted(database: str, instance: str, column: str) -> str:

@@ -12,17 +12,19 @@ from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.rows import integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.lsn import Lsn, Position
-from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.core.schema import CaptureInstance, Column
 
 
 def columns_with_nulls(
-    session: Session, instance: CaptureInstance, columns: Sequence[str], after: Lsn
+    session: Session, instance: CaptureInstance, columns: Sequence[Column], after: Lsn
 ) -> frozenset[str]:
-    """Which of these captured columns hold a NULL in a change row after an LSN."""
+    """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits."""
     found: set[str] = set()
+    places = {name: place for place, name in enumerate(instance.columns, 1)}
     for portion in portions(columns, PROBES_PER_QUERY):
-        statement = change_queries.null_probes(instance.table.database, instance.name, portion)
-        found |= {portion[integer(row[0])] for row in session.rows(statement, *[after.raw] * len(portion))}
+        pairs = [(column, places[column.name]) for column in portion]
+        statement = change_queries.null_probes(instance.table.database, instance.name, pairs)
+        found |= {portion[integer(row[0])].name for row in session.rows(statement, *[after.raw] * len(portion))}
     return frozenset(found)
 
 

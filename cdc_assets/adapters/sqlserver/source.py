@@ -30,7 +30,7 @@ from cdc_assets.core.capture_job import CLOCK_SKEW_S, CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
-from cdc_assets.core.schema import CaptureInstance, InstanceOptions, TableSchema
+from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, TableSchema
 from cdc_assets.errors import (
     CdcError,
     DatabaseAwayError,
@@ -212,8 +212,9 @@ class SqlServerSource:
             if schema is not None and table is not None and start is None
         )
 
-    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
-        """Which of these captured columns hold a NULL in a change row after an LSN; one query per 200 of them."""
+    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
+        """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits; one query
+        per 200 of them."""
         return change_tables.columns_with_nulls(self.session, instance, columns, after)
 
     def max_captured_lsn(self, database: str) -> Lsn | None:

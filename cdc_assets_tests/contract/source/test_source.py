@@ -142,6 +142,35 @@ def test_key_is_the_first_unique_index_without_primary_key(server: Server, sourc
     assert source.table_schema(table("u")).key == ("b", "a")  # type: ignore[union-attr]
 
 
+def test_a_value_that_the_log_omits_is_no_null(server: Server, source: SqlServerSource) -> None:
+    """Else any other change of the table made such a column nullable in events (measured with the connector)."""
+    large = ["varchar(max)", "nvarchar(max)", "varbinary(max)", "xml", "text", "ntext", "image"]
+    names = [f"c{number}" for number in range(len(large))]
+    columns = ", ".join(f"{name} {kind} NOT NULL" for name, kind in zip(names, large, strict=True))
+    server.execute(f"CREATE TABLE dbo.wide (id int NOT NULL PRIMARY KEY, n int NULL, {columns})", database=DATABASE)
+    enable(server, "wide")
+    values = ", ".join("0x01" if kind in ("varbinary(max)", "image") else "'<a/>'" for kind in large)
+    server.execute(f"INSERT INTO dbo.wide VALUES (1, NULL, {values}), (2, NULL, {values})", database=DATABASE)
+    server.execute("UPDATE dbo.wide SET n = 2", database=DATABASE)
+    server.execute("DELETE FROM dbo.wide WHERE id = 2", database=DATABASE)
+    drain(server)
+
+    def nulls() -> frozenset[str]:
+        [instance] = source.capture_instances(DATABASE)
+        schema = source.table_schema(table("wide"))
+        assert schema is not None
+        return source.columns_with_nulls(instance, schema.columns, ZERO_LSN)
+
+    assert nulls() == {"n"}
+    for name, kind in zip(names, large, strict=True):
+        if kind in ("text", "ntext", "image"):  # not by ALTER COLUMN
+            continue
+        server.execute(f"ALTER TABLE dbo.wide ALTER COLUMN {name} {kind} NULL", database=DATABASE)
+        server.execute(f"UPDATE dbo.wide SET {name} = NULL", database=DATABASE)
+    drain(server)
+    assert nulls() == {"n", *names[:4]}
+
+
 @pytest.mark.parametrize(
     ("primary", "indexes", "captured", "key"),
     [

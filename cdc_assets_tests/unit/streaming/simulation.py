@@ -229,9 +229,10 @@ class SimulatedServer:
     def beginning_tables(self, database: str) -> frozenset[TableId]:
         return frozenset(table for table in self.beginning if table.database == database)
 
-    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[str], after: Lsn) -> frozenset[str]:
+    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
         changes = [change for change in self.change_tables[instance.name] if change.lsn > after]
-        return frozenset(name for name in columns if any(change.row.get(name) is None for change in changes))
+        names = [column.name for column in columns]
+        return frozenset(name for name in names if any(change.row.get(name) is None for change in changes))
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         return self.captured
