@@ -2,8 +2,7 @@
 
 Records are what a JSON converter with schemas gives: `topic`, `key`, `value`, `headers`.
 Streamed records of a topic are compared in order. READ records have no order that two
-readers must share, so they are compared by key, and their snapshot markers as a
-multiset of the values that do not depend on the order of tables and rows.
+readers must share, so they are compared by row, without the markers of their places (`test_snapshots`, `test_forms`).
 """
 
 import base64

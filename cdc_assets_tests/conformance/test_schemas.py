@@ -20,6 +20,7 @@ from typing import Any
 import pyodbc
 import pytest
 
+from cdc_assets_tests.conformance.changes import by_table, is_change, schemas_explained
 from cdc_assets_tests.conformance.compare import Record, Report, compare
 from cdc_assets_tests.conformance.compare import explained as values_explained
 from cdc_assets_tests.conformance.debezium import Debezium, payload
@@ -41,15 +42,6 @@ CASES: dict[str, dict[str, str]] = {
     "transactions": {"provide.transaction.metadata": "true"},
 }
 
-PLACES = {"ts_ms", "ts_us", "ts_ns", "change_lsn", "commit_lsn", "event_serial_no", "schema", "table"}
-
-
-def schemas_explained(path: str, theirs: Any, ours: Any) -> str | None:
-    """Differences of schema change events listed in docs/differences-from-debezium.md."""
-    if path.startswith("payload.source.") and path.rpartition(".")[2] in PLACES:
-        return "source of a schema change event: the last data event before it / the place from which it holds"
-    return None
-
 
 def records_explained(path: str, theirs: Any, ours: Any) -> str | None:
     """Differences of history records listed in docs/differences-from-debezium.md."""
@@ -62,17 +54,6 @@ def as_record(text: str) -> Record:
     """A history record, with its table as the topic."""
     value = json.loads(text)
     return {"topic": value["tableChanges"][0]["id"], "key": None, "value": {"payload": value}, "headers": {}}
-
-
-def is_change(record: Record) -> bool:
-    """Whether it is a schema change event."""
-    return "tableChanges" in ((record["value"] or {}).get("payload") or {})
-
-
-def by_table(records: list[Record]) -> list[Record]:
-    """Schema change events with their table as the topic: tables have no order that two readers must share."""
-    changes = [record for record in records if is_change(record)]
-    return [record | {"topic": record["value"]["payload"]["tableChanges"][0]["id"]} for record in changes]
 
 
 class Changing:

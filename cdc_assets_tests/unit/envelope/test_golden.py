@@ -32,22 +32,10 @@ from cdc_assets_tests.unit.envelope.building import (
     table_batch,
     zero,
 )
+from cdc_assets_tests.unit.envelope.examples import CUSTOMERS, GOLDEN, ORDERS, golden, same
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 AVRO = json.loads((GOLDEN / "avro.json").read_text())
 
-CUSTOMERS = [
-    column("id", "int", nullable=False, identity=True),
-    column("name", "varchar", nullable=False, length=50),
-    column("created", "datetime2", scale=7),
-    column("amount", "decimal", precision=10, scale=2),
-]
-ORDERS = [
-    column("oid", "int", nullable=False),
-    column("customer", "int", nullable=False),
-    column("note", "nvarchar", length=40),
-    column("qty", "int"),
-]
 NOKEY = [column("a", "int"), column("b", "varchar", length=10)]
 SIGNAL = [
     column("id", "varchar", nullable=False, length=42),
@@ -111,10 +99,6 @@ DEFAULTS = [
 ]
 
 
-def golden(name: str) -> Any:
-    return json.loads((GOLDEN / f"{name}.json").read_text())
-
-
 def compact(part: Any) -> bytes:
     """As Kafka Connect's JSON converter writes it."""
     return json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode()
@@ -160,12 +144,6 @@ def same_as_avro_converter(batch: pa.RecordBatch, texts: Sequence[pa.Array]) -> 
             number, expected = AVRO["events"][sha256(text.encode()).hexdigest()]
             assert avro_schema(field) == AVRO["schemas"][number]
             assert data.hex() == expected
-
-
-def same(actual: Any, expected: Any) -> None:
-    """Equal in value and in the order of all fields."""
-    assert actual == expected
-    assert json.dumps(actual) == json.dumps(expected)
 
 
 def same_read(plan: EventPlan, name: str, row: list[Any]) -> None:
