@@ -11,7 +11,7 @@ of schema changes and of transactions, have rows of all databases under a number
 
 *Among topics* there is an order only where none holds back: a window begins with its schema changes and ends with its transactions
 (`Topic.rank`), as a connector sends them. A database that is ahead of another one has its rows published before the schema changes that they
-follow, and before BEGIN and END of their transactions, which come when the other database goes on. No record depends on that: each is
+follow, and before BEGIN and END of their transactions, which come when the other database continues. No record depends on that: each is
 published with the structure that it has (`Structures`), and consumers of several topics see no order among them anyway.
 
 *Every topic is there before its first number is complete*, for a publisher that has passed a number passes it in all topics. A table

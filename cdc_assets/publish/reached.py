@@ -1,8 +1,8 @@
-"""The numbers that a topic's tables have reached, for those who look again and again.
+"""The numbers that a topic's tables have reached, for repeated reports.
 
-After a compaction a table has commits behind the marked one, until its next events come. Whoever looks at a capture opens its log then, to
-see whether these have events; so a lake of compacted tables cost each look all of its logs. What was read is right as long as the table
-has the same version: its newest commit is still there, of the same time, and none is behind it. That takes two questions for single files.
+After a compaction a table has commits later than the marked one, until its next events come. A report then opens its log, to
+see whether these have events; so a lake of compacted tables cost each report all of its logs. What was read is right while the table
+has the same version: its newest commit is still there, of the same time, and has no successor. That takes two questions for single files.
 """
 
 from typing import Any, Final

@@ -6,7 +6,7 @@ numbers of the newest commits by topic (marks), and the place of each topic in t
 files of the table tell whether there are events behind it: a number may have been taken without any. A mark that is not ahead proves nothing
 if the table has commits behind the marked one: then the table is asked, too.
 
-*What it costs.* One look for a file for each topic that is published, since no mark is ahead; two more for one with such commits, whose log is
+*What it costs.* One question for a file for each topic that is published, since no mark is ahead; two more for one with such commits, whose log is
 read when its version is another one (`reached`). Otherwise tables are asked until one has such events.
 """
 

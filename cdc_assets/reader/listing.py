@@ -3,9 +3,9 @@
 Paths with a part that begins with `_` or `.` are left out, under which writers keep what is not ready.
 
 *Since when a file waits.* Its time is that of the newest line. A file that was not read to its end has waited since the time that it had
-then. One that was, and has grown since, has waited for no longer than its time at the first look that found it so, with the same place
-recorded. A process remembers that from look to look, so a file that is appended to all the time gets late as well; one that only looks
-once tells the time of the newest line.
+then. One that was, and has grown since, has waited for no longer than its time when that was first found, with the same place
+recorded. A process remembers that time, so a file that is appended to continuously gets late as well; a process that asks
+once has the time of the newest line.
 """
 
 import re

@@ -22,7 +22,7 @@ def lost_span(recorded: int, low: int, high: int) -> str:
 
 
 def was_anew(recorded: int) -> str:
-    """Why a partition cannot be read on at an offset of another topic of its name."""
+    """The reason why a partition stops if its recorded offset belongs to a former topic with the same name and another id."""
     return f"it was made anew after it was read to offset {recorded}; {ANEW}"
 
 

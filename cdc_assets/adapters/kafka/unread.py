@@ -1,8 +1,8 @@
 """What topics hold behind the offsets that a reader has recorded, through librdkafka (extra `kafka`).
 
 A partition's end is no measure: marks of transactions, and records that were aborted or removed, have offsets too, and are never read. So
-where the end is ahead of a recorded offset, the next record is read, as the reader would; there may be none. An offset counts only with
-the topic's id beside it: of a topic that was made anew nothing was read, however many records it has.
+where the end is ahead of a recorded offset, the next record is read, if there is any. An offset counts only with
+the topic's id: of another topic with that name nothing was read, however many records it has.
 """
 
 import time
@@ -99,7 +99,7 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
 def _made_anew(
     kafka: Any, settings: ReaderSettings, offsets: Offsets, wanted: Sequence[str]
 ) -> frozenset[tuple[str, int]]:
-    """Partitions of topics that are others than those that were read under their names."""
+    """Partitions whose topic has another id than the one that was read; its name is the same."""
     ids_then = {
         (place["topic"], place["partition"]): at.get("topic_id") for place, at in offsets if "partition" in place
     }
