@@ -21,6 +21,9 @@ table costs four records, another one only its materialization.
 are new or their last step failed, a run for them alone is started, one after each run of the capture; also before the next stream, if a
 run did not wait for them any more. One that is refused, or that cannot be asked, stays behind, and keeps the sensor from nothing.
 
+They also wait until it is known up to where in the log a snapshot has read, which a run finds out. Where the last one ended without that, and
+nothing is committed, no other run would come, so one is started for it.
+
 *Kafka* follows in these runs too. If windows wait to be published while nothing else is to do, a run that publishes is started;
 after a failure of that run, or one that published nothing, with the same pauses as above: so a topic that is stopped is tried again.
 The broker is not asked again before the manifest has grown.
@@ -68,6 +71,8 @@ from cdc_assets.defs.waiting import Asks, change_comes
 
 RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""
+READINGS_TAG = "cdc/readings"
+"""On a run that was started because nobody knows where readings of databases ended: these databases."""
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels (`source` is the signal table), or the databases with unfinished requests."""
 _SOURCE = "source"
@@ -188,6 +193,7 @@ def _request(
         new = work.new_tables() if overview.streams and not (fresh or asked) and looks.due() else []
         new = [table for table in new if table not in snapshots]
         failed = work.failed() if overview.streams and not (fresh or asked or new) else []
+        unended = work.readings_without_end() if overview.streams and not (fresh or asked or new or failed) else []
     if new:
         return _adding(catalog, new, records)
     if asked:
@@ -197,7 +203,7 @@ def _request(
             f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
         )
     if not fresh:
-        return _trying(catalog, failed, records)
+        return _trying(catalog, failed, records) if failed else _ending(catalog, unended, records)
     newest = max(fresh.values())
     tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: _SOURCE} if signalled else {})
     return _streaming(catalog, run_key(capture, records, newest), tags)
@@ -232,12 +238,24 @@ def _trying(
     catalog: CaptureCatalog, failed: Sequence[TableId], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that tries tables again which failed, after pauses that grow; every run tries them first."""
-    if not failed:
-        return dg.SkipReason(NOTHING_NEW)
     what = ", ".join(map(str, failed))
     if again := growing_retry_time(records, RETRY_TAG, what):
         return dg.SkipReason(f"{what} failed; the next attempt starts after {again:%H:%M:%S} UTC.")
     return _streaming(catalog, run_key(catalog.names.capture, records, "again"), {RETRY_TAG: what})
+
+
+def _ending(
+    catalog: CaptureCatalog, databases: Sequence[str], records: Sequence[dg.RunRecord]
+) -> dg.RunRequest | dg.SkipReason:
+    """A request for a run that finds out where readings ended, for which mirrors wait, after pauses that grow; every run looks."""
+    if not databases:
+        return dg.SkipReason(NOTHING_NEW)
+    what = ", ".join(databases)
+    if again := growing_retry_time(records, READINGS_TAG, what):
+        return dg.SkipReason(
+            f"The capture job of {what} has not passed the end of a snapshot; the next run looks after {again:%H:%M:%S} UTC."
+        )
+    return _streaming(catalog, run_key(catalog.names.capture, records, "readings"), {READINGS_TAG: what})
 
 
 def _signalled(

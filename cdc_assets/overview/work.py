@@ -16,6 +16,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.core.signal import SignalChannel, signal_table
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
+from cdc_assets.ledger.readings import open_databases
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.selection import unfit
 from cdc_assets.signals.model import WATERMARKS
@@ -44,7 +45,7 @@ class Work:
         channels: Sequence[SignalChannel],
     ) -> None:
         self._state, self._source, self._rule, self._streaming = state, source, rule, config.streaming
-        self._events, self._signals = config.events, config.signals
+        self._events, self._signals, self._is_mirrored = config.events, config.signals, config.mirror.enabled
         self._included, self._channels = included, channels
 
     def waiting(self, tables: Sequence[TableId], *, first_tick: bool = False) -> list[TableId]:
@@ -191,6 +192,12 @@ class Work:
         return sorted(
             state.table for state in self._state.tables.values() if state.resumes and self._included(state.table)
         )
+
+    def readings_without_end(self) -> list[str]:
+        """Databases whose mirrors wait until a run has found out up to where in the log snapshots have read (`run.readings`)."""
+        if not self._is_mirrored:
+            return []
+        return sorted(name for name in open_databases(self._state.readings) if not self._state.log(name).restored)
 
     def has_come(self) -> bool:
         """Whether a database has a transaction that was not read; one query for each database.

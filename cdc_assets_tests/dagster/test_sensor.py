@@ -30,15 +30,18 @@ from cdc_assets.defs.pauses import (
 )
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import COMMITTED_TAG
-from cdc_assets.defs.sensors import NEW_TABLES_TAG, RETRY_TAG
+from cdc_assets.defs.sensors import NEW_TABLES_TAG, READINGS_TAG, RETRY_TAG
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.readings import open_databases
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.overview import CaptureOverview, CaptureReport, report_of
 from cdc_assets.overview.work import Work
+from cdc_assets.run.readings import OpenReadings
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
+from mssql_standin import sample
 from mssql_standin.control import StandIn
 
 
@@ -220,6 +223,29 @@ def test_table_that_failed_is_tried_again_though_nothing_is_new(
     assert (request.job_name, request.tags[RETRY_TAG]) == ("shop_follow", str(failed.table))
     assert shop.changes(instance).success
     assert tick(shop, instance).skip_message == "Nothing new."
+
+
+def test_reading_without_an_end_is_a_reason_to_start_while_nothing_is_committed(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run of the snapshot did not wait for the capture job any longer, and mirrors publish nothing before that end."""
+    shop.write({"mirror.enabled": "true"})
+    with monkeypatch.context() as patched:
+        patched.setattr(OpenReadings, "look", lambda *_: None)
+        assert shop.snapshot(instance, due_only=False).success
+        assert shop.changes(instance).success
+    mirrors = tick(shop, instance)
+    assert mirrors.job_name == "shop_mirror"
+    assert shop.run("shop_mirror", instance, tags=dict(mirrors.tags)).success, "it can make none of them"
+    assert "has not passed the end of a snapshot" in tick(shop, instance).skip_message
+    monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta())
+    request = tick(shop, instance)
+    assert (request.job_name, request.tags[READINGS_TAG]) == ("shop_follow", sample.DATABASE)
+    assert shop.changes(instance).success
+    assert tick(shop, instance).skip_message == "Nothing new."
+    manifest = Manifest(TopicTables(Location.of(shop.config().lake), shop.config().name), "shop")
+    assert not open_databases(manifest.read().readings)
+    shop.write({})
 
 
 def test_pause_before_failed_tables_are_tried_again_doubles() -> None:
