@@ -29,7 +29,7 @@ class SchemaRegistry:
     """A schema registry.
 
     Args:
-        addresses: of the registry, comma separated; the next one is asked if one does not answer.
+        addresses: of the registry, comma separated; the next one is tried if one does not answer.
         credentials: `user:password`, or empty.
 
     Raises:

@@ -194,7 +194,7 @@ class KafkaBroker:
         self._unflushed.clear()
 
     def _elsewhere(self, topic: str, records: Run) -> tuple[int, str]:
-        """How many records come before the first whose chosen partition does not exist, and what is told of it."""
+        """How many records come before the first whose chosen partition does not exist, and what is reported of it."""
         if records.partitions is None:
             return len(records), ""
         chosen = records.partitions.fill_null(0).to_numpy(zero_copy_only=False)
@@ -243,7 +243,7 @@ def _one(key: bytes, value: bytes) -> Run:
 
 
 def _untimely(records: Run) -> tuple[int, str]:
-    """How many records come before the first whose time Kafka does not have, and what is told of it."""
+    """How many records come before the first whose time Kafka does not have, and what is reported of it."""
     if records.timestamps is None:
         return len(records), ""
     times = records.timestamps.fill_null(0).to_numpy(zero_copy_only=False)

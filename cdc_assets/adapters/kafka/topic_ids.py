@@ -1,4 +1,4 @@
-"""Which topic stands behind a name: a topic that is deleted and made anew has another id, and other messages at the same offsets."""
+"""Which topic a name means: a topic that is deleted and made again has another id, and other messages at the same offsets."""
 
 import logging
 from collections.abc import Sequence
