@@ -3,17 +3,23 @@
 Dagster reads all tags of a run and writes them back with the new ones. Two steps of a run in processes of their own, or two threads of
 one, which do so at the same moment would each write what the other has not: a turn that was taken would be gone (`turns`).
 
-*The lock* is on a file of the state folder, and ends with the process that holds it. Where there is no such folder, and between
-machines, tags are written without one: the fence of the manifest keeps writers apart then.
+*The lock* is on a file of the state folder, and ends with the process that holds it. Where there is no such folder or it allows no
+locks, if it is not free for seconds, and between machines, tags are written without one: the fence of the manifest keeps writers
+apart then.
 """
 
 import fcntl
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final, TextIO
 
 import dagster as dg
 
 from cdc_assets.core.state_folder import state_folder
+
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 0.05
 
 
 def tag_run(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) -> None:
@@ -33,5 +39,19 @@ def _one_by_one(run_id: str) -> Iterator[None]:
         yield
         return
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        _wait_for(file)
         yield
+
+
+def _wait_for(file: TextIO) -> None:
+    """Lock a file; not where its file system has no locks, nor if somebody holds it for long, as a stopped process does."""
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        except OSError:
+            return
+        else:
+            return

@@ -52,9 +52,12 @@ class Commit:
         return max((int(metrics[name]) for name in _DELETED if name in metrics), default=0)
 
 
+_LOG = "_delta_log"
+
+
 def commit_path(version: int) -> str:
     """A commit's file, below the table's directory."""
-    return f"_delta_log/{version:020d}.json"
+    return f"{_LOG}/{version:020d}.json"
 
 
 def read_commit(location: Location, directory: str, version: int) -> Commit | None:
@@ -82,6 +85,21 @@ def has_commit(location: Location, directory: str, version: int) -> bool:
     """
     try:
         info = location.existing(directory).get_file_info(commit_path(version))
+    except STORE_ERRORS as error:
+        raise trouble(
+            f"The log of {location.uri(directory)} cannot be read", error, "check the path and its rights"
+        ) from error
+    return bool(info.type != fs.FileType.NotFound)
+
+
+def is_there(location: Location, directory: str) -> bool:
+    """Whether a folder of commits is seen now, without reading any; an object store may not say so of one that is there.
+
+    Raises:
+        LakeError: it cannot be asked.
+    """
+    try:
+        info = location.existing(directory).get_file_info(_LOG)
     except STORE_ERRORS as error:
         raise trouble(
             f"The log of {location.uri(directory)} cannot be read", error, "check the path and its rights"

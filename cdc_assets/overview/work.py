@@ -197,7 +197,8 @@ class Work:
         """Databases whose mirrors wait until a run has found out up to where in the log snapshots have read (`run.readings`)."""
         if not self._is_mirrored:
             return []
-        return sorted(name for name in open_databases(self._state.readings) if not self._state.log(name).restored)
+        found = open_databases(self._state.readings) & set(self._databases())
+        return sorted(name for name in found if not self._state.log(name).restored)
 
     def has_come(self) -> bool:
         """Whether a database has a transaction that was not read; one query for each database.

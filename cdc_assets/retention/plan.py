@@ -123,6 +123,9 @@ class CompactionPlanner:
         if not found:
             log.debug("%s is not compacted: %s.", topic, troubles.get(topic, "it has no rows"))
             return None
+        if (halt := found[0].halt) is not None:  # events behind it have another key
+            log.debug("%s is not compacted: %s", topic, halt)
+            return None
         about = found[0].description
         shape = about.shape
         if not shape.keyed:

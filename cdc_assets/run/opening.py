@@ -25,7 +25,8 @@ from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.patterns import Patience
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError, LakeError
+from cdc_assets.lake.commits import is_there
 from cdc_assets.lake.known import remember_record
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.run.activities import Activities
@@ -71,14 +72,35 @@ class Opening:
         """Claim it, after what was read a moment ago, since each reading opens the manifest anew."""
         self._lake.tables.location.check_writable()
         tables, manifest = self._lake.tables, self._ledger.manifest
+        if not is_there(tables.location, manifest.directory):  # a lake that went meanwhile is not to begin anew
+            tables.forget(manifest.directory)
+            known = manifest.read()
         refuse_without_manifest(tables, known, manifest.directory, self._config)
         if refused := other_name(known, self._config):
             raise refused
         manifest.claim(self._ledger.clock.now())
+        self._require_same(known)
         remember_record(tables.location.uri(manifest.directory))
         refuse_without_manifest(tables, manifest.state, manifest.directory, self._config)
         self._activities.losses.at_start()
         self._claimed = True
+
+    def _require_same(self, known: CaptureState) -> None:
+        """Look whether the manifest that was claimed is the one that was read, which may be a while ago.
+
+        Raises:
+            LakeError: it is another one.
+            ConfigurationError: another run has recorded other names meanwhile.
+        """
+        claimed, tables = self._ledger.manifest.state, self._lake.tables
+        if claimed.next_window < known.next_window:
+            raise LakeError(
+                f"The manifest {tables.location.uri(self._ledger.manifest.directory)} was replaced while the run began: it has "
+                f"{claimed.next_window} windows, and had {known.next_window} a moment ago. Nothing was captured. Next: mount or "
+                "restore the lake; the next run reads it anew."
+            )
+        if refused := other_name(claimed, self._config):
+            raise refused
 
     def begin(self) -> tuple[dict[str, list[TableId]], dict[str, CdcError]]:
         """Claim the capture, and leave out databases that cannot be captured now.

@@ -1,5 +1,6 @@
 """Runs that write the same thing wait for each other, in the order of their coming, and for no dead one."""
 
+import errno
 import random
 import threading
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from time import sleep
 import dagster as dg
 import pytest
 
+from cdc_assets.defs import tags
 from cdc_assets.defs.tags import tag_run
 from cdc_assets_tests.dagster.turns import turns_of
 from cdc_assets_tests.patience import wait_until
@@ -90,6 +92,23 @@ def test_tags_of_one_run_are_written_one_after_the_other(
     record = instance.get_run_by_id(run.run_id)
     assert record is not None
     assert {"a", "b", "c", "d"} <= record.tags.keys()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "no locks"), BlockingIOError(errno.EAGAIN, "held")])
+def test_tags_are_written_where_nobody_gets_a_lock(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """The file system has none, or a process that was stopped holds it."""
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tags.fcntl, "flock", refuse)
+    monkeypatch.setattr(tags, "_PATIENCE_S", 0.2)
+    run = started(instance)
+    tag_run(instance, run.run_id, {"a": "taken"})
+    assert (found := instance.get_run_by_id(run.run_id))
+    assert found.tags["a"] == "taken"
 
 
 def test_nobody_waits_for_a_run_that_ended_or_whose_process_is_gone(instance: dg.DagsterInstance) -> None:

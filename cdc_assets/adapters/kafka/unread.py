@@ -79,6 +79,7 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
         if (place.topic, place.partition) in anew:
             if reset not in ANYWHERE:
                 lost.append(f"{place_name(place.topic, place.partition)}: {was_anew(at)}")
+                continue
             at = low
         elif not low <= at <= high:
             lost.append(f"{place_name(place.topic, place.partition)}: {lost_span(at, low, high)}")
@@ -103,6 +104,8 @@ def _made_anew(
     ids_then = {
         (place["topic"], place["partition"]): at.get("topic_id") for place, at in offsets if "partition" in place
     }
+    if not any(ids_then.values()):
+        return frozenset()
     ids = TopicIds(kafka, settings.servers, settings.options, _ANSWER_S).of(wanted)
     return frozenset(own for own, then in ids_then.items() if then and ids.get(own[0], then) != then)
 

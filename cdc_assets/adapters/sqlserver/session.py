@@ -196,7 +196,7 @@ class Session:
         Raises:
             CdcError: after the last attempt, or at once if repeating cannot help.
         """
-        return self._repeat(lambda cursor: list(cursor.execute(statement, *parameters).fetchall()))
+        return self._repeat(lambda cursor: list(cursor.execute(statement, *parameters).fetchall()), statement)
 
     def rows_behind(self, floor: Floor, statement: str, *parameters: object) -> list[Row]:
         """As `rows`, over a connection whose server has the log up to `floor`.
@@ -210,7 +210,7 @@ class Session:
             self._link.reached.check(floor, lambda query: cursor.execute(query).fetchall()[0][0], self._link.server)
             return list(cursor.execute(statement, *parameters).fetchall())
 
-        return self._repeat(read)
+        return self._repeat(read, statement)
 
     def value(self, statement: str, *parameters: object) -> object:
         """First column of the first row, or None if there is no row."""
@@ -224,7 +224,7 @@ class Session:
             CdcError: the statement failed.
         """
         with self._lock:
-            self._try(lambda cursor: cursor.execute(statement, *parameters).close())
+            self._try(lambda cursor: cursor.execute(statement, *parameters).close(), statement)
 
     def named_rows(self, statement: str, *parameters: object) -> list[dict[str, object]]:
         """Rows as dictionaries by column name."""
@@ -234,7 +234,7 @@ class Session:
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-        return self._repeat(read)
+        return self._repeat(read, statement)
 
     def close(self) -> None:
         """Close the connection; the session may be used again."""
@@ -243,13 +243,13 @@ class Session:
                 self._link.close()
             self._link = None
 
-    def _repeat(self, action: Callable[[pyodbc.Cursor], T]) -> T:
+    def _repeat(self, action: Callable[[pyodbc.Cursor], T], question: str) -> T:
         with self._lock:
-            return repeated(lambda: self._try(action), lambda: self._connected_before, self._budget_s)
+            return repeated(lambda: self._try(action, question), lambda: self._connected_before, self._budget_s)
 
-    def _try(self, action: Callable[[pyodbc.Cursor], T]) -> T:
+    def _try(self, action: Callable[[pyodbc.Cursor], T], question: str) -> T:
         try:
-            result = self._answer(self._ready(), action)
+            result = self._answer(self._ready(), action, question)
         except pyodbc.Error as error:
             ours = translate(error, self._settings, self._link)
             if isinstance(ours, ConnectionLostError) or _state(error) in _TIMED_OUT:
@@ -265,16 +265,16 @@ class Session:
         self.close()
         self._in_doubt = True
 
-    def _answer(self, link: Link, action: Callable[[pyodbc.Cursor], T]) -> T:
+    def _answer(self, link: Link, action: Callable[[pyodbc.Cursor], T], question: str) -> T:
         if not self._asks_little:
             return link.wait(action)
         began = time.monotonic()
         try:
-            result = link.wait(action, self._patience.limit_s)
+            result = link.wait(action, self._patience.limit_s(question))
         except ConnectionLostError:
-            self._patience.lost()
+            self._patience.lost(question)
             raise
-        self._patience.answered(time.monotonic() - began)
+        self._patience.answered(question, time.monotonic() - began)
         return result
 
     def _ready(self) -> Link:
@@ -294,7 +294,7 @@ class Session:
                 self._in_doubt = False
         if self._in_force_ms != self._lock_timeout_ms:
             setting = lock_timeout(self._lock_timeout_ms)
-            self._link.wait(lambda cursor: cursor.execute(setting).close())
+            self._link.wait(lambda cursor: cursor.execute(setting).close(), self._settings.login_timeout_s)
             self._in_force_ms = self._lock_timeout_ms
         return self._link
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -113,6 +114,21 @@ def test_a_question_that_takes_long_gets_its_answer_and_the_next_one_at_once(sta
         assert source.session.value("SELECT 6 AS six") == 6
         assert source.session.value(slow) == 5
         assert source.session._link is connected
+
+
+def test_a_slow_question_between_quick_ones_gets_its_answer(standin: StandIn, soon: None) -> None:
+    """Each time longer is waited for it, and for it alone, however soon others are answered."""
+    slow = "WAITFOR DELAY '00:00:05'; SELECT 5 AS five"
+    with SqlServerSource(connection(standin, DATABASE), budget_s=0.5) as source, source.session.asking_little():
+        waited = []
+        for _ in range(5):
+            assert source.session.value("SELECT 6 AS six") == 6
+            began = time.monotonic()
+            with suppress(ConnectionLostError):
+                waited.append(source.session.value(slow))
+            assert time.monotonic() - began < 12
+        assert waited
+        assert waited[-1] == 5
 
 
 def test_how_long_a_server_hung_does_not_lengthen_what_follows(standin: StandIn, soon: None) -> None:

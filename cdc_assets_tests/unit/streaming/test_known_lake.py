@@ -3,12 +3,16 @@
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.overview import CaptureOverview, CaptureReport, look_at
+from cdc_assets.run import opening
 from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
 from cdc_assets_tests.unit.streaming.tables import started
@@ -57,3 +61,30 @@ def test_other_lake_is_a_new_one(tmp_path: Path) -> None:
     started(tmp_path / "lake")
     server, config, *_ = started(tmp_path / "other")
     assert report_on(server, config).healthy
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_lake_that_goes_while_a_run_begins_is_no_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
+    """It is read, the server is asked, which takes a while, and then it is another one, or none."""
+    lake, away = tmp_path / "lake", tmp_path / "unmounted"
+    server, config, *_ = started(lake)
+    real = opening.select
+
+    def going(*given: Any) -> Any:
+        found = real(*given)
+        lake.rename(away)
+        if is_replaced:
+            forgotten = TopicTables.of(config)
+            Manifest(forgotten, "shop").claim(server.now)
+        return found
+
+    monkeypatch.setattr(opening, "select", going)
+    with pytest.raises(LakeError, match="was replaced while the run began" if is_replaced else "not mounted"):
+        make_capture(server, config).stream()
+    monkeypatch.undo()
+    assert is_replaced or not (lake / "shop.__windows").exists()
+    shutil.rmtree(lake, ignore_errors=True)
+    away.rename(lake)
+    assert make_capture(server, config).stream().ended == "idle"
