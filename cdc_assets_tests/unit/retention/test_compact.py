@@ -10,7 +10,7 @@ import pytest
 from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.config.load import config_of
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.errors import ConfigurationError, EventsDroppedError
+from cdc_assets.errors import ConfigurationError, EventsDroppedError, MirrorError
 from cdc_assets.lake import audit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror import capture, steps
@@ -165,6 +165,23 @@ def test_a_table_without_a_key_keeps_its_events(world: World, monkeypatch: pytes
     monkeypatch.undo()
     assert not any(world.holds(table).after for table in world.tables)
     world.check()
+
+
+@pytest.mark.parametrize("halts", [True, False])
+def test_a_topic_whose_key_has_changed_keeps_its_events(
+    world: World, monkeypatch: pytest.MonkeyPatch, halts: bool
+) -> None:
+    """Its events behind a place are told apart by other columns than those before it: no key is right for all of them."""
+    found = CaptureMirrors.found
+
+    def halted(self: CaptureMirrors, wanted: object = None) -> object:
+        tables, troubles = found(self, wanted)  # type: ignore[arg-type]
+        halt = MirrorError("Its key has other columns. Next: read the table again.") if halts else None
+        return [replace(one, halt=halt) for one in tables], troubles
+
+    monkeypatch.setattr(CaptureMirrors, "found", halted)
+    world.stream()
+    assert all(bool(world.holds(table).after) is not halts for table in world.tables)
 
 
 @pytest.mark.parametrize("coarse", [True, False])
