@@ -144,9 +144,12 @@ def by_java(java: JavaGateway, broker: Broker, topic: str, count: int) -> list[t
 
 
 def records_of_batches(java: JavaGateway, broker: Broker, topic: str) -> list[int]:
-    """How many records each batch has in the broker's file."""
+    """How many records each batch has in the broker's file.
+
+    It is opened to read alone: to close one that may be written cuts off what the broker has appended meanwhile, such as the commit.
+    """
     [file] = (broker.data / f"{topic}-0").glob("*.log")
-    opened = java.jvm.org.apache.kafka.common.record.FileRecords.open(java.jvm.java.io.File(str(file)))
+    opened = java.jvm.org.apache.kafka.common.record.FileRecords.open(java.jvm.java.io.File(str(file)), False)
     found = [batch.countOrNull() for batch in listed(opened.batches()) if not batch.isControlBatch()]
-    opened.close()
+    opened.closeHandlers()
     return found
