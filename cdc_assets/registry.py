@@ -4,6 +4,7 @@ Avro's records name their schema by its number in the registry: a zero byte, the
 """
 
 import importlib
+import ssl
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -47,6 +48,9 @@ class SchemaRegistry:
                 )
         self._library = _client_library(addresses)
         options: dict[str, Any] = {"url": ",".join(self._addresses), "timeout": _ANSWER_S, "max.retries": 0}
+        paths = ssl.get_default_verify_paths()
+        if authorities := paths.cafile or paths.capath:  # what the system trusts, a company's own among them
+            options["ssl.ca.location"] = authorities
         if credentials:
             options["basic.auth.user.info"] = credentials
         try:

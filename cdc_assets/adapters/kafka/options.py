@@ -60,7 +60,7 @@ _ONLY: Final = {
 """Options of which other values would be left out, or write something else."""
 _OWN: Final = re.compile(
     r"transactional\.id|bootstrap\.servers|metadata\.broker\.list|delivery\.report\.only\.error|default\.topic\.config|"
-    r"plugin\.library\.paths|dr_.*|.*_cb|on_.*|logger|opaque"
+    r"plugin\.library\.paths|test\..*|topic\.blacklist|enable\.gapless\.guarantee|log\.queue|dr_.*|.*_cb|on_.*|logger|opaque"
 )
 """What the publisher sets itself, or what is no text."""
 _BATCH_BYTES: Final = 1_000_000
@@ -89,9 +89,8 @@ _JAAS_OPTION: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'
 _OF_CONNECTIONS: Final = re.compile(
     r"security\.protocol|sasl\.(mechanisms|username|password)|"
     r"sasl\.kerberos\.(service\.name|principal|keytab|kinit\.cmd|min\.time\.before\.relogin)|"
-    r"sasl\.oauthbearer\.(method|client\.id|client\.secret|token\.endpoint\.url|scope|extensions)|client\.(id|rack|dns\.lookup)|"
-    r"ssl\.(ca|certificate|key)\.(location|pem)|ssl\.key\.password|ssl\.endpoint\.identification\.algorithm|ssl\.cipher\.suites|"
-    r"enable\.ssl\.certificate\.verification|socket\.(?!connection\.setup\.timeout\.max\.).*|broker\..*|reconnect\..*"
+    r"sasl\.oauthbearer\..*|https\..*|ssl\..*|client\.(id|rack|dns\.lookup)|connections\.max\.idle\.ms|"
+    r"enable\.(ssl\.certificate\.verification|sasl\.oauthbearer\.unsecure\.jwt)|socket\.(?!connection\.setup\.timeout\.max\.).*|broker\..*|reconnect\..*"
 )
 """What librdkafka's clients, which produce nothing, have as well."""
 

@@ -34,6 +34,8 @@ from cdc_assets.publish.run import Numbers, Run
 
 _ANSWER_S: Final = 30.0
 """Time limit of a request to a broker."""
+_ABORT_S: Final = 5.0
+"""Seconds that an abort may take; the next producer ends what is left of a transaction."""
 _OUTCOME_S: Final = 120.0
 """Time limit of a commit, in which the client repeats what fails, unless `delivery.timeout.ms` says another."""
 
@@ -62,7 +64,7 @@ class KafkaBroker:
         batch = min(record, whole(self._options, "batch.size", DEFAULT_BYTES))
         is_compressed = self._options.get("compression.type", "none") != "none"
         self._limits = Limits(self._topics.limits, record, batch, compressed=is_compressed)
-        self._outcome_s = whole(self._options, "message.timeout.ms", int(_OUTCOME_S * 1000)) / 1000
+        self._outcome_s = max(_ANSWER_S, whole(self._options, "message.timeout.ms", int(_OUTCOME_S * 1000)) / 1000)
         self._transactions: Transactions | None = None
         self._newest: str | None = None
         self._unflushed: dict[str, int] = {}
@@ -125,6 +127,8 @@ class KafkaBroker:
                     raise self._errors.marker_refused(self._limits.beyond_client(len(marker.encode())))
                 own.commit(self._outcome_s)
             except self._kafka.KafkaException as error:
+                if error.args[0].fatal():  # another one may have taken over: what it refused before is its to find out
+                    raise
                 refused = self._refused(error.args[0])
                 if not refused:
                     raise
@@ -138,7 +142,7 @@ class KafkaBroker:
         """See `Broker`."""
         if self._transactions is not None:
             with suppress(self._kafka.KafkaException, TimeoutError):  # the next producer ends what it left
-                self._transactions.abort(_ANSWER_S)
+                self._transactions.abort(_ABORT_S)
         self.close()
 
     def close(self) -> None:

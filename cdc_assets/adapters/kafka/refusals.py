@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_assets.adapters.kafka.rights import refused, unwritable
-from cdc_assets.errors import ConnectionLostError, FencedError
+from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,16 @@ class Translation:
         if codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED in found:
             what = "use the transactional id"
             return refused(self.servers, what, ["WRITE", "DESCRIBE"], "transactional-id", self.transactional_id)
+        if codes.INVALID_TRANSACTION_TIMEOUT in found:
+            return PreflightError(
+                f"Kafka at {self.servers} does not allow transactions as long as transaction.timeout.ms: {errors[0].str()}. "
+                "Next: lower producer.transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms."
+            )
+        if codes.CLUSTER_AUTHORIZATION_FAILED in found:
+            return PreflightError(
+                f"Kafka at {self.servers} does not allow this user to write idempotently. Next: give IDEMPOTENT_WRITE on the cluster "
+                "(kafka-acls --add --allow-principal User:<user> --operation IdempotentWrite --cluster), and start again."
+            )
         fenced = {codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH, codes._FATAL}
         if fenced & found or errors[0].fatal():  # which of them, the marker tells
             return self.fenced(errors[0].str())

@@ -12,10 +12,10 @@ for again: the producer is closed, a new one waits for the outcome, and the mark
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import made
 from cdc_assets.adapters.kafka.waits import PATIENCE_S, STEP_S, Wait, repeated
@@ -33,7 +33,6 @@ _RECORD_TOLD_S: Final = 10.0
 """The same after an error that only records have."""
 _ABORT_S: Final = 0.5
 """Seconds that closing waits for the end of an open transaction."""
-T = TypeVar("T")
 
 _NO_HEADERS: Final[Sequence[Any]] = []
 _FIRST_MOMENT: Final = 1
@@ -67,7 +66,7 @@ class Transactions:
 
     def start(self, limit_s: float) -> None:
         """Fence older producers of the same transactional id, and end their open transaction."""
-        self._resumed(self._producer.init_transactions, limit_s, 0.0)
+        self._resumed("init_transactions", limit_s, 0.0)
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -105,13 +104,15 @@ class Transactions:
             if error.args[0].code() != self._kafka.KafkaError._STATE:
                 raise
             self.is_over = True
-        self._served(self._producer.poll, 0)
+        finally:
+            del produce  # see `_served`
+        self._served("poll", 0)
         return len(records)
 
     def _send_later(self, record: Sequence[Any], limit_s: float) -> None:
         wait = Wait(limit_s)
         while True:
-            self._served(self._producer.poll, _ROOM_S)
+            self._served("poll", _ROOM_S)
             with suppress(BufferError):
                 self._producer.produce(*record)
                 return
@@ -120,7 +121,7 @@ class Transactions:
     def flush(self, limit_s: float) -> None:
         """Wait until each record is acknowledged, or has failed."""
         wait = Wait(limit_s)
-        while self._served(self._producer.flush, STEP_S):
+        while self._served("flush", STEP_S):
             wait.go_on()
 
     def commit(self, limit_s: float) -> None:
@@ -131,7 +132,7 @@ class Transactions:
             TimeoutError, Interrupted: nobody knows whether it is committed; the producer can only be closed.
         """
         try:
-            self._resumed(self._producer.commit_transaction, limit_s, PATIENCE_S)
+            self._resumed("commit_transaction", limit_s, PATIENCE_S)
         except self._kafka.KafkaException as error:
             self._await_records(error.args[0].code())
             raise
@@ -142,14 +143,14 @@ class Transactions:
         until = time.monotonic() + _TOLD_S
         while error.code() == self._kafka.KafkaError._FATAL and time.monotonic() < until:
             try:
-                self._served(self._producer.poll, _ROOM_S)
+                self._served("poll", _ROOM_S)
             except self._kafka.KafkaException as cause:
                 return cause.args[0]
         return error
 
     def abort(self, limit_s: float) -> None:
         """End the transaction without a trace."""
-        self._resumed(self._producer.abort_transaction, limit_s, 0.0)
+        self._resumed("abort_transaction", limit_s, 0.0)
         self._is_open = False
 
     def close(self) -> None:
@@ -159,10 +160,10 @@ class Transactions:
         ends = self._kafka.KafkaException, TimeoutError, Interrupted
         with suppress(*ends):
             if self._is_open:
-                self._resumed(self._producer.abort_transaction, _ABORT_S, _ABORT_S)
+                self._resumed("abort_transaction", _ABORT_S, _ABORT_S)
         with suppress(*ends):
             self._producer.purge()  # else the client waits for what is on its way
-            self._served(self._producer.flush, 0)
+            self._served("flush", 0)
         self._producer = None
 
     def _await_records(self, code: int) -> None:
@@ -176,31 +177,34 @@ class Transactions:
         wait = Wait(_RECORD_TOLD_S if is_of_record else _TOLD_S)
         with suppress(TimeoutError):
             while not self.failed or (is_of_record and code not in {found for _, found in self.failed}):
-                self._served(self._producer.poll, _ROOM_S)
+                self._served("poll", _ROOM_S)
                 wait.go_on()
 
-    def _resumed(self, call: Callable[[float], None], limit_s: float, patience_s: float) -> None:
+    def _resumed(self, name: str, limit_s: float, patience_s: float) -> None:
         wait = Wait(limit_s, patience_s)
         while True:
             try:
-                return self._served(call, STEP_S)
+                self._served(name, STEP_S)
+                return
             except self._kafka.KafkaException as error:
                 if error.args[0].code() != self._kafka.KafkaError._TIMED_OUT:
                     if not error.args[0].retriable():
                         raise
-                    self._served(self._producer.poll, _ROOM_S)
-            self._served(self._producer.poll, 0)
+                    self._served("poll", _ROOM_S)
+            self._served("poll", 0)
             if self._denied is not None and not self._is_open:  # later, a token that is not renewed may still do
                 raise self._kafka.KafkaException(self._denied)
             wait.go_on()
 
-    def _served(self, call: Callable[[float], T], seconds: float) -> T:
-        """The outcome of a call in which the client reports errors.
+    def _served(self, name: str, seconds: float) -> Any:
+        """The outcome of a method of the producer in which the client reports errors.
 
         It raises a fatal one out of its own callback, and goes on with the others, of which Python then thinks that they have failed.
+        The method is named, and never kept: an error on its way would keep it, and with it the producer's threads and connections, beyond
+        `close`.
         """
         try:
-            return call(seconds)
+            return getattr(self._producer, name)(seconds)
         except SystemError as error:
             if isinstance(error.__cause__, self._kafka.KafkaException):
                 raise error.__cause__ from None

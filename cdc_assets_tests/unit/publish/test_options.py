@@ -175,6 +175,24 @@ def test_what_one_of_the_clients_lacks_does_not_stop_the_other(name: str) -> Non
     assert AdminClient(connection_options(given)) is not None
 
 
+def test_what_makes_connections_safe_reaches_each_client() -> None:
+    """A producer that logs in by other options than those who create topics and read markers would publish nothing."""
+    given = {
+        "sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        "https.ca.location": "/ca.pem",
+        "ssl.crl.location": "/crl.pem",
+        "connections.max.idle.ms": "1000",
+    }
+    own = KafkaSettings("a:1", producer=tuple(given.items()))
+    assert given.items() <= connection_options(own).items()
+    assert given.items() <= producer_options(own, "id").items()
+
+
+def test_a_producer_that_writes_nowhere_is_refused() -> None:
+    with pytest.raises(ConfigurationError):
+        producer_options(KafkaSettings("a:1", producer=(("test.mock.num.brokers", "3"),)), "id")
+
+
 def test_what_is_promised_is_taken() -> None:
     table = (
         (Path(__file__).parents[3] / "docs/kafka.md")

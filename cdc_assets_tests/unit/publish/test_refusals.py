@@ -19,6 +19,8 @@ OWN = Translation(confluent_kafka, "a:1", "shop", "cdc-assets-shop", "shop.__pub
         (KafkaError(KafkaError._FATAL), FencedError),
         (KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, fatal=True), FencedError),
         (KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, fatal=True), PreflightError),
+        (KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT, fatal=True), PreflightError),
+        (KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, fatal=True), PreflightError),
         (KafkaError(KafkaError._TRANSPORT), ConnectionLostError),
         (KafkaError(KafkaError._TIMED_OUT), ConnectionLostError),
         (KafkaError(KafkaError._MSG_TIMED_OUT, txn_requires_abort=True), ConnectionLostError),
