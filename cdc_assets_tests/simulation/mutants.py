@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "an event at the end of the last step is taken again",
         "mirror/steps.py",
-        "    return file.greatest[:22] == step.after and window_of(file, _NEVER) <= step.known\n",
+        "    return file.greatest[:LSN_WIDTH] == step.after and window_of(file, _NEVER) <= step.known\n",
         "    return False\n",
     ),
     Mutant(

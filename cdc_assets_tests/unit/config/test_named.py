@@ -26,7 +26,7 @@ NO_PROPERTIES = re.compile(
     r"|database\.(dbname|pdb\.name|url|sslmode|ssl\.mode|server\.id|include\.list)|message\.prefix\..*"
     r"|offsets\.dat|offset\.mismatch\.strategy|topic\.(regex|replacement)"
     r"|table\.(field|fields|op|expand|json)\..*|include\.list"
-    r"|decimal\.format|transaction\.timeout\.ms|topic\.metadata\.refresh\.interval\.ms"
+    r"|decimal\.format|transaction\.(max\.)?timeout\.ms|queue\.buffering\..*|topic\.metadata\.refresh\.interval\.ms"
 )
 """Forms of names, parts of events and of Kafka's own options, options of transforms, a mark in the lake, a module, properties of other connectors."""
 

@@ -14,6 +14,7 @@ from cdc_assets.config.settings import (
     LakeSettings,
     StreamingSettings,
 )
+from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture
 
 DATABASE = "SalesDb"
@@ -33,7 +34,9 @@ def config_of(port: int, password: str, lake: str) -> CaptureConfig:
 def run(config: CaptureConfig, what: str) -> None:
     """Snapshot or stream, as a Dagster run would."""
     with SqlServerSource(config.connection) as source:
-        capture = Capture(config, source, MssqlBulkSource(config.connection), LocalRunner(2), SystemClock())
+        capture = Capture(
+            config, source, MssqlBulkSource(config.connection), LocalRunner(2), SystemClock(), retention=Retention
+        )
         if what == "snapshot":
             capture.snapshot()
         else:
