@@ -1,10 +1,9 @@
 """The control plane answers what `core.ports.Source` promises."""
 
 import time
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -28,7 +27,6 @@ from cdc_assets.errors import (
 )
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
 from mssql_standin.control import StandIn
-from mssql_standin.errors import SqlError
 
 pytestmark = pytest.mark.contract
 
@@ -452,44 +450,6 @@ def test_locks_are_waited_for_no_longer_than_allowed(shop: Server, standin: Stan
         other.execute("ROLLBACK")
         [[outside]] = source.session.rows("SELECT @@LOCK_TIMEOUT")
         assert outside == -1
-
-
-def test_agent(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
-    assert source.agent_running(DATABASE) is True
-    standin.agent.stop()
-    assert source.agent_running(DATABASE) is False
-    standin.agent.start()
-
-
-def test_capture_job(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
-    assert source.capture_job(DATABASE).trouble == ""
-    standin.agent.stop()
-    try:
-        assert "Agent is stopped" in source.capture_job(DATABASE).trouble
-    finally:
-        standin.agent.start()
-
-
-def test_capture_job_that_fails_tells_why(shop: Server, standin: StandIn, source: SqlServerSource) -> None:
-    trouble, deadline = "", time.monotonic() + 60
-    for number in count(900):
-        standin.agent.fail_next(SqlError(22859, "Log Scan process failed in processing log records."))
-        with suppress(SqlError):  # what failed shows itself to the next commit
-            insert(shop, "a", number, 1)
-        if (trouble := source.capture_job(DATABASE).trouble) or time.monotonic() > deadline:
-            break
-    assert "22859 Log Scan process failed" in trouble
-    while source.capture_job(DATABASE).trouble and time.monotonic() < deadline:  # the next scan makes it good
-        time.sleep(0.1)
-    assert source.capture_job(DATABASE).trouble == ""
-
-
-def test_agent_by_query_of_the_user(shop: Server) -> None:
-    settings = connection(shop, DATABASE)
-    with SqlServerSource(settings, "SELECT CASE WHEN DB_ID(N'#db') IS NULL THEN 0 ELSE 1 END") as source:
-        assert source.agent_running(DATABASE) is True
-    with SqlServerSource(settings, "SELECT nothing FROM nowhere") as source:
-        assert source.agent_running(DATABASE) is None
 
 
 def test_database_without_cdc(server: Server) -> None:
