@@ -79,7 +79,6 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
         if (place.topic, place.partition) in anew:
             if reset not in ANYWHERE:
                 lost.append(f"{place_name(place.topic, place.partition)}: {was_anew(at)}")
-                continue
             at = low
         elif not low <= at <= high:
             lost.append(f"{place_name(place.topic, place.partition)}: {lost_span(at, low, high)}")
