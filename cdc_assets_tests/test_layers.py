@@ -248,6 +248,28 @@ def test_every_room_is_listed_and_there_is_no_circle() -> None:
     assert order.index("core") < order.index("lake") < order.index("capture") < order.index("run") < order.index("cli")
 
 
+def drawing() -> str:
+    """`ALLOWED` in lines: each room, and those that it may import beside what these may; the outermost first."""
+    order = list(TopologicalSorter(ALLOWED).static_order())
+    below: dict[str, set[str]] = {}
+    depths: dict[str, int] = {}
+    for room in order:
+        below[room] = ALLOWED.get(room, set()).union(*(below[other] for other in ALLOWED.get(room, ())))
+        depths[room] = 1 + max((depths[other] for other in ALLOWED.get(room, ())), default=0)
+    lines: dict[str, list[str]] = {}
+    for room in sorted(ALLOWED.keys() - {"resources"}, key=lambda room: (-depths[room], room)):
+        nearest = ALLOWED[room].difference(*(below[other] for other in ALLOWED[room]))
+        if nearest:
+            lines.setdefault(", ".join(sorted(nearest, key=lambda other: (-depths[other], other))), []).append(room)
+    return "\n".join(f"{', '.join(rooms)} → {nearest}" for nearest, rooms in lines.items())
+
+
+def test_rooms_are_drawn_as_they_are() -> None:
+    """`python -m cdc_assets_tests.test_layers` prints the drawing."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    assert text.partition("## Rooms\n")[2].partition("```\n")[2].partition("\n```")[0] == drawing()
+
+
 def reach(module: str) -> set[str]:
     """Modules that a module imports, and those that these import."""
     known = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules()}
@@ -351,3 +373,7 @@ def test_core_needs_the_standard_library_and_arrow_types_alone() -> None:
         for name in imports(path):
             top = name.split(".")[0]
             assert top in sys.stdlib_module_names or top in ("cdc_assets", "pyarrow"), f"{path.name} imports {name}"
+
+
+if __name__ == "__main__":
+    print(drawing())  # noqa: T201
