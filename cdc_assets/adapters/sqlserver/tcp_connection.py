@@ -21,7 +21,7 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
@@ -132,14 +132,14 @@ class TcpConnection:
     def _find(self) -> socket.socket | None:
         if not _LINUX:
             return None
-        others = (int(entry) for entry in os.listdir(_DESCRIPTORS))  # noqa: PTH208 - names are what is wanted
-        for number in chain((self._number,), others):
+        for number in chain((self._number,), _descriptors()):
             candidate = _duplicate(number)
             if candidate is None:
                 continue
-            if self._is_own(candidate):
-                self._number = number
-                return candidate
+            with suppress(OSError):  # it is of a protocol without these options
+                if self._is_own(candidate):
+                    self._number = number
+                    return candidate
             candidate.close()
         return None
 
@@ -150,6 +150,14 @@ class TcpConnection:
         return os.fstat(candidate.fileno()).st_ino == self._inode or self._mark == tuple(
             candidate.getsockopt(socket.IPPROTO_TCP, option) for option in options
         )
+
+
+def _descriptors() -> Sequence[int]:
+    """Descriptors of this process; none if it may not open another one, which listing them takes."""
+    try:
+        return [int(entry) for entry in os.listdir(_DESCRIPTORS)]  # noqa: PTH208 - names are what is wanted
+    except OSError:
+        return ()
 
 
 def _duplicate(number: int) -> socket.socket | None:

@@ -7,6 +7,8 @@ waits, and runs only when a limit is reached. It can run because the drivers let
 while they wait, inside a large fetch too (measured: in one of 8 s no thread waited longer than 0.07 s). The exception
 is a large value (`varchar(max)` and the like): mssql-python holds the interpreter's lock until its bytes are there, so
 silence in the middle of one is ended by TCP keep-alive alone.
+
+A socket that is not found, as in a process that has no descriptor left, is looked for again after the same time.
 """
 
 import logging
@@ -78,7 +80,7 @@ class _Wait:
             "packets (firewall, VPN, load balancer); database.query.timeout.ms limits the wait"
         )
         if not self._tcp.cut():
-            self.given_up = ""
+            self.given_up, self.deadline = "", now + self._limit_s
             log.error(
                 "%s has been silent for %.0f s, and its socket was not found: the wait continues. "
                 "Next: if it lasts, end this process and start it again; it resumes at its position",
