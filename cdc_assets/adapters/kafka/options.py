@@ -85,7 +85,13 @@ _JAAS: Final = {
     "principal": "sasl.kerberos.principal",
     "keyTab": "sasl.kerberos.keytab",
 }
-_JAAS_OPTION: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+_JAAS_OPTION: Final = re.compile(r"""\s+(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+_JAAS_HEAD: Final = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
+_JAAS_EXTENSION: Final = "extension_"
+_OF_JAAS_ALONE: Final = re.compile(
+    r"useKeyTab|storeKey|doNotPrompt|useTicketCache|renewTGT|refreshKrb5Config|isInitiator|debug"
+)
+"""Options of Java's Kerberos module that say how it logs in, and not as whom."""
 _OF_CONNECTIONS: Final = re.compile(
     r"security\.protocol|sasl\.(mechanisms|username|password)|"
     r"sasl\.kerberos\.(service\.name|principal|keytab|kinit\.cmd|min\.time\.before\.relogin)|"
@@ -184,9 +190,8 @@ def canonical(options: tuple[tuple[str, str], ...], prefix: str = "producer") ->
         if name in _OF_PEM:
             _check_pem(f"{prefix}.{name}", text)
         if name == "sasl.jaas.config":
-            for option, *values in _JAAS_OPTION.findall(text):
-                if option in _JAAS:
-                    found.setdefault(_JAAS[option], re.sub(r"\\(.)", r"\1", "".join(values)))
+            for own, value in _of_jaas(f"{prefix}.{name}", text).items():
+                found.setdefault(own, value)
         elif name == "connections.max.idle.ms" and text.strip() == "-1":  # never, as Java says it
             found[name] = "0"
         elif name in JAVA:
@@ -199,6 +204,30 @@ def canonical(options: tuple[tuple[str, str], ...], prefix: str = "producer") ->
     if found.get("sasl.mechanisms", "").strip().upper() == "OAUTHBEARER":
         found.setdefault("sasl.oauthbearer.method", "oidc")
     return found
+
+
+def _of_jaas(name: str, text: str) -> dict[str, str]:
+    """What one login module of Java's is told, by librdkafka's names.
+
+    Raises:
+        ConfigurationError: it is something else, or has an option without such a name; no value is in the message.
+    """
+    found, extensions = dict[str, str](), list[str]()
+    head = _JAAS_HEAD.match(text)
+    at = head.end() if head else len(text)
+    while option := _JAAS_OPTION.match(text, at):
+        own, value, at = option[1], re.sub(r"\\(.)", r"\1", option[2] or option[3] or option[4] or ""), option.end()
+        if own in _JAAS:
+            found[_JAAS[own]] = value
+        elif own.startswith(_JAAS_EXTENSION):
+            extensions.append(f"{own.removeprefix(_JAAS_EXTENSION)}={value}")
+        elif not _OF_JAAS_ALONE.fullmatch(own):
+            known = ", ".join([*_JAAS, f"{_JAAS_EXTENSION}…"])
+            raise ConfigurationError(name, f"(given, with {own})", f"options among {known}", "leave that one out")
+    if not head or text[at:].strip() not in ("", ";"):
+        form = "one login module, its flag and its options, as Java's client takes them"
+        raise ConfigurationError(name, "(given)", form, 'write it as \'module required username="…" password="…";\'')
+    return found | ({"sasl.oauthbearer.extensions": ",".join(extensions)} if extensions else {})
 
 
 def _check_pem(name: str, path: str) -> None:

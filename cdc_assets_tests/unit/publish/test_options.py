@@ -45,6 +45,38 @@ def test_java_and_librdkafka_name_the_same_user(given: dict[str, str]) -> None:
         assert "sasl.jaas.config" not in found
 
 
+JAAS = {
+    f'{PLAIN} required username="cdc" password="hidden" tokenauth="true";': "tokenauth",
+    f'{PLAIN} required username="cdc", password="hidden";': "one login module",
+    f'{PLAIN} required username="cdc" password="hidden"; {PLAIN} required username="x";': "one login module",
+    f'{PLAIN} username="cdc" password="hidden";': "one login module",
+    f'{PLAIN} required username="cdc" password="hidden;': "one login module",
+    'username="cdc" password="hidden"': "one login module",
+}
+
+
+@pytest.mark.parametrize("jaas", JAAS)
+def test_what_a_login_of_java_cannot_be_taken_for_is_refused_without_its_secret(jaas: str) -> None:
+    with pytest.raises(ConfigurationError, match=JAAS[jaas]) as told:
+        producer_options(settings(sasl_mechanism="PLAIN", sasl_jaas_config=jaas), "id")
+    assert "producer.sasl.jaas.config" in str(told.value)
+    assert "hidden" not in str(told.value)
+
+
+def test_options_of_a_login_of_java_that_librdkafka_has_are_taken() -> None:
+    modules = (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+        "com.sun.security.auth.module.Krb5LoginModule",
+    )
+    tokens = f"{modules[0]} required\n clientId=cdc clientSecret = 's' extension_pool=\"a\" extension_cluster=b ;"
+    found = connection_options(settings(sasl_mechanism="OAUTHBEARER", sasl_jaas_config=tokens))
+    assert (found["sasl.oauthbearer.client.id"], found["sasl.oauthbearer.client.secret"]) == ("cdc", "s")
+    assert found["sasl.oauthbearer.extensions"] == "pool=a,cluster=b"
+    kerberos = f'{modules[1]} required useKeyTab=true storeKey=true keyTab="/k" principal="cdc@EXAMPLE";'
+    found = connection_options(settings(sasl_mechanism="GSSAPI", sasl_jaas_config=kerberos))
+    assert (found["sasl.kerberos.keytab"], found["sasl.kerberos.principal"]) == ("/k", "cdc@EXAMPLE")
+
+
 def test_files_of_certificates_have_names_in_java_and_in_librdkafka(tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path)
     both = tmp_path / "both.pem"
