@@ -23,6 +23,8 @@ marks of that table are recorded as before.
 events stays, and no deletion goes without all that it deletes. A mirror that is made anew from it ends its first step not
 before the LSN. *Why no reader is misled, why a mirror loses nothing, and two writers:* as in `drop`.
 
+Events that another key tells, or a shortened one, all go when the table was read again (`plan`).
+
 A topic of a table without a key stays as it is: its events are not about one row each.
 """
 
@@ -177,8 +179,9 @@ class Compaction:
         ]
         first = MarkTask(reader, (), plan.telling, (b"",), staging)
         job = Job("retention", f"compacted: {plan.topic}")
-        bounds = self._bounds(first, numbered, job)
-        marks = [replace(first, files=share, bounds=bounds) for share in _shares(numbered)]
+        told = [one for one in numbered if plan.files[one.number].directory not in plan.unread]
+        bounds = self._bounds(first, told, job)
+        marks = [replace(first, files=share, bounds=bounds) for share in _shares(told)]
         by_range, by_file = defaultdict(list), defaultdict(list)
         for pieces in self._runner.run(mark, marks, job):
             for piece in pieces:

@@ -1,4 +1,9 @@
-"""Which topics are compacted, up to which LSN, and what of them may go (`compact`)."""
+"""Which topics are compacted, up to which LSN, and what of them may go (`compact`).
+
+*Events of another key, or of a shortened one*, do not tell which row they are about (`mirror.exact_keys`). So nothing goes while one
+of them counts. It counts no more once the whole table was read again and the mirror has taken that (`Limit.since`); when the reading is as
+old as what may go, all of them go, unread.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -32,6 +37,7 @@ class CompactionPlan:
         until: commit LSN up to which events may go.
         after: commit LSN up to which all of them go.
         whole: whether what stays makes the table's rows.
+        unread: tables of the topic whose events do not tell which row they are about, and count no more.
     """
 
     topic: str
@@ -43,6 +49,7 @@ class CompactionPlan:
     after: str
     window: int
     whole: bool
+    unread: frozenset[str] = frozenset()
 
     @property
     def may_go(self) -> EventRange:
@@ -96,12 +103,17 @@ class CompactionPlanner:
         if about is None:
             return None
         read = self._manifest.state.tables[table].snapshot_lsn
+        unread = frozenset(directories[number] for number in about.coarse)
+        last = max((file.until for file in files if file.directory in unread), default="")
+        if last and (last > limit.since or read is None or str(read) > until):
+            log.debug("%s is not compacted: %s", topic, next(iter(about.coarse.values())))
+            return None
         known = not former.after or bool(former.rows)
         read_again = read is not None and former.after < str(read) <= until
         after = max(_before(limit.since), "" if known or not read_again else former.after)
         newest = frozenset((file.directory, file.path) for file in files if file.until == _end(files, file.directory))
         window = _NEVER if limit.window is None else limit.window
-        return CompactionPlan(topic, about, former, chosen, newest, until, after, window, known or read_again)
+        return CompactionPlan(topic, about, former, chosen, newest, until, after, window, known or read_again, unread)
 
     def _until(self, files: Sequence[TopicFile], former: Retained, limit: Limit, oldest_ms: int) -> str:
         """Commit LSN up to which events may go; empty for none."""
@@ -131,16 +143,13 @@ class CompactionPlanner:
         if not shape.keyed:
             log.debug("%s is not compacted: its table has no key.", topic)
             return None
-        if about.coarse:
-            log.debug("%s is not compacted: %s", topic, next(iter(about.coarse.values())))
-            return None
         names = {part.name for part in shape.key} | set(shape.large)
         shape = replace(shape, columns=tuple(column for column in shape.columns if column.name in names))
         generations = [
             replace(one, columns=tuple(column for column in one.columns if column.name in names))
             for one in about.generations
         ]
-        return Description(shape, tuple(generations))
+        return Description(shape, tuple(generations), about.coarse)
 
 
 def _end(files: Sequence[TopicFile], directory: str) -> str:

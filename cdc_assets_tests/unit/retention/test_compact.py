@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
@@ -184,20 +185,64 @@ def test_a_topic_whose_key_has_changed_keeps_its_events(
     assert all(bool(world.holds(table).after) is not halts for table in world.tables)
 
 
-@pytest.mark.parametrize("coarse", [True, False])
-def test_a_topic_with_keys_that_events_shorten_keeps_its_events(
-    world: World, monkeypatch: pytest.MonkeyPatch, coarse: bool
-) -> None:
-    """What compaction drops is gone for good: not by a key that takes two rows for one."""
+def refused(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Have events of some of a topic's tables not tell which row they are about."""
     describe = capture.describe
 
     def shortened(*given: Any) -> Description:
-        refusal = ConfigurationError("time.precision.mode", "connect", "all digits", "set another")
-        return replace(describe(*given), coarse={99: refusal} if coarse else {})
+        refusal = ConfigurationError("message.key.columns", "a", "the same columns", "read it again")
+        return replace(describe(*given), coarse=dict.fromkeys(numbers, refusal))
 
     monkeypatch.setattr(capture, "describe", shortened)
+
+
+@pytest.mark.parametrize("coarse", [(0,), ()])
+def test_a_topic_with_keys_that_events_shorten_keeps_its_events(
+    world: World, monkeypatch: pytest.MonkeyPatch, coarse: tuple[int, ...]
+) -> None:
+    """What compaction drops is gone for good: not by a key that takes two rows for one."""
+    refused(monkeypatch, *coarse)
     world.stream()
-    assert all(bool(world.holds(table).after) is not coarse for table in world.tables)
+    assert all(bool(world.holds(table).after) is not bool(coarse) for table in world.tables)
+
+
+def test_events_that_another_key_tells_go_once_the_table_was_read_again_and_that_is_old(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused(monkeypatch, 0)
+    named = tuple(f"dbo.{table.table}:id,note" for table in world.tables)
+    world.config = replace(world.config, events=replace(world.config.events, message_key_columns=named))
+    tables, topics = TopicTables.of(world.config), [world.topic(table) for table in world.tables]
+    former = {topic: len(rows_of(tables, topic)) for topic in topics}
+    for _ in range(3):
+        world.work([2, 3, 6, 7, 0, 1])
+    world.stream()
+    assert {tables.generations(topic)[0] for topic in topics} == set(topics)
+    assert all("message.key.columns" in str(world.mirror()[topic]) for topic in topics), "which status tells"
+    world.later(2 * HOURS)
+    world.stream()
+    world.read_again()
+    assert not world.mirror()
+    world.later(HOURS / 2)
+    world.stream()
+    assert {topic: len(rows_of(tables, topic)) for topic in topics} == former, "the reading is young"
+    world.turn([0, 1])
+    world.later(2 * HOURS)
+    world.stream()
+    assert all(len(rows_of(tables, topic)) <= 2 for topic in topics), (
+        "of each file that ends with the newest event, the newest"
+    )
+    rebuilt(world)
+    world.turn([2, 3, 2, 3])
+    world.check()
+
+
+def rows_of(tables: TopicTables, directory: str) -> pa.Table:
+    """Events of a topic's oldest table."""
+    tables.forget(directory)
+    handle = tables.open(directory)
+    assert handle is not None
+    return handle.to_pyarrow_table(columns=["position"])
 
 
 def test_what_was_lost_before_the_table_was_read_again_goes(world: World) -> None:
