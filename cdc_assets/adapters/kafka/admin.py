@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.client import client_library, made
+from cdc_assets.adapters.kafka.client import Client, client_library, made
 from cdc_assets.adapters.kafka.marker_topic import unfit
 from cdc_assets.adapters.kafka.options import connection_options
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, not_made, refused, unwritable
@@ -47,8 +47,7 @@ class KafkaTopics:
             PreflightError: the user may not make the topic of markers, or it cannot hold them.
             ConfigurationError: the client does not know an option.
         """
-        admin = self._admin()
-        with self._translated():
+        with self._admin() as admin, self._translated():
             known = repeated(self._kafka, lambda step_s: admin.list_topics(timeout=step_s), self._limit_s).topics
             troubles = self._create(admin, [name for name in topics if name not in known])
             self._ask_limits(admin, [name for name in topics if name not in troubles])
@@ -62,9 +61,9 @@ class KafkaTopics:
         Raises:
             ConnectionLostError: the broker is away.
         """
-        admin, names, found = self._admin(), self._kafka.TopicCollection(list(topics)), dict[str, str]()
-        asked = admin.describe_topics(names, include_authorized_operations=True, request_timeout=self._limit_s)
-        with self._translated():
+        names, found = self._kafka.TopicCollection(list(topics)), dict[str, str]()
+        with self._admin() as admin, self._translated():
+            asked = admin.describe_topics(names, include_authorized_operations=True, request_timeout=self._limit_s)
             for name, future in asked.items():
                 try:
                     allowed = outcome(future).authorized_operations
@@ -76,7 +75,7 @@ class KafkaTopics:
                     found[name] = unwritable(name)
         return found
 
-    def _admin(self) -> Any:
+    def _admin(self) -> Client:
         return made(
             self._kafka, self._kafka.admin.AdminClient, connection_options(self._settings), self._settings.producer
         )

@@ -30,4 +30,4 @@ def check_options(settings: KafkaSettings) -> None:
     library = client_library("bootstrap.servers", settings.servers)
     options = producer_options(settings, "doctor")
     del options["bootstrap.servers"]
-    made(library, library.Producer, options, settings.producer)
+    made(library, library.Producer, options, settings.producer).end()

@@ -1,14 +1,22 @@
-"""The client library, and what it logs without its repeats.
+"""The client library, what it logs without its repeats, and how its clients end.
 
 A client whose broker is away reports the refused connection ten times a second.
+
+*An end that nobody waits for.* Who drops a client waits for all of its threads, and one of these may be asking a token endpoint that takes
+connections and answers nothing: for 20 seconds, which nothing shortens. A run that was asked to end would wait for that. So a thread drops it
+(`Client.end`), which is waited for only briefly, and ends with the process. An error may keep a `Client` in its frames, but never what is in it.
 """
 
 import importlib
+import inspect
 import logging
 import re
+import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Self
 
 from cdc_assets.adapters.kafka.options import JAVA
 from cdc_assets.errors import ConfigurationError
@@ -20,6 +28,55 @@ _AGAIN_S: Final = 60.0
 _MOST: Final = 100
 """Texts that are remembered."""
 _COUNTED: Final = re.compile(r" \(after \d+ms in state (?:[^()]|\(s\))*\)")
+
+
+_END_S: Final = 0.5
+"""Seconds that the end of a client is waited for."""
+
+
+class Client:
+    """One of the library's clients.
+
+    Args:
+        own: what the library has made.
+        closes: whether it has an end of its own, to which its connections belong.
+    """
+
+    def __init__(self, own: Any, *, closes: bool) -> None:
+        self._own, self._closes = [own], closes
+
+    def __getattr__(self, name: str) -> Any:
+        """A method of the client."""
+        found = getattr(self._own[0], name)
+        return found if inspect.isbuiltin(found) else partial(self._called, name)
+
+    def _called(self, name: str, *arguments: Any, **named: Any) -> Any:
+        """Call a method that is written in Python: its frame has the client, and an error would keep it."""
+        try:
+            return getattr(self._own[0], name)(*arguments, **named)
+        except Exception as error:  # noqa: BLE001 - it is raised again
+            raise error.with_traceback(None) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the client; nothing if it has ended."""
+        own, self._own = self._own, []
+        if own:
+            thread = threading.Thread(target=_end, args=(own, self._closes), name="end of a Kafka client", daemon=True)
+            thread.start()
+            thread.join(_END_S)
+
+
+def _end(own: list[Any], closes: bool) -> None:
+    client = own.pop()
+    with suppress(Exception):  # it is gone then, too
+        if closes:
+            client.close()
 
 
 class ClientLog:
@@ -77,8 +134,8 @@ _OPTION: Final = re.compile(r"[`\"]([a-z]\w*(?:\.\w+)+)[`\"]")
 
 def made(
     library: Any, kind: Any, options: Mapping[str, Any], given: Iterable[tuple[str, str]], prefix: str = "producer"
-) -> Any:
-    """A client.
+) -> Client:
+    """A client; whoever has it ends it.
 
     Args:
         library: the client library.
@@ -91,7 +148,7 @@ def made(
         ConfigurationError: it does not know an option, or refuses its value.
     """
     try:
-        return kind(dict(options), logger=ClientLog())
+        return Client(kind(dict(options), logger=ClientLog()), closes=kind is library.Consumer)
     except (library.KafkaException, TypeError, ValueError) as error:
         reason = error.args[0].str() if isinstance(error, library.KafkaException) else str(error)
         named = _OPTION.search(reason)

@@ -88,7 +88,7 @@ class KafkaMarker:
                 "Next: check bootstrap.servers and the producer options."
             ) from None
         finally:
-            consumer.close()
+            consumer.end()
 
     def _is_missing(self, consumer: Any) -> bool:
         found = repeated(self._kafka, lambda step_s: consumer.list_topics(self.topic, step_s), self._limit_s)

@@ -33,7 +33,11 @@ def inspect_kafka(settings: KafkaSettings, prefix: str) -> Iterator[CheckResult]
             name, value, supported = settings.problem
             raise ConfigurationError(name, value, f"{supported}, to publish to Kafka", "change it, or leave it out")
         check_options(settings)
-        yield from _Brokers(settings).inspect(prefix)
+        brokers = _Brokers(settings)
+        try:
+            yield from brokers.inspect(prefix)
+        finally:
+            brokers.end()
     except CdcError as error:
         fact, _, remedy = str(error).partition(" Next: ")
         yield CheckResult("Kafka", settings.servers, False, fact, "options that its clients take", remedy)
@@ -51,6 +55,10 @@ class _Brokers:
         self._kafka = client_library("bootstrap.servers", settings.servers)
         options = connection_options(settings) | {"error_cb": lambda error: self._reasons.append(error.str())}
         self._admin = made(self._kafka, self._kafka.admin.AdminClient, options, settings.producer)
+
+    def end(self) -> None:
+        """End the connections."""
+        self._admin.end()
 
     def inspect(self, prefix: str) -> Iterator[CheckResult]:
         """See `inspect_kafka`."""

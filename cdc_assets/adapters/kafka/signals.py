@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from cdc_assets.adapters.kafka.client import client_library, made
+from cdc_assets.adapters.kafka.client import Client, client_library, made
 from cdc_assets.adapters.kafka.options import consumer_options
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
+from cdc_assets.core.interruption import check
 from cdc_assets.core.signal import Delivery, Signal, SignalChannel, signal_of
 from cdc_assets.errors import ConnectionLostError
 
@@ -96,9 +97,9 @@ class KafkaSignals:
 
     def close(self) -> None:
         """Close the connections."""
-        self._consumer.close()
+        self._consumer.end()
 
-    def _open(self) -> Any:
+    def _open(self) -> Client:
         options, prefix = self._settings.kafka_consumer, "signal.consumer"
         given = consumer_options(options, prefix)
         given.pop("auto.offset.reset", None)
@@ -159,6 +160,7 @@ class KafkaSignals:
         missing, until = set(spans), time.monotonic() + _LOOK_S
         try:
             while missing and time.monotonic() < until:
+                check()
                 left = max(0.0, until - time.monotonic())
                 message = self._consumer.poll(min(self._settings.kafka_timeout_s, left))
                 if message is None:

@@ -26,9 +26,10 @@ Messages of transactions are read when these are committed (`isolation.level`, w
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
-from cdc_assets.adapters.kafka.client import client_library, made
+from cdc_assets.adapters.kafka.client import Client, client_library, made
 from cdc_assets.adapters.kafka.options import consumer_options
 from cdc_assets.adapters.kafka.places import (
     ANEW,
@@ -44,6 +45,7 @@ from cdc_assets.adapters.kafka.places import (
 )
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, given_by
 from cdc_assets.adapters.kafka.topic_ids import TopicIds
+from cdc_assets.adapters.kafka.waits import repeated
 from cdc_assets.config.reader import Converter, ReaderSettings
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.errors import ConnectionLostError
@@ -102,12 +104,14 @@ class KafkaSource:
         """Whether these are the partitions of the first start."""
         self._begun: dict[str, int] = {}
         """Places at which partitions begin, until they were given away."""
-        self._consumer = self._open()
+        self._clients = ExitStack()
         try:
+            self._consumer = self._clients.enter_context(self._open())
             self._topic_ids = TopicIds(self._kafka, settings.servers, settings.options, _ANSWER_S)
+            self._clients.callback(self._topic_ids.end)
             self._look()
         except BaseException:
-            self._consumer.close()
+            self.close()
             raise
 
     def read(self, timeout_s: float) -> Sequence[Item]:
@@ -172,9 +176,9 @@ class KafkaSource:
 
     def close(self) -> None:
         """See `Source`."""
-        self._consumer.close()
+        self._clients.close()
 
-    def _open(self) -> Any:
+    def _open(self) -> Client:
         options, prefix = self._settings.options, "consumer.override"
         base = {"bootstrap.servers": self._settings.servers, "group.id": f"cdc-assets-{self._settings.prefix}"}
         own = {**base, **consumer_options(options, prefix), **_FIXED}
@@ -184,7 +188,7 @@ class KafkaSource:
         """Begin to read the partitions that are new, and stop those that are not there any more."""
         since, self._looked = self._looked, time.monotonic()
         try:
-            topics = self._consumer.list_topics(timeout=_ANSWER_S).topics
+            topics = self._asked(lambda step_s: self._consumer.list_topics(timeout=step_s)).topics
             wanted = [name for name in topics if self._settings.takes(name)]
             for name in set(self._settings.topics) - set(topics):
                 self._warn(name, "there is no such topic yet")
@@ -223,7 +227,7 @@ class KafkaSource:
             self._give_up(topic, partition, str(error))
             return None
         own = self._kafka.TopicPartition(topic, partition)
-        low, high = self._consumer.get_watermark_offsets(own, timeout=_ANSWER_S)
+        low, high = self._asked(lambda step_s: self._consumer.get_watermark_offsets(own, timeout=step_s))
         recorded, id_then = self._recorded.get((topic, partition)) or (None, "")
         id_ = self._ids.get(topic, "")
         if recorded is None:
@@ -249,6 +253,10 @@ class KafkaSource:
             self._give_up(topic, partition, lost_span(recorded, low, high))
             return None
         return own
+
+    def _asked(self, request: Callable[[float], Any]) -> Any:
+        """The answer to a request; the run may be asked to end meanwhile."""
+        return repeated(self._kafka, request, _ANSWER_S)
 
     def _give_up(self, topic: str, partition: int, reason: str) -> None:
         if (topic, partition) not in self._stopped:

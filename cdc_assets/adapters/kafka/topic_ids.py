@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import made
 from cdc_assets.adapters.kafka.options import of_connections
+from cdc_assets.adapters.kafka.waits import outcome
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,10 @@ class TopicIds:
         self._admin = made(kafka, kafka.admin.AdminClient, own, options, "consumer.override")
         self._has_told = False
 
+    def end(self) -> None:
+        """End the connection."""
+        self._admin.end()
+
     def of(self, names: Sequence[str]) -> dict[str, str]:
         """The ids of topics; of those that are not there, and of brokers that know none, nothing.
 
@@ -41,7 +46,7 @@ class TopicIds:
         found: dict[str, str] = {}
         for name, answer in asked.items():
             try:
-                found[name] = str(answer.result().topic_id)
+                found[name] = str(outcome(answer).topic_id)
             except self._kafka.KafkaException as error:
                 if error.args[0].code() < 0:  # of the client, and no answer
                     raise

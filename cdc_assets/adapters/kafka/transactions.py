@@ -62,7 +62,7 @@ class Transactions:
         self._denied: Any = None
         self._is_open = False
         own = {"on_delivery": self._delivered, "delivery.report.only.error": True, "error_cb": self._note_connection}
-        self._producer = made(kafka, kafka.Producer, {**options, **own}, settings.producer)
+        self._producer: Any = made(kafka, kafka.Producer, {**options, **own}, settings.producer)
 
     def start(self, limit_s: float) -> None:
         """Fence older producers of the same transactional id, and end their open transaction."""
@@ -164,6 +164,7 @@ class Transactions:
         with suppress(*ends):
             self._producer.purge()  # else the client waits for what is on its way
             self._served("flush", 0)
+        self._producer.end()
         self._producer = None
 
     def _await_records(self, code: int) -> None:

@@ -54,7 +54,7 @@ def unread(settings: ReaderSettings, offsets: Offsets) -> Unread:
             f"Kafka at {settings.servers} cannot be asked what waits: {error.args[0].str()}. Next: check bootstrap.servers."
         ) from None
     finally:
-        consumer.close()
+        consumer.end()
 
 
 def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets) -> Unread:
@@ -105,7 +105,11 @@ def _made_anew(
     }
     if not any(ids_then.values()):
         return frozenset()
-    ids = TopicIds(kafka, settings.servers, settings.options, _ANSWER_S).of(wanted)
+    asked = TopicIds(kafka, settings.servers, settings.options, _ANSWER_S)
+    try:
+        ids = asked.of(wanted)
+    finally:
+        asked.end()
     return frozenset(own for own, then in ids_then.items() if then and ids.get(own[0], then) != then)
 
 

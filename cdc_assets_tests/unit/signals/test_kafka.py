@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -84,7 +83,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(broker: Broker, chann
     assert len(channel.receive({f"kafka:shop-signal:{number}": 99 for number in range(4)}).signals) == 1
 
 
-def test_properties_of_the_channel(broker: Broker, tmp_path: Path) -> None:
+def test_properties_of_the_channel(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "shop.json"
     texts = {
         "topic.prefix": "shop",
@@ -102,11 +101,8 @@ def test_properties_of_the_channel(broker: Broker, tmp_path: Path) -> None:
     broker.send(signal("log"), topic="orders-please", partition=0)
     with kafka_channels(load_config(path, {})) as (channel,):
         assert isinstance(channel, KafkaSignals)
-        consumer, waits = channel._consumer, []
-        channel._consumer = SimpleNamespace(
-            **{name: getattr(consumer, name) for name in dir(consumer) if not name.startswith("_")}
-            | {"poll": lambda seconds: waits.append(seconds) or consumer.poll(seconds)}
-        )
+        poll, waits = channel._consumer.poll, list[float]()
+        monkeypatch.setattr(channel._consumer, "poll", lambda seconds: waits.append(seconds) or poll(seconds))
         delivery = channel.receive({})
         channel.forget(delivery)
     assert [one.type for one in delivery.signals] == ["log"]
