@@ -179,9 +179,9 @@ class Compaction:
         ]
         first = MarkTask(reader, (), plan.telling, (b"",), staging)
         job = Job("retention", f"compacted: {plan.topic}")
-        told = [one for one in numbered if plan.files[one.number].directory not in plan.unread]
-        bounds = self._bounds(first, told, job)
-        marks = [replace(first, files=share, bounds=bounds) for share in _shares(told)]
+        counting = [one for one in numbered if plan.files[one.number].directory not in plan.unread]
+        bounds = self._bounds(first, counting, job)
+        marks = [replace(first, files=share, bounds=bounds) for share in _shares(counting)]
         by_range, by_file = defaultdict(list), defaultdict(list)
         for pieces in self._runner.run(mark, marks, job):
             for piece in pieces:
