@@ -22,13 +22,14 @@ from mssql_python.exceptions import ConnectionStringParseError, sqlstate_to_exce
 from cdc_assets.adapters.sqlserver.driver import connection_string, keywords, server_name, without_database
 from cdc_assets.adapters.sqlserver.errors import redact, to_cdc_error
 from cdc_assets.adapters.sqlserver.named_connection import NamedConnection
+from cdc_assets.adapters.sqlserver.queries import PING
 from cdc_assets.adapters.sqlserver.reached import Floor, Reached
 from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.interruption import cancelled_by
 from cdc_assets.core.refused_logins import offered
-from cdc_assets.errors import CdcError, QueryError
+from cdc_assets.errors import CdcError, ConnectionLostError, QueryError
 
 ERRORS = (mssql_python.Error, ConnectionStringParseError, RuntimeError, ValueError)
 """Exceptions of mssql-python: its native part raises RuntimeError, its shortening of messages ValueError."""
@@ -55,6 +56,9 @@ IDLE_MOST: Final = 64
 """Maximum number of idle sessions."""
 IDLE_S: Final = 60.0
 """Maximum idle time in seconds; firewalls drop idle connections silently."""
+CHECKED_S: Final = 5.0
+"""Idle seconds after which a session must answer before it is used: if it is open on one side alone, the read would wait for as long as
+a statement may take."""
 
 mssql_python.pooling(enabled=False)  # its pool raises an error when all connections are in use
 
@@ -113,6 +117,19 @@ class BulkSession:
         """
         with closing(self.execute(query, parameters)) as cursor:
             return self.wait(cursor.fetchone)[0]
+
+    def answers(self) -> bool:
+        """Whether its server answers, as soon as it must answer a login."""
+        try:
+            with (
+                _waiting(self.tcp, self.settings, self.settings.login_timeout_s),
+                closing(self.connection.cursor()) as cursor,
+            ):
+                cursor.execute(PING)
+                cursor.fetchall()
+        except (*ERRORS, ConnectionLostError):
+            return False
+        return True
 
     def end(self) -> None:
         """Close it in any state, without waiting."""
@@ -214,7 +231,8 @@ class SessionPool:
             _end(stale)
             if found is None:
                 return opened(settings, wanted)
-            if not found.tcp.is_closed():
+            is_fresh = time.monotonic() - found.since < CHECKED_S
+            if not found.tcp.is_closed() and (is_fresh or found.answers()):
                 return found
             found.end()
 

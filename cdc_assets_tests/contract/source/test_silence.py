@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import bulk_sessions, tcp_connection, watchdog
 from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
-from cdc_assets.adapters.sqlserver import tcp_connection, watchdog
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
 from cdc_assets.adapters.sqlserver.locks import locked
@@ -125,6 +125,22 @@ def test_in_the_middle_of_rows(standin: StandIn, forwarder: Proxy, caplog: pytes
 def test_before_the_first_row_is_tried_again(standin: StandIn, forwarder: Proxy) -> None:
     forwarder.answer_bytes, forwarder.until = 3000, 1  # the login passes, the rows do not
     assert sum(batch.num_rows for batch in reader(standin, forwarder).read(WIDE)) == ROWS
+    assert forwarder.accepted == 2
+
+
+def test_an_idle_session_that_is_open_on_one_side_alone_is_not_read_from(
+    standin: StandIn, forwarder: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_sessions, "CHECKED_S", 0.0)
+    patient = replace(settings(standin, forwarder), query_timeout_s=300)
+    bulk = MssqlBulkSource(patient, batch_rows=100)
+    for _ in range(2):
+        assert sum(batch.num_rows for batch in bulk.read(WIDE)) == ROWS
+    assert forwarder.accepted == 1
+    forwarder.answer_bytes, forwarder.until = 0, 1
+    began = time.monotonic()
+    assert sum(batch.num_rows for batch in bulk.read(WIDE)) == ROWS
+    assert time.monotonic() - began < ENOUGH_S
     assert forwarder.accepted == 2
 
 
