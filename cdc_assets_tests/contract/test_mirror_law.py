@@ -23,6 +23,7 @@ from cdc_assets_tests.contract import follower
 from cdc_assets_tests.contract.changing import Moment
 from cdc_assets_tests.contract.follower import STATEMENTS, Follower
 from cdc_assets_tests.crashes import PowerCutError, cut_after
+from cdc_assets_tests.unit.mirror.versions import check_versions
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
 
@@ -73,15 +74,6 @@ def check(config: CaptureConfig, name: str, moments: list[Moment], right: list[t
                         assert same(found, row[column]), f"{column} of {key}: {found!r}, not {row[column]!r}, {about}"
             checked += 1
     return checked
-
-
-def check_versions(versions: list[dict[str, Any]], said: str) -> None:
-    """Intervals of a key are in order and do not overlap."""
-    ends: dict[int, str] = {}
-    for row in sorted(versions, key=lambda row: (row["id"], row["_valid_from_lsn"])):
-        assert row["_valid_to_lsn"] is None or row["_valid_from_lsn"] < row["_valid_to_lsn"], said
-        assert ends.get(row["id"], "") <= row["_valid_from_lsn"], f"{row}\n{said}"
-        ends[row["id"]] = row["_valid_to_lsn"] or "~"
 
 
 def same(found: Any, row: Any) -> bool:
