@@ -6,6 +6,7 @@ from importlib import import_module
 from tempfile import TemporaryDirectory
 
 from benchmarks.ending import ends_with_us
+from cdc_assets.core.process_settings import set_up_process
 
 SUBJECTS = {
     "versus": "this project, the real connector and PySpark's JDBC reader side by side (make bench)",
@@ -30,6 +31,7 @@ def main() -> None:
         print("python -m benchmarks SUBJECT [options]\n")
         print(*(f"  {name:<18}{told}" for name, told in SUBJECTS.items()), sep="\n")
         raise SystemExit(0 if sys.argv[1:] in ([], ["--help"], ["-h"]) else 2)
+    set_up_process()
     subject = sys.argv.pop(1).replace("-", "_")
     sys.argv[0] = f"python -m benchmarks {subject}"
     with TemporaryDirectory(prefix="bench-state-") as folder, ends_with_us():

@@ -4,17 +4,11 @@ What is named here is the library's public surface: it changes only as docs/stab
 at its first use, so `import cdc_assets` costs next to nothing and Spark's tasks never import Dagster.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cdc_assets.core.collection import without_collections
-
-os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-"""Arrow's own allocators keep what is freed: as fast, and a tenth (streams) to a quarter (mirrors) more memory. Spark's workers inherit it."""
-os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0")
-"""The allocator inside delta-rs (jemalloc) gives back what is freed only while it is asked for more, from one of eight and more arenas:
-a driver that has committed to a thousand tables kept 240 MB of it. With two arenas, and a second instead of ten, commits cost the same."""
+from cdc_assets.core.process_settings import set_up_process
 
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.current_rows import current_rows
@@ -62,12 +56,14 @@ _HOMES = {
     "current_rows": "adapters.spark.current_rows",
     "read": "adapters.spark.reading",
 }
-"""The module of each public name, imported when somebody asks for it."""
+"""The module of each public name, imported at its first use."""
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _HOMES[name].startswith("defs."):
+        set_up_process()
     with without_collections():
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 

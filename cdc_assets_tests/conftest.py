@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from cdc_assets.core.outages import forget_lines
+from cdc_assets.core.process_settings import set_up_process
 from cdc_assets.core.state_folder import choose_state_folder
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a 
 _MEMORY, _ROOM = Path("/dev/shm"), 4 * 1024**3  # noqa: S108 - pytest makes a private folder there
 if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)  # a fifth of all time went into many small files on a disk
+set_up_process()  # and its children
 # delta-rs in this process and its children: threads that wake each other took a seventh of the processor time of two
 os.environ.setdefault("TOKIO_WORKER_THREADS", "1")
 # a test's JVM ends before the optimizing compiler pays: without it one takes a quarter less

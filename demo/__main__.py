@@ -1,5 +1,8 @@
 """`python -m demo run|dev|mysql`."""
 
-from demo.cli import app
+from importlib import import_module
 
-app()
+from cdc_assets.core.process_settings import set_up_process
+
+set_up_process()
+import_module("demo.cli").app()

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from cdc_assets import __version__
 from cdc_assets.cli.console import clear_errors, errors_told, out
 from cdc_assets.cli.ending import end_process
+from cdc_assets.core.process_settings import set_up_process
 
 COMMANDS = {
     "doctor": "cdc_assets.cli.doctor",
@@ -82,6 +83,7 @@ def root(
 
 def main() -> None:
     """Run a command and end the process with its exit code (`cli.ending`)."""
+    set_up_process()
     code: int | str | None = 0
     try:
         app()

@@ -22,6 +22,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from cdc_assets.adapters.spark.installed import prefer_installed
+from cdc_assets.core.process_settings import set_up_process
 
 prefer_installed(sys.path)
 
@@ -61,6 +62,7 @@ def worker(connection: socket.socket, authenticated: bool) -> int:
 
 
 if __name__ == "__main__":
+    set_up_process()  # an executor may not have the driver's environment
     for name in _OF_TASKS:
         with suppress(ImportError):  # reported by the code that needs it, with the other missing modules
             import_module(name)

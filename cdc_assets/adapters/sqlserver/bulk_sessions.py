@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import mssql_python
@@ -59,8 +60,6 @@ IDLE_S: Final = 60.0
 CHECKED_S: Final = 5.0
 """Idle seconds after which a session must answer before it is used: if it is open on one side alone, the read would wait for as long as
 a statement may take."""
-
-mssql_python.pooling(enabled=False)  # its pool raises an error when all connections are in use
 
 
 @dataclass(eq=False)
@@ -174,7 +173,14 @@ def _logged_in(settings: ConnectionSettings) -> BulkSession:
     return session
 
 
+@cache
+def _without_pool() -> None:
+    """Before the first connection of this process: the driver's pool raises an error when all of its connections are in use."""
+    mssql_python.pooling(enabled=False)
+
+
 def _open(settings: ConnectionSettings, pairs: dict[str, str]) -> BulkSession:
+    _without_pool()
     tcp = TcpConnection.of(settings)
     with _waiting(tcp, settings, settings.login_timeout_s):
         connection = NamedConnection(

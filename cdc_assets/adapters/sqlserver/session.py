@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeVar
 
 import pyodbc
@@ -46,8 +47,6 @@ Row = Sequence[object]
 
 _TIMED_OUT = ("HYT00", "HYT01", "HY008")
 """SQLSTATEs after which it is unknown whether the server has stopped the statement."""
-
-pyodbc.pooling = False  # the session keeps its one connection; the driver manager's pool would hide broken ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,14 @@ def _logged_in(settings: ConnectionSettings) -> Link:
     return link
 
 
+@cache
+def _without_pool() -> None:
+    """Before the first connection of this process: a session keeps its own, and the driver manager's pool would hide broken ones."""
+    pyodbc.pooling = False
+
+
 def _open(pairs: dict[str, str], settings: ConnectionSettings) -> Link:
+    _without_pool()
     tcp = TcpConnection.of(settings)
     with bounded(tcp, settings.login_timeout_s, server_name(settings)):
         connection = pyodbc.connect(

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-_CODE = "import cdc_assets, pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+_CODE = "from cdc_assets import build_definitions; import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
 
 
 @pytest.mark.parametrize(("given", "expected"), [("", "system"), ("mimalloc", "mimalloc")])
@@ -18,7 +18,7 @@ def test_the_system_s_unless_told_otherwise(given: str, expected: str) -> None:
     assert done.stdout.strip() == expected
 
 
-_COMMIT = "import cdc_assets, os, deltalake; print(os.environ['_RJEM_MALLOC_CONF'])"
+_COMMIT = "from cdc_assets import SparkResource; import os, deltalake; print(os.environ['_RJEM_MALLOC_CONF'])"
 
 
 @pytest.mark.parametrize(
