@@ -80,7 +80,8 @@ class KafkaSignals:
         return Delivery(tuple(signals), numbers)
 
     def forget(self, delivery: Delivery) -> None:
-        """Commit the handled offsets to the broker, for monitoring."""
+        """Commit the handled offsets to the broker, for monitoring; nobody waits for it, since a group without a coordinator takes 45 s to
+        refuse."""
         offsets = [
             self._kafka.TopicPartition(self._topic, int(stream.rpartition(":")[2]), number)
             for stream, number in delivery.reached.items()
@@ -88,7 +89,7 @@ class KafkaSignals:
         if not offsets:
             return
         with self._clear_errors():
-            self._consumer.commit(offsets=offsets, asynchronous=False)
+            self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def waiting(self, reached: Mapping[str, int]) -> bool:
         """See `SignalChannel`."""

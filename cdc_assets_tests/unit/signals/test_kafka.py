@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -160,6 +161,19 @@ def test_a_broker_that_is_away_holds_nothing_up(tmp_path: Path, monkeypatch: pyt
         server.agent.drain()
         world.run()
         assert len(world.events(table)) == 1
+
+
+def test_a_broker_that_goes_away_before_the_group_is_told_holds_nothing_up() -> None:
+    broker = Broker()
+    channel = KafkaSignals(broker.settings(), "shop")
+    broker.send(signal("log"))
+    delivery = channel.receive({})
+    assert delivery.signals
+    del broker.producer
+    began = time.monotonic()
+    channel.forget(delivery)
+    channel.close()
+    assert time.monotonic() - began < 5, "librdkafka waits for 45 s"
 
 
 def test_without_the_channel_no_client_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
