@@ -14,8 +14,9 @@ is examined in time.
 
 *No false alarms.* Joining files keeps application transactions and rows, and vacuum removes files that the newest version
 does not name. Rows that another program has deleted on purpose are not missed, and exactly these; and those that it has appended
-stand for none of ours: what is lost besides is found, as far as the log has the commits since the mark. A table may be right by these numbers and hold rows twice: that is found in its log (`foreign`). File contents are not
-read.
+stand for none of ours: what is lost besides is found, as far as the log has the commits since the mark. A run may commit while
+somebody looks: rows, files and the log are compared as of the version that was opened. A table may be right by these numbers
+and hold rows twice: that is found in its log (`foreign`). File contents are not read.
 """
 
 import time
@@ -158,14 +159,15 @@ def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: De
     if mark is not None and now.window < mark.window:
         what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest commits of its log are lost, or the table was replaced"
         losses.append(Loss(directory, what, _shown_until(actions, broken)))
-    elif mark is not None and None not in counts and rows < (expected := _expected(tables, directory, mark)):
+    elif mark is not None and None not in counts and rows < (expected := _expected(tables, mark, handle, directory)):
         losses.append(Loss(directory, f"has {rows} events in place of {expected}: a commit of its log is lost"))
     return Examined(now, _joined(losses))
 
 
-def _expected(tables: DeltaTables, directory: str, mark: Mark) -> int:
-    """How many rows a table must have at least: those of its mark, and those that came and went since, as far as the log tells."""
-    return mark.rows + net_since(tables, directory, mark.counted + 1, mark.window)
+def _expected(tables: DeltaTables, mark: Mark, handle: DeltaTable, directory: str) -> int:
+    """How many rows a table must have at least in a version: those of its mark, and those that came and went since, as far as the
+    log tells."""
+    return mark.rows + net_since(tables, directory, mark.counted + 1, mark.window, handle.version())
 
 
 def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> Loss:

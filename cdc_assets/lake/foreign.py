@@ -173,19 +173,20 @@ def undone_by(commit: Commit) -> set[int]:
     return {int(version) for version in str(commit.about.get(UNDONE, "")).split(",") if version}
 
 
-def net_since(tables: DeltaTables, directory: str, version: int, window: int) -> int:
+def net_since(tables: DeltaTables, directory: str, version: int, window: int, until: int) -> int:
     """How many rows more there are by the commits from a version on that the log still has.
 
     What a rewrite has lost is not among it: nobody meant it. Nor is what this capture has dropped, which is recorded before.
 
     Args:
         window: number of this capture up to which its commits are counted already.
+        until: the newest version that counts: that in which the caller has counted rows, since a run may commit meanwhile.
 
     Raises:
         LakeError: the table cannot be read.
     """
     total = 0
-    while (commit := read_commit(tables.location, directory, version)) is not None:
+    while version <= until and (commit := read_commit(tables.location, directory, version)) is not None:
         total += _net(tables, directory, commit, window)
         version += 1
     return total

@@ -332,7 +332,7 @@ class TopicTables(DeltaTables):
         rows = _row_count(handle)
         if held is None or rows >= held.rows:
             return rows
-        return max(rows, held.rows + min(0, net_since(self, directory, held.version, held.window)))
+        return max(rows, held.rows + min(0, net_since(self, directory, held.version, held.window, handle.version())))
 
     def own_versions(self, directory: str) -> range:
         """Versions of a table behind one another, up to the newest one, that are known to be of this object and were not

@@ -298,6 +298,27 @@ def test_own_commits_behind_the_mark_stand_for_none_that_are_lost(tables: TopicT
         assert audit(tables, known, ["topic"])["topic"].loss is not None
 
 
+@pytest.mark.parametrize("foreign_too", [False, True])
+def test_no_alarm_by_what_is_committed_while_somebody_looks(
+    tables: TopicTables, monkeypatch: pytest.MonkeyPatch, foreign_too: bool
+) -> None:
+    marks = mark_of(tables)
+    looking = TopicTables(tables.location, "shop")
+    opened, windows = looking.open, iter(range(5, 100))
+
+    def meanwhile(directory: str) -> DeltaTable | None:
+        handle = opened(directory)
+        append(tables, next(windows))
+        if foreign_too:
+            append_foreign(tables, 1)
+        return handle
+
+    monkeypatch.setattr(looking, "open", meanwhile)
+    for _ in range(3):
+        assert audit(looking, marks, ["topic"])["topic"].loss is None
+    assert next(windows) == 8, "a window was committed in each look"
+
+
 def test_no_alarm_by_rows_of_others_that_are_counted_already(tables: TopicTables) -> None:
     append_foreign(tables, 1)
     successor = TopicTables(tables.location, "shop")
