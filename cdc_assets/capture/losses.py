@@ -47,7 +47,8 @@ from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake.audit import Examined, Loss, audit, examine, newest_lsn, unknown_commits
 from cdc_assets.lake.known import NEW_LAKE, refuse_if_known
 from cdc_assets.lake.marks import Mark
-from cdc_assets.lake.replacing import Fence, Replacement, replace_files
+from cdc_assets.lake.replacing import Fence, Replacement
+from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.system_topics import heartbeat_topic
 from cdc_assets.lake.topics import TopicTables, generation
 from cdc_assets.ledger.ledger import Ledger
@@ -378,4 +379,4 @@ def clear_topic(tables: TopicTables, topic: str, fence: Fence) -> None:
             log.warning(
                 "%s %s. These files are removed from its Delta log, so that it can be read.", directory, found.loss.what
             )
-            replace_files(tables, directory, Replacement(found.loss.damaged, dropped=None), fence)
+            rewrite_files(tables, directory, Replacement(found.loss.damaged, dropped=None), fence)

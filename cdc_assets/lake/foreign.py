@@ -1,13 +1,9 @@
-"""Finds what other programs have committed to a table, and undoes rewrites that put rows in twice.
+"""Finds what other programs have committed to a table, such as rewrites that put rows in twice (`undoing`).
 
 *Why that can be.* delta-rs accepts a rewrite (`OPTIMIZE`) that was planned before ours and is committed after it: the files
 that it removes are gone already, and what it adds has their rows once more. Such a commit cannot be refused; so the log
 is read behind the version up to which it was read before. A commit that says that it changes no row must leave as many as
 there were. One that leaves more has put rows in again, and one that leaves fewer has lost some.
-
-*Undoing it* needs neither the server nor the rows: the files that it added go, and those that it removed and that were there
-come back. If that is not possible any more, because its files were rewritten in turn or vacuum has taken the former ones, or if
-nobody can count its rows any more, files of a topic with overlapping positions are read, and each event stays once (`positions`).
 
 *A vacuum* that was told to keep nothing also takes files that are written and not committed yet, or were just counted as being
 there. The log tells that there was one; then the files of the table are looked at.
@@ -17,27 +13,23 @@ before ours, and would put rows in again, is refused by Delta.) Our own commits 
 (`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such. Only what is read
 is judged: if the store does not answer, the look fails and is repeated.
 
-*A crash between any two steps*: a commit that undoes another one names its version, so it is undone once; a version counts
-as read when that is recorded. Who records nothing of it, such as mirrors and captures of other connectors, reads the newest
+*A crash between any two steps*: a version counts as read when that is recorded. Who records nothing of it, such as mirrors and captures of other connectors, reads the newest
 commits when it starts.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from cdc_assets.errors import LAKE_ERRORS, InvariantError, LakeAwayError
+from cdc_assets.errors import LakeAwayError
 from cdc_assets.lake.commits import Commit, has_commit, read_commit, rows_by_path
 from cdc_assets.lake.delta_log import newest_version
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.presence import missing_files
-from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE, Fence, KnownFile, Replacement, replace_files
+from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE
 from cdc_assets.lake.tables import DeltaTables
 
 Kind = Literal["doubled", "lost", "unclear", "appended", "removed"]
@@ -198,7 +190,7 @@ def _net(tables: DeltaTables, directory: str, commit: Commit, window: int) -> in
     if is_own(tables, commit):
         is_counted = commit.transactions.get(tables.capture, window + 1) <= window
         is_append = not (commit.removed or is_counted or OURS in commit.about)
-        return (_total(tables.location, directory, commit.added) or 0) if is_append else 0
+        return (total_rows(tables.location, directory, commit.added) or 0) if is_append else 0
     found = judged(tables, directory, commit)
     if found is None or found.kind == "lost":
         return 0
@@ -234,30 +226,38 @@ def _rows_more(location: Location, directory: str, commit: Commit) -> int | None
     Raises:
         LakeAwayError: the store does not answer.
     """
-    came = _total(location, directory, commit.added)
+    came = total_rows(location, directory, commit.added)
     if not commit.removed and commit.changes:
         return came
     try:
-        before = rows_by_path(_at(location, directory, commit.version - 1))
+        before = rows_by_path(at_version(location, directory, commit.version - 1))
     except STORE_ERRORS as error:
-        _require_answer(location, directory, error)
+        require_answer(location, directory, error)
         return None
     again = [path for path in commit.added if path in before]
     paths = {path for path in (*commit.removed, *again) if path in before}
-    went = _total(location, directory, {path: before[path] for path in paths})
+    went = total_rows(location, directory, {path: before[path] for path in paths})
     return None if came is None or went is None else came - went
 
 
-def _at(location: Location, directory: str, version: int) -> DeltaTable:
+def at_version(location: Location, directory: str, version: int) -> DeltaTable:
+    """A former version of a table."""
     return DeltaTable(location.uri(directory), version=version, storage_options=location.storage_options)
 
 
-def _total(location: Location, directory: str, files: Mapping[str, int | None]) -> int | None:
-    """Rows of files, of their footers where the log does not say; None if one of these is gone."""
+def total_rows(location: Location, directory: str, files: Mapping[str, int | None]) -> int | None:
+    """Rows of files, of their footers where the log does not say; None if one of these is gone.
+
+    Args:
+        files: rows by path; None where the log does not say.
+
+    Raises:
+        LakeAwayError: the store does not answer.
+    """
     try:
         return sum(_counted(location, directory, path) if rows is None else rows for path, rows in files.items())
     except STORE_ERRORS as error:
-        _require_answer(location, directory, error)
+        require_answer(location, directory, error)
         return None
 
 
@@ -267,7 +267,7 @@ def _counted(location: Location, directory: str, path: str) -> int:
         return int(pq.read_metadata(stream).num_rows)
 
 
-def _require_answer(location: Location, directory: str, error: Exception) -> None:
+def require_answer(location: Location, directory: str, error: Exception) -> None:
     """Check that an error is an answer of the store.
 
     Raises:
@@ -275,71 +275,3 @@ def _require_answer(location: Location, directory: str, error: Exception) -> Non
     """
     if isinstance(away := trouble(f"{location.uri(directory)} cannot be read", error, ""), LakeAwayError):
         raise away from error
-
-
-# ---- undoing -----------------------------------------------------------------------------------------------------------
-
-
-def undo(tables: DeltaTables, commit: ForeignCommit, fence: Fence) -> bool:
-    """Undo a commit that put rows in a second time; False if its files, or those before it, are not there any more.
-
-    Raises:
-        FencedError: another writer has taken over.
-    """
-    try:
-        wanted = _undoing(tables, commit)
-        return wanted is not None and replace_files(tables, commit.directory, wanted, fence)
-    except (*LAKE_ERRORS, InvariantError):
-        return False
-
-
-def can_be_undone(tables: DeltaTables, commit: ForeignCommit) -> bool:
-    """Whether the files of a commit that put rows in a second time, and those before it, are all there.
-
-    Raises:
-        LakeError: the table cannot be read.
-    """
-    tables.forget(commit.directory)
-    handle, wanted = tables.open(commit.directory), _undoing(tables, commit)
-    if handle is None or wanted is None:
-        return False
-    live = rows_by_path(handle)
-    if not set(wanted.paths(live)) <= live.keys():
-        return False
-    return not missing_files(tables.location, {commit.directory: wanted.add})
-
-
-def _undoing(tables: DeltaTables, commit: ForeignCommit) -> Replacement | None:
-    """What undoes a commit; None if the log does not tell any more.
-
-    Raises:
-        LakeAwayError: the store does not answer.
-        LakeError: the commit cannot be read.
-    """
-    directory, location = commit.directory, tables.location
-    made = read_commit(location, directory, commit.version)
-    came = None if made is None else _total(location, directory, made.added)
-    if made is None or came is None:
-        return None
-    try:
-        before = pa.table(_at(location, directory, commit.version - 1).get_add_actions()).to_pylist()
-    except STORE_ERRORS as error:
-        _require_answer(location, directory, error)
-        return None
-    back = [_former(row) for row in before if row["path"] in made.removed]
-    dropped = came - sum(file.rows for file in back)
-    return Replacement(list(made.added), back, dropped, metadata={UNDONE: str(commit.version)})
-
-
-def _former(row: Mapping[str, Any]) -> KnownFile:
-    """A file of a former version, with what the log said of it."""
-    stats: dict[str, object] = {"numRecords": row["num_records"]}
-    for name, known in (("minValues", "min"), ("maxValues", "max"), ("nullCount", "null_count")):
-        if found := dict(_plain(row.get(known) or {})):
-            stats[name] = found
-    written = row["modification_time"]
-    return KnownFile(row["path"], row["size_bytes"], row["num_records"] or 0, written, json.dumps(stats))
-
-
-def _plain(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    return ((name, value) for name, value in found.items() if isinstance(value, str | int))

@@ -5,9 +5,8 @@ times, spec spark §5). Files are joined to files of 1/512 of the target size, e
 is rewritten a few times in all; if all small files became one each time, a growing file would be rewritten again and
 again until it has the target size.
 
-*Crash between any two steps*, and writers beside it: the files that tasks write count when the one commit names them, which
-finds all files that go or does nothing (`replacing`). So what was joined while another writer replaced a file stays as it
-was, and is looked at again the next time.
+*Crash between any two steps*, and writers beside it: as of any rewriting of files (`rewriting`), a table at a time. What was joined
+while another writer replaced a file stays as it was, and is looked at again the next time.
 """
 
 import logging
@@ -27,7 +26,8 @@ from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, LakeErro
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import rows_at_once
-from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
+from cdc_assets.lake.replacing import Fence, NewFile, Replacement
+from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.tables import DeltaTables, arrow_schema
 
 log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class SmallFiles:
                 raise LakeError(troubles[0])
             paths = [path for task, _ in found for path in task.paths]
             files = [file for _, joined in found for file in joined.files]
-            return replace_files(self._tables, directory, Replacement(paths, files), self._fence)
+            return rewrite_files(self._tables, directory, Replacement(paths, files), self._fence)
         except (*LAKE_ERRORS, InvariantError) as error:
             log.warning("Small files of %s are not joined; it is tried again: %s", directory, error)
             return False

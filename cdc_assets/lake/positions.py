@@ -20,7 +20,8 @@ from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.lake.files import STATISTICS, DataFile, TopicWriter
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.replacing import UNDONE, Fence, Replacement, replace_files
+from cdc_assets.lake.replacing import UNDONE, Fence, Replacement
+from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.tables import DeltaTables
 
 _OF_WINDOW = re.compile(r"w\d{10,}-")
@@ -83,7 +84,7 @@ def keep_once(tables: DeltaTables, directory: str, runner: TaskRunner, fence: Fe
     if found:
         files = [file for one in found for file in one.files]
         metadata = {UNDONE: ",".join(map(str, undone))}
-        replace_files(
+        rewrite_files(
             tables, directory, Replacement([one.path for one in found], files, gone, metadata=metadata), fence
         )
     return gone

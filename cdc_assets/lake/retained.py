@@ -1,25 +1,18 @@
-"""What a topic no longer holds: properties of its first Delta table, and the removal and replacement of whole files.
+"""What a topic no longer holds: properties of its first Delta table.
 
 The properties say after which commit LSN a topic holds every event, and from which LSN on what is left still makes the
 table's rows. They are set before files are removed, so a reader
 that lists files first and asks for the properties then never takes a part of a topic for the whole. Readers need
 nothing else: neither the manifest nor the capture's settings.
-
-*Removal* is one Delta commit for each table (`replacing`); if another
-writer has replaced one of the files meanwhile, nothing is removed. The application transactions
-stay, and the files themselves until no version within `lake.retention.hours` names them. A crash between two commits
-leaves events that nobody is promised any more; the next removal takes them along.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.errors import EventsDroppedError, LakeConflictError
-from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
-from cdc_assets.lake.replacing import Fence, Replacement, replace_files
 from cdc_assets.lake.tables import DeltaTables
 
 COMPLETE_AFTER = "cdc.completeAfter"
@@ -111,32 +104,6 @@ def announce(tables: DeltaTables, topic: str, number: int, found: Retained) -> N
     properties = {COMPLETE_AFTER: found.after, DROPPED_WINDOW: str(found.window)}
     properties |= {ROWS_FROM: found.rows, COMPACTED_TO: found.compacted, ANNOUNCEMENT: str(number + 1)}
     _changed(tables, topic, lambda: handle.alter.set_table_properties(properties, raise_if_not_exists=False))
-
-
-def remove(
-    tables: DeltaTables,
-    directory: str,
-    paths: Sequence[str],
-    after: str,
-    gone: int,
-    fence: Fence,
-    instead: Sequence[DataFile] = (),
-) -> None:
-    """Remove files from a table.
-
-    Args:
-        after: commit LSN after which the topic holds every event, for the commit's metadata.
-        gone: number of the events that go.
-        fence: raises FencedError if another writer has taken over.
-        instead: files with those of their rows that stay. Readers of the log see no new events in them.
-
-    Raises:
-        LakeConflictError: another writer has replaced a file; nothing is removed.
-        FencedError: another writer has taken over.
-        LakeError: the store refuses.
-    """
-    wanted = Replacement(paths, instead, gone, metadata={"complete_after": after})
-    replace_files(tables, directory, wanted, fence)
 
 
 def _changed(tables: DeltaTables, directory: str, change: Callable[[], None]) -> None:

@@ -1,26 +1,27 @@
 """The law of exactly once, written once: bounds → tasks → files → one commit a table → complete → report.
 
-A window of the log, a round of a snapshot, a chunk, a batch of a connector and a fold of a mirror are steps. What a step
-reads, and how it is evaluated, is its own; in which order things are recorded and committed is said only here:
+A window of the log, a round of a snapshot, a chunk, a batch of a connector, a fold of a mirror and a rewriting of files are steps.
+What a step reads, and how it is evaluated, is its own; in which order things are recorded and committed is said only here:
 
 1. its number is used once; if it can be read twice, number and bounds are in a record before anything is read (the planner's part);
 2. tasks read and write files, which no commit names; the results are evaluated, so it is decided which of them count;
 3. the process that commits has found all files itself, with their size, before it records or commits any;
-4. if the step cannot be read twice, its files are recorded;
+4. if the step cannot be read twice, its files are recorded; if readers may miss what it removes, they are informed;
 5. each table takes its files in one commit, which carries the number: group after group, those of a group side by side;
 6. the step is recorded as complete, and then reported.
 
 *Why each row is there once.* A table takes a number once (`topics`, `replacing`), whoever commits it. If a step can be read
 twice, every attempt makes the same rows, since the bounds are the same and what lies within them does not change; so it does
 not matter which attempt a table has taken. If it cannot, what is recorded is committed, and never made again under its number.
+A rewriting has no number: a table takes it at exactly the version that has the files which go (`rewriting`).
 
-| crash after | a step that can be read twice (window, fold) | one that cannot (round, chunk, batch) |
-|---|---|---|
-| bounds | the same are read again | the same: nothing was committed |
-| files | nobody names them: vacuum | the same |
-| the record of the files | – | they are committed; what is lost of them (`lost_files`) is for the step: a table fails, a chunk is read again under another number, a batch waits for a person |
-| the commit of some tables | they have the number; the others follow | the same |
-| all commits | it is completed | the same |
+| crash after | a step that can be read twice (window, fold) | one that cannot (round, chunk, batch) | a rewriting of files |
+|---|---|---|---|
+| bounds | the same are read again | the same: nothing was committed | it has none |
+| files | no commit names them: vacuum | the same | the same; the next attempt decides again |
+| the record of the files | – | they are committed; what is lost of them (`lost_files`) is for the step: a table fails, a chunk is read again under another number, a batch waits for a person | readers are refused what is still there |
+| the commit of some tables | they have the number; the others follow | the same | the others stay until the next attempt |
+| all commits | it is completed | the same | the next attempt completes it |
 
 *Two writers.* Both may commit, each table takes one of them; only one can record the step as complete, since the record is
 fenced. Who leaves a table behind takes its number first (`TopicTables.leave_out`), so that nobody else's files can follow.
@@ -111,7 +112,7 @@ class Step(Protocol[W]):
         """The commits, group after group; no table is in two of them."""
 
     def record(self, written: W) -> None:
-        """Record the files, if the step cannot be read twice."""
+        """Record the files, if the step cannot be read twice; inform readers of what they will not find any more."""
 
     def complete(self, written: W) -> None:
         """Record that all tables have their files, and report it."""

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, RetryableError
 from cdc_assets.lake.files import STATISTICS
-from cdc_assets.lake.foreign import OR_EARLIER, ForeignCommit, Look, can_be_undone, look, undo
+from cdc_assets.lake.foreign import OR_EARLIER, ForeignCommit, Look, look
 from cdc_assets.lake.positions import keep_once
 from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.tables import DeltaTables, arrow_schema
+from cdc_assets.lake.undoing import can_be_undone, undo
 
 log = logging.getLogger(__name__)
 

@@ -24,9 +24,10 @@ from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS, LakeError
 from cdc_assets.lake import upkeep
-from cdc_assets.lake.foreign import ForeignCommit, can_be_undone, look, look_back
+from cdc_assets.lake.foreign import ForeignCommit, look, look_back
 from cdc_assets.lake.joining import Joined, JoinTask
 from cdc_assets.lake.replacing import Fence
+from cdc_assets.lake.undoing import can_be_undone
 from cdc_assets.lake.watch import ForeignWatch
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.files import FileWriter, portions_of

@@ -8,46 +8,34 @@ few times in all, and a topic has about twice as many as the table has rows, and
 was read again after changes were lost. The newest event of each of the topic's tables stays, because its
 bounds tell how far the table is. Events above the LSN are not touched.
 
-| after | state | a crash here |
-|---|---|---|
-| the tasks | files that nobody names | vacuum removes them; the next look decides anew |
-| the manifest's row `retained` | fenced: what the topic holds, and that its tables may hold fewer rows from now on | nothing is dropped, no reader is told |
-| the properties of its first table | readers are told | they are refused events that are still there; the next look goes on |
-| the commit of one table | it has what stays in place of what was there | the same for the other tables of the topic |
-| the last property | the topic is compacted up to the LSN | |
-
-If another program has rewritten a file meanwhile, its table stays as it was, nobody is told that the topic is compacted, and the
-marks of that table are recorded as before.
+*How it goes*, what a crash does, and two writers: `step`.
 
 *Why what is left makes the table's rows* at the LSN and every later one, also between two commits: of each row a suffix of its
 events stays, and no deletion goes without all that it deletes. A mirror that is made anew from it ends its first step not
-before the LSN. *Why no reader is misled, why a mirror loses nothing, and two writers:* as in `drop`.
+before the LSN.
 
 Events that another key tells, or a shortened one, all go when the table was read again (`plan`).
 
 A topic of a table without a key stays as it is: its events are not about one row each.
 """
 
-import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LAKE_ERRORS, LakeConflictError
+from cdc_assets.errors import LAKE_ERRORS
 from cdc_assets.lake.folder import Folder
-from cdc_assets.lake.marks import Mark
-from cdc_assets.lake.retained import Retained, announce, remove
+from cdc_assets.lake.retained import Retained, announce
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.events import EventFile, TopicReader
 from cdc_assets.retention.limits import Limit
 from cdc_assets.retention.plan import CompactionPlan, CompactionPlanner
+from cdc_assets.retention.step import TableRemoval, TopicRemoval
 from cdc_assets.retention.tasks import (
     ChooseTask,
     MarkTask,
@@ -60,64 +48,30 @@ from cdc_assets.retention.tasks import (
     sample,
 )
 
-log = logging.getLogger(__name__)
-
 _RANGE_ROWS = 500_000
 """Events of a range of keys, which a task holds, and of the files that a task reads."""
 _SAMPLED_FILES = 32
 
 
-@dataclass(frozen=True)
-class Compacted:
-    """What a compaction has written and not yet committed.
-
-    Args:
-        found: what the topic holds afterwards.
-        files: by directory.
-    """
-
-    topic: str
-    former: Retained
-    found: Retained
-    files: dict[str, list[Rewritten]]
-
-    def marks(self, known: dict[str, Mark]) -> dict[str, Mark]:
-        """Content of the tables that are recorded, afterwards."""
-        gone = {directory: sum(one.gone for one in found) for directory, found in self.files.items()}
-        return {
-            name: replace(known[name], rows=max(0, known[name].rows - rows))
-            for name, rows in gone.items()
-            if name in known
-        }
-
-
 class Compaction:
-    """Compacts the topics of a capture; for its only writer, between two windows.
+    """Writes what stays of the topics of a capture; for its only writer, between two windows.
 
     Args:
         tables: the lake's Delta tables.
-        manifest: claimed.
         planner: says what is to be done.
     """
 
-    def __init__(
-        self,
-        tables: TopicTables,
-        manifest: Manifest,
-        planner: CompactionPlanner,
-        config: CaptureConfig,
-        runner: TaskRunner,
-    ) -> None:
-        self._tables, self._manifest = tables, manifest
-        self._planner, self._config, self._runner = planner, config, runner
+    def __init__(self, tables: TopicTables, planner: CompactionPlanner, runner: TaskRunner) -> None:
+        self._tables, self._planner, self._runner = tables, planner, runner
 
-    def write(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> Compacted | None:
+    def write(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> TopicRemoval | None:
         """Write what stays of a topic; None if it is not compacted now, or nothing goes.
 
         Args:
             oldest_ms: events of commits before it are old, in milliseconds since the epoch.
 
         Raises:
+            LakeConflictError: another writer has told readers something of the topic since.
             LakeError: the lake cannot be read or written.
         """
         plan = self._planner.plan(table, topic, limit, oldest_ms)
@@ -133,43 +87,18 @@ class Compaction:
             announce(self._tables, topic, plan.former.number, replace(plan.former, compacted=plan.until))
             return None
         step("compaction-written")
-        window = max(plan.former.window, *(one.window for found in rewritten.values() for one in found))
-        rows = plan.until if plan.whole else ""
-        return Compacted(topic, plan.former, Retained(plan.until, window, rows, plan.former.compacted), rewritten)
+        tables: dict[str, TableRemoval] = {}
+        for directory, one in rewritten:
+            removal = tables.setdefault(directory, TableRemoval())
+            removal.paths.append(one.path)
+            removal.instead += one.files
+            removal.gone += one.gone
+        window = max(plan.former.window, *(one.window for _, one in rewritten))
+        found = Retained(plan.until, window, plan.until if plan.whole else "", plan.former.compacted)
+        return TopicRemoval(table, topic, plan.former, found, tables, compacts=True)
 
-    def commit(self, made: Compacted) -> list[str]:
-        """Have the topic's tables hold what stays; readers were told.
-
-        Returns:
-            Directories of tables that stay as they were, because another writer has replaced a file; the next look goes on.
-
-        Raises:
-            LakeConflictError: another writer was first to change the first table's properties.
-            FencedError: another writer has taken over.
-            LakeError: the store refuses.
-        """
-        until, left, gone = made.found.after, list[str](), 0
-        for directory, found in made.files.items():
-            files = [file for one in found for file in one.files]
-            count = sum(one.gone for one in found)
-            paths = [one.path for one in found]
-            try:
-                remove(self._tables, directory, paths, until, count, self._manifest.require_writer, files)
-            except LakeConflictError as error:
-                log.warning("Events that others replaced stay in %s for now: %s", directory, error)
-                left.append(directory)
-                continue
-            gone += count
-            step("topic-compacted")
-        if not left:
-            announce(self._tables, made.topic, made.former.number + 1, replace(made.found, compacted=until))
-        step("compaction-complete")
-        log.info("%s holds every event after %s, and of those before the last ones of each row; %d are dropped.",
-                 made.topic, until, gone)  # fmt: skip
-        return left
-
-    def _rewritten(self, plan: CompactionPlan, staging: str) -> dict[str, list[Rewritten]]:
-        """Files from which events go, written again, by directory."""
+    def _rewritten(self, plan: CompactionPlan, staging: str) -> list[tuple[str, Rewritten]]:
+        """Files from which events go, written again, with their directory."""
         location = self._tables.location
         reader = TopicReader(location, plan.about.shape, plan.about.generations)
         numbers = {one.directory: at for at, one in enumerate(plan.about.generations)}
@@ -202,11 +131,8 @@ class Compaction:
             )
             for at, file in enumerate(plan.files)
         ]
-        made: dict[str, list[Rewritten]] = {}
-        for task, found in zip(tasks, self._runner.run(rewrite, tasks, job), strict=True):
-            if found is not None:
-                made.setdefault(task.directory, []).append(found)
-        return made
+        made = zip(tasks, self._runner.run(rewrite, tasks, job), strict=True)
+        return [(task.directory, found) for task, found in made if found is not None]
 
     def _bounds(self, first: MarkTask, numbered: Sequence[Numbered], job: Job) -> tuple[bytes, ...]:
         """Where ranges of keys begin: about as many events in each, as some files show."""

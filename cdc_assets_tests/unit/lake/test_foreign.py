@@ -217,7 +217,7 @@ def test_a_look_that_the_store_does_not_answer_is_repeated(
         def refused(*_: object) -> DeltaTable:
             raise OSError("Generic S3 error: HTTP error: connection refused")
 
-        away.setattr(foreign, "_at", refused)
+        away.setattr(foreign, "at_version", refused)
         assert looking.look(["topic"]) == {}
     assert set(looking.look(["topic"])) == {"topic"}
     assert positions(tables) == expected(4)

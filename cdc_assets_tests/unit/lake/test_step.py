@@ -177,32 +177,49 @@ def test_recorded_files_of_a_table_that_is_gone_are_lost(tables: TopicTables) ->
     assert lost_files(again, NUMBER, files) == {"left": f"{files['left'][0].path} is missing"}
 
 
-def calls(name: str) -> set[str]:
-    """Modules of the library that call a method of this name."""
-    return {
-        str(path.relative_to(ROOT / "cdc_assets"))
-        for path in (ROOT / "cdc_assets").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
-    }
+def callers(name: str, of: str | None = None) -> set[str]:
+    """Modules of the library that call a function of this name; or a method, of what ends so."""
+    found = set()
+    for path in (ROOT / "cdc_assets").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                owner, dot, called = ast.unparse(node.func).rpartition(".")
+                if called == name and (not dot if of is None else dot and owner.endswith(of)):
+                    found.add(str(path.relative_to(ROOT / "cdc_assets")))
+    return found
 
 
 def test_rows_enter_tables_in_few_places() -> None:
-    """All others hand a step to `carry_out`; a test of `replacing` counts what removes files."""
-    assert calls("create_write_transaction") == {"lake/tables.py", "lake/replacing.py"}
-    of_tables = {
-        f"{path.relative_to(ROOT / 'cdc_assets')}"
-        for path in (ROOT / "cdc_assets").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "commit"
-        and ast.unparse(node.func.value).endswith("tables")
-    }
-    assert of_tables == {
+    """All others hand a step to `carry_out`."""
+    assert callers("create_write_transaction", of="") == {"lake/tables.py", "lake/replacing.py"}
+    assert callers("commit", of="tables") == {
         "lake/step.py",  # windows, rounds, chunks, batches
         "mirror/fold_step.py",  # folds
         "lake/small.py",  # one row, such as a heartbeat
         "history/store.py",  # structures, before a window is read
         "defs/envelope_io.py",  # what an asset of a user returns
+    }
+
+
+def test_files_leave_tables_in_few_places() -> None:
+    """All others hand a step to `carry_out`."""
+    assert callers("replace_files") == {
+        "lake/rewriting.py",  # joined, dropped, compacted, undone, damaged: steps
+        "mirror/delta.py",  # folds
+        "ledger/fenced_log.py",  # the record itself
+        "lake/overwriting.py",  # what an asset of a user returns
+    }
+    assert callers("commit", of="change") == {"lake/step.py"}
+
+
+def test_kinds_of_steps() -> None:
+    """What each of them is told stands in docs/architecture.md."""
+    assert callers("carry_out") == {
+        "streaming/windows.py",
+        "snapshot/rounds.py",
+        "incremental/snapshot.py",
+        "engine/run.py",
+        "mirror/apply.py",
+        "lake/rewriting.py",  # joined, undone, damaged
+        "retention/step.py",  # dropped, compacted
     }

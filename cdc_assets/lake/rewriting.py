@@ -1,0 +1,117 @@
+"""A rewriting of files as a step: files of tables give way to others with the rows that stay, or to none (`lake.step`).
+
+It takes no number. A table takes it at exactly the version in which it found the files that go, or stays as it is (`replacing`);
+so the second one, another writer or a repetition, finds that they went, and nothing is done twice.
+
+Readers who must not miss what goes are informed by `announce`, before the first file goes. If a table has to stay as it is, because
+another writer has replaced one of its files, the step continues with the others, and `end` learns which stayed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from cdc_assets.errors import LakeConflictError
+from cdc_assets.lake.presence import require_files
+from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
+from cdc_assets.lake.step import carry_out
+from cdc_assets.lake.tables import DeltaTables
+
+_NO_NUMBER = -1
+
+
+@dataclass
+class Rewrite:
+    """What a step does to the files of one table.
+
+    Args:
+        fence: raises FencedError if another writer has taken over.
+        name: the named step behind it.
+        is_done: whether the table has it.
+        conflict: why the table stays as it was, if another writer was first.
+    """
+
+    tables: DeltaTables
+    directory: str
+    wanted: Replacement
+    fence: Fence
+    name: str = ""
+    is_done: bool = False
+    conflict: LakeConflictError | None = None
+
+    @property
+    def files(self) -> Sequence[NewFile]:
+        """What comes in place of what goes."""
+        return self.wanted.add
+
+    @property
+    def reached(self) -> str:
+        """The named step behind the commit, if there was one."""
+        return self.name if self.is_done else ""
+
+    def commit(self, number: int) -> None:
+        """Replace the files, or note why not."""
+        del number
+        try:
+            self.is_done = replace_files(self.tables, self.directory, self.wanted, self.fence)
+        except LakeConflictError as error:
+            self.conflict = error
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """A step that rewrites files, which are written.
+
+    Args:
+        rewrites: of different tables; afterwards they say what became of each.
+        announce: informs readers of what the tables will hold, and raises LakeConflictError if that may not come true.
+        end: records that.
+    """
+
+    rewrites: Sequence[Rewrite]
+    announce: Callable[[], None] = _nothing
+    end: Callable[[], None] = _nothing
+    number: int = _NO_NUMBER
+
+    def found(self) -> None:
+        """Nothing is recorded of an earlier attempt: the next one decides again."""
+
+    def write(self) -> Sequence[Rewrite]:
+        """The files are written."""
+        return self.rewrites
+
+    def changes(self, written: Sequence[Rewrite]) -> list[list[Rewrite]]:
+        """One commit a table, one after another."""
+        return [[one] for one in written]
+
+    def record(self, written: Sequence[Rewrite]) -> None:
+        """Inform readers."""
+        del written
+        self.announce()
+
+    def complete(self, written: Sequence[Rewrite]) -> None:
+        """Record what became of it."""
+        del written
+        self.end()
+
+
+def rewrite_files(tables: DeltaTables, directory: str, wanted: Replacement, fence: Fence) -> bool:
+    """Rewrite files of one table, which concerns no reader, since no row goes that one may want.
+
+    Returns:
+        False if there was nothing to do.
+
+    Raises:
+        LakeConflictError: another writer has replaced a file that was to go, or was first again and again; nothing was done.
+        FencedError: another writer has taken over.
+        LakeError: the store refuses, there is no table, or a file is missing.
+    """
+    change = Rewrite(tables, directory, wanted, fence)
+    carry_out(Rewriting([change]), partial(require_files, tables.location))
+    if change.conflict is not None:
+        raise change.conflict
+    return change.is_done

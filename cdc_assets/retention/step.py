@@ -1,0 +1,157 @@
+"""The step with which events leave a topic: files go, or give way to others with the events that stay (`lake.rewriting`).
+
+Before the first file goes, the manifest records what the topic holds from now on, and readers are told by the properties of its
+first table.
+
+| after | state | a crash here |
+|---|---|---|
+| the tasks of a compaction | files that nobody names | vacuum removes them; the next look decides anew |
+| the manifest's row `retained` | fenced: what the topic holds, and that its tables may hold fewer rows from now on | nothing is dropped, no reader is told; the next look decides anew |
+| the properties of the topic's first table | readers are told | they are refused events that are still there; the next look goes on |
+| the commit of one table | its files are in no new version | the same for the other tables of the topic |
+| the last property, of a compaction | the topic is compacted up to the LSN | |
+
+*Why no reader is misled.* It lists files and then asks for the property (`lake.retained`), which is older than any
+removal. *Why a mirror loses nothing:* only events below its own LSN go, which no later step of it reads. If it is made
+anew at this very moment, its plan is either seen after readers were told, and then nothing is removed, or it was made
+with files that were listed before, which stay on disk for `lake.retention.hours`.
+
+*What a topic says of itself never goes back*, though a run that was overtaken may sleep before it says it: an announcement is
+refused by the table if another one came since it was decided (`lake.retained.announce`).
+
+*Two writers.* Only the writer of the manifest decides. One that was overtaken after its row asks before each removal and stops; if
+it sleeps behind the question, it removes only files that the row allowed and that the newest version still has.
+
+*If nothing goes after all*, because a reader turned up, or another program has replaced one of a table's files, what is recorded
+of it is recorded as before, so that a later loss of as many rows is seen; and the next look decides anew.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ports import Clock
+from cdc_assets.core.steps import step
+from cdc_assets.errors import LakeConflictError
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.replacing import Replacement
+from cdc_assets.lake.retained import Retained, announce
+from cdc_assets.lake.rewriting import Rewrite, Rewriting
+from cdc_assets.lake.step import carry_out
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.retention.limits import Limit
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class TableRemoval:
+    """Files of one table that go.
+
+    Args:
+        paths: their names.
+        instead: files with those of their events that stay. Readers of the log see no new events in them.
+        gone: how many events go.
+    """
+
+    paths: list[str] = field(default_factory=list)
+    instead: list[DataFile] = field(default_factory=list)
+    gone: int = 0
+
+
+@dataclass(frozen=True)
+class TopicRemoval:
+    """What leaves a topic.
+
+    Args:
+        former: what the topic holds now.
+        found: what it holds afterwards.
+        tables: by directory.
+        compacts: whether what goes is what later events have replaced.
+    """
+
+    table: TableId
+    topic: str
+    former: Retained
+    found: Retained
+    tables: Mapping[str, TableRemoval]
+    compacts: bool
+
+
+class TopicRemover:
+    """Has events leave topics; for a capture's only writer, between two windows.
+
+    Args:
+        manifest: claimed.
+        limit: up to where readers of a topic have its events now.
+    """
+
+    def __init__(
+        self, tables: TopicTables, manifest: Manifest, clock: Clock, limit: Callable[[TableId, str], Limit]
+    ) -> None:
+        self._tables, self._manifest, self._clock, self._limit = tables, manifest, clock, limit
+
+    def carry_out(self, removal: TopicRemoval) -> None:
+        """Have events leave a topic, once its readers are told.
+
+        Raises:
+            LakeConflictError: another writer has told readers something since, or one of them needs the events; none goes.
+            FencedError: another writer has taken over.
+            LakeError: the lake cannot be read or written.
+        """
+        marks = {**self._manifest.state.marks, **self._tables.fresh_marks()}
+        rewrites = [self._rewrite(removal, directory, one) for directory, one in removal.tables.items()]
+        work = Rewriting(rewrites, lambda: self._announce(removal, marks), lambda: self._end(removal, rewrites, marks))
+        carry_out(work, self._tables.require_files)
+
+    def _rewrite(self, removal: TopicRemoval, directory: str, one: TableRemoval) -> Rewrite:
+        about = {"complete_after": removal.found.after}
+        wanted = Replacement(one.paths, one.instead, one.gone, metadata=about)
+        name = "topic-compacted" if removal.compacts else "topic-dropped"
+        return Rewrite(self._tables, directory, wanted, self._manifest.require_writer, name)
+
+    def _announce(self, removal: TopicRemoval, marks: Mapping[str, Mark]) -> None:
+        topic, former, found = removal.topic, removal.former, removal.found
+        less = {
+            name: replace(marks[name], rows=max(0, marks[name].rows - one.gone))
+            for name, one in removal.tables.items()
+            if name in marks
+        }
+        self._manifest.record_retained(self._clock.now(), {topic: found}, less)
+        try:
+            announce(self._tables, topic, former.number, found)
+            step("retention-announced")
+            limit = self._limit(removal.table, topic)
+            if not limit.allows(found.after):
+                announce(self._tables, topic, former.number + 1, former)
+                raise LakeConflictError(
+                    f"Events of {topic} up to {found.after} were to go, and stay, since a moment ago: {limit.reason}. "
+                    "Next: nothing, it is tried again."
+                )
+        except LakeConflictError:
+            self._restore({topic: former}, removal.tables, marks)
+            raise
+
+    def _end(self, removal: TopicRemoval, rewrites: Iterable[Rewrite], marks: Mapping[str, Mark]) -> None:
+        stay = {one.directory: one.conflict for one in rewrites if one.conflict is not None}
+        for directory, conflict in stay.items():
+            log.warning("Old events stay in %s for now: %s", directory, conflict)
+        if removal.compacts:
+            if not stay:
+                done = replace(removal.found, compacted=removal.found.after)
+                announce(self._tables, removal.topic, removal.former.number + 1, done)
+            step("compaction-complete")
+        if stay:
+            self._restore({}, stay, marks)
+        gone = sum(one.gone for directory, one in removal.tables.items() if directory not in stay)
+        log.info(
+            "%s: %d events up to %s are dropped%s.",
+            removal.topic, gone, removal.found.after, ", which others have replaced" if removal.compacts else "",
+        )  # fmt: skip
+
+    def _restore(self, topics: Mapping[str, Retained], directories: Iterable[str], marks: Mapping[str, Mark]) -> None:
+        former = {name: marks[name] for name in directories if name in marks}
+        self._manifest.record_retained(self._clock.now(), topics, former)
