@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from cdc_assets.core.outages import forget_lines
 from cdc_assets.core.process_settings import set_up_process
-from cdc_assets.core.state_folder import choose_state_folder
+from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
 
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.runner import SparkTaskRunner
@@ -74,16 +74,24 @@ def runner(spark_resource: "SparkResource") -> "SparkTaskRunner":
     return spark_resource.runner()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def states(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of cached data for tests that have none of their own."""
-    return tmp_path_factory.mktemp("states")
+    """Folders of cached data: the first is that of fixtures which outlive a test, and of their processes."""
+    folder = tmp_path_factory.mktemp("states")
+    _remember_in(folder / "session")
+    return folder
 
 
 @pytest.fixture(autouse=True)
 def state_folder(states: Path) -> None:
     """No test uses that of the project, or one that the test before it has chosen; it is made if something is written."""
-    choose_state_folder(states / str(next(_NUMBERS)))
+    _remember_in(states / str(next(_NUMBERS)))
+
+
+def _remember_in(folder: Path) -> None:
+    """Cached data of this process, and of those that it starts."""
+    os.environ[STATE_VARIABLE] = str(folder)
+    choose_state_folder(folder)
 
 
 @pytest.fixture(autouse=True)
