@@ -98,8 +98,9 @@ bench-curves: setup-dev ## Rates over tasks, tables, sizes of transactions; cost
 screenshots: setup-browser ## The pictures in docs/_images, taken by the tests of Dagster's pages
 	CDC_SCREENSHOTS=docs/_images $(PYTEST) -q -m daemon cdc_assets_tests/e2e/test_pages.py
 
-docs: setup-dev ## The pages as a site in build/docs, with search; a warning is an error
+docs: setup-dev ## The pages as a site in build/docs, with search; a warning is an error, and a test says what must be found
 	$(PY) -m sphinx -W --keep-going -q -b html docs build/docs
+	$(PYTEST) -q -m site
 
 lock: ## Write requirements*.txt anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml standin/pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras -q --extra web -o requirements.txt

@@ -167,6 +167,7 @@ def test_errors_are_all_there() -> None:
     assert listed == {name: kind.retryable for name, kind in classes.items() if issubclass(kind, errors.CdcError)}
 
 
+@pytest.mark.site
 def test_pages_become_a_site(tmp_path: Path) -> None:
     """Without a warning, with search but for the specifications, and with every page in its table of contents."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
