@@ -20,8 +20,9 @@ from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.faulty_store import IMPATIENT, Fault, FaultyStore, faulty
 from cdc_assets_tests.object_store import BUCKET, open_store, options
 from cdc_assets_tests.unit.lake.writing import schema_of, write
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 pytestmark = pytest.mark.contract
 

@@ -24,7 +24,7 @@ from cdc_assets.defs.process import process_of, process_of_run, process_tag
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.service import start_id
-from cdc_assets_tests.unit.streaming.simulation import make_config
+from cdc_assets_tests.unit.streaming.captures import make_config
 
 NAMES, KEY = Names("shop"), dg.AssetKey(["shop", "orders"])
 RUNS = CaptureRuns(frozenset({NAMES.changes}), frozenset({KEY}), frozenset({NAMES.changes_op}))
@@ -227,7 +227,7 @@ def command(folder: Path, name: str, says: str = "start_id(make_config('lake'))"
     """A command of Dagster that starts two code servers, each of which prints something: which start it is of."""
     code = (
         "from cdc_assets.defs.service import is_of_daemon, start_id; "
-        f"from cdc_assets_tests.unit.streaming.simulation import make_config; print({says})"
+        f"from cdc_assets_tests.unit.streaming.captures import make_config; print({says})"
     )
     script = folder / name
     script.write_text(

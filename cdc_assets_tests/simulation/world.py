@@ -37,8 +37,9 @@ from cdc_assets_tests.simulation.broker import Cluster
 from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
 from cdc_assets_tests.simulation.server import Asked, AskedBulk, LaggingServer, TurnClock
 from cdc_assets_tests.simulation.store import Store
+from cdc_assets_tests.unit.streaming.captures import make_config
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner, make_config
+from cdc_assets_tests.unit.streaming.simulation import LoopRunner
 
 DATABASES: Final = ("SalesDb", "StockDb")
 HOURS: Final = 10

@@ -6,7 +6,7 @@ from cdc_assets.config.settings import TimeMode
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.mirror.key_checks import check_keys
-from cdc_assets_tests.unit.streaming.simulation import make_config
+from cdc_assets_tests.unit.streaming.captures import make_config
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,9 @@ from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.simulation import law
 from cdc_assets_tests.simulation.server import LaggingServer
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import (
-    DATABASE,
-    SimulatedBulk,
-    SimulatedClock,
-    make_capture,
-    make_config,
-)
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedBulk, SimulatedClock
 
 TOPIC = f"shop.{DATABASE}.dbo.t"
 

@@ -14,9 +14,9 @@ from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.publish.world import published, publisher
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import make_capture
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
 

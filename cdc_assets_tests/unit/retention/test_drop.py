@@ -24,9 +24,9 @@ from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.retention.world import HOURS, World, publish_all, publisher, require_published
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import make_capture
 
 RETENTION = ["retention-recorded", "retention-announced", "retention-announced:2", "topic-dropped", "topic-dropped:2"]
 

@@ -14,9 +14,9 @@ from cdc_assets.errors import FencedError
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.retention import tasks
 from cdc_assets_tests.unit.retention.world import HOURS, World
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import make_capture
 
 OF_THE_OTHER = {"delete": ("compaction-written", "topic-compacted"), "compact": ("topic-dropped",)}
 """Steps that a policy does not reach."""

@@ -24,11 +24,12 @@ from cdc_assets.publish.render import Renderer
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.histories import World as Capturing
 from cdc_assets_tests.unit.streaming.histories import run
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import Row, SimulatedClock, make_capture
+from cdc_assets_tests.unit.streaming.simulation import Row, SimulatedClock
 
 HOURS = 10
 """Age at which events are dropped."""

@@ -10,9 +10,10 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyExtent, KeyRange
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import CdcError, ConnectionLostError, QueryError, ServerBusyError
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 
 def three(path: Path, **changes: object):  # type: ignore[no-untyped-def]

@@ -10,9 +10,10 @@ from cdc_assets.core.steps import listening
 from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from mssql_standin.control import StandIn
 
 Change = Callable[[SimulatedServer, TableId], None]

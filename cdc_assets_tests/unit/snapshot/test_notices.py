@@ -13,8 +13,9 @@ from cdc_assets.core.notification import Notification
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import QueryError
 from cdc_assets_tests.crashes import PowerCutError, cut_after
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 
 def told(config: CaptureConfig) -> list[tuple[str, dict[str, str]]]:

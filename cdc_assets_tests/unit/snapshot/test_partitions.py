@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 
 def test_one_partition_reads_exactly_its_range_again(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
 from cdc_assets_tests.crashes import PowerCutError, cut_after
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 
 def run(server: SimulatedServer, config: CaptureConfig, cut: int | None, what: str) -> str:

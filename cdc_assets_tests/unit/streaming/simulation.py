@@ -15,15 +15,6 @@ from operator import eq, gt, le, lt
 
 import pyarrow as pa
 
-from cdc_assets.capture.progress import OnProgress
-from cdc_assets.config.settings import (
-    CaptureConfig,
-    ConnectionSettings,
-    EventSettings,
-    LakeSettings,
-    SnapshotSettings,
-    StreamingSettings,
-)
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
@@ -33,11 +24,6 @@ from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.ranges import cut_by, type_of_bounds
 from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, TableSchema
 from cdc_assets.errors import CdcError, IncompleteReadError, QueryError
-from cdc_assets.lake.sink import DIRECT, Sink
-from cdc_assets.lake.topics import TopicTables
-from cdc_assets.notifications import Listener
-from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
 
 Row = dict[str, object]
 START = datetime(2026, 10, 1, 8, 0, tzinfo=UTC)
@@ -472,44 +458,3 @@ class SimulatedClock:
         self.slept += timedelta(seconds=seconds)
         self.server.now += timedelta(seconds=seconds)
         self.server.meanwhile(self.slept.total_seconds())
-
-
-def make_config(path: str, **changes: object) -> CaptureConfig:
-    """Settings of a capture into `path`; keyword arguments replace fields of snapshot, streaming and lake settings."""
-
-    def chosen(kind: type) -> dict[str, object]:
-        return {name: value for name, value in changes.items() if name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
-
-    return CaptureConfig(
-        name="shop",
-        connection=ConnectionSettings("server", "user", "word", (DATABASE,)),
-        events=EventSettings("shop", **chosen(EventSettings)),  # type: ignore[arg-type]
-        lake=LakeSettings(path, **chosen(LakeSettings)),  # type: ignore[arg-type]
-        snapshot=SnapshotSettings(**chosen(SnapshotSettings)),  # type: ignore[arg-type]
-        streaming=StreamingSettings(**{"idle_timeout_s": 1.0, "retry_wait_s": 1.0} | chosen(StreamingSettings)),  # type: ignore[arg-type]
-    )
-
-
-def make_capture(
-    server: SimulatedServer,
-    config: CaptureConfig,
-    runner: LoopRunner | None = None,
-    listener: Listener | None = None,
-    on_progress: OnProgress = lambda _: None,
-    sink: Sink = DIRECT,
-) -> Capture:
-    """A capture as a new process would open it."""
-    clock, tables = SimulatedClock(server), TopicTables.of(config, sink)
-    bulk, runner = server.bulk, runner or LoopRunner()
-    return Capture(
-        config,
-        server,
-        bulk,
-        runner,
-        clock,
-        run_id="run",
-        listener=listener,
-        tables=tables,
-        on_progress=on_progress,
-        retention=Retention,
-    )

@@ -4,8 +4,9 @@ import contextlib
 from pathlib import Path
 
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 HAND_OVER = ["window-planned", "history-recorded", "history-written", "files-written", "table-committed"]
 """Steps that a window with a hand-over comes by, before it is complete."""

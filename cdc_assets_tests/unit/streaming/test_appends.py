@@ -16,8 +16,9 @@ from cdc_assets.errors import InvalidValueError, LakeError, SinkError
 from cdc_assets.lake.sink import Append, Sink
 from cdc_assets_tests.appends import CountingSink, appends_in_logs
 from cdc_assets_tests.crashes import PowerCutError
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer
 
 
 def play(folder: Path, sinks: Iterator[Sink]) -> list[TableId]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 
 def test_snapshot_then_changes_arrive_once_and_in_order(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import QueryError
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 

@@ -20,7 +20,8 @@ from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.ledger.state import TableRead, Window
 from cdc_assets.streaming.tasks import PlannedRead, SliceTask, run_slice
-from cdc_assets_tests.unit.streaming.simulation import Change, SimulatedServer, make_capture, make_config, plain_schema
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import Change, SimulatedServer, plain_schema
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "6"))
 

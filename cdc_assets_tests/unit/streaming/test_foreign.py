@@ -26,9 +26,10 @@ from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureReport, look_at
 from cdc_assets.overview.report import LATE_S
 from cdc_assets_tests.unit.lake.writing import join_all
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.histories import World
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer
 
 
 def report_of(world: World) -> CaptureReport:

@@ -16,8 +16,9 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError, LakeFullError
 from cdc_assets.lake.location import Location, trouble
 from cdc_assets.ledger import manifest_rows
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 STEP = 1 if "CDC_LAW_EXAMPLES" in os.environ else 6
 """How many of the moments are left out."""

@@ -12,7 +12,8 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
 from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.overview import CaptureReport, look_at
-from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 DENIED = PreflightError("db:1433 denied access: SELECT on dbo_orders_CT. Next: `cdc-assets doctor` prints the GRANT")

@@ -14,7 +14,8 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.overview import CaptureOverview, CaptureReport, look_at
 from cdc_assets.run import opening
 from cdc_assets.run.new_lake import NewLake
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import started
 
 

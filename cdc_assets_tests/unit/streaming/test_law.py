@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from cdc_assets.ledger import manifest_rows
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import CHECKPOINT
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.histories import CLEAN_UP, HAND_OVER, STREAM, WORK, World, play, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import check, state_of
-from cdc_assets_tests.unit.streaming.simulation import make_capture
 
 LAW = settings(
     max_examples=12,

@@ -8,7 +8,8 @@ from pathlib import Path
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.overview import look_at
 from cdc_assets.overview.report import LATE_S
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 QUESTIONS = ("capture_job", "capture_instances", "max_transaction_lsn", "commit_times", "server_time")

@@ -23,9 +23,10 @@ from cdc_assets.lake import delta_log
 from cdc_assets.ledger import manifest_rows
 from cdc_assets.ledger.state import TableState
 from cdc_assets.run.new_lake import NewLake
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 

@@ -18,7 +18,8 @@ from cdc_assets.overview import CaptureReport, look, look_at
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets.run.readings import OpenReadings
 from cdc_assets_tests.crashes import PowerCutError, cut_at
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 

@@ -11,9 +11,10 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError, QueryError, ServerBusyError
 from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import HAND_OVER, started, stream_until, told
 
 V1, V2, V3 = "dbo_orders", "dbo_orders_v2", "dbo_orders_v3"

@@ -12,9 +12,10 @@ from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.overview import CaptureOverview
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import started
 
 

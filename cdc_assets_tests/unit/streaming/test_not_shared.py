@@ -9,9 +9,10 @@ from cdc_assets.core.jobs import Job
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
 from cdc_assets.lake import presence
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
 
 
 @pytest.fixture(autouse=True)

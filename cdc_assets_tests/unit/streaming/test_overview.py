@@ -13,8 +13,9 @@ from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.defs.checks import headroom_result
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError
 from cdc_assets.overview import CaptureOverview, TableOverview
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 Spoil = Callable[[SimulatedServer, Path, TableId], None]

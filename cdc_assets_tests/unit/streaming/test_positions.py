@@ -21,9 +21,10 @@ from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.run.reset import Reset
 from cdc_assets.streaming.retries import FIRST_PAUSE
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import check, state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import started
 from cdc_assets_tests.unit.streaming.two_databases import TwoDatabases, config_of_two
 

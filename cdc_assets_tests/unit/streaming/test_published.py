@@ -10,9 +10,9 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError
 from cdc_assets.run.reset import Reset
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import make_capture
 from cdc_assets_tests.unit.streaming.tables import started
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 

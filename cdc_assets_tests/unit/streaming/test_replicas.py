@@ -16,15 +16,10 @@ from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.state import TableRead
 from cdc_assets.streaming.row_counts import check_rows, counted, together
 from cdc_assets_tests.unit.streaming import simulation
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import (
-    DATABASE,
-    SimulatedBulk,
-    SimulatedServer,
-    make_capture,
-    make_config,
-)
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedBulk, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import started, stream_until, told
 
 

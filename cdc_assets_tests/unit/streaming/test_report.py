@@ -28,8 +28,9 @@ from cdc_assets.overview import CaptureOverview, CaptureReport, look, look_at, r
 from cdc_assets.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, START, SimulatedServer, make_capture
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, START, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 

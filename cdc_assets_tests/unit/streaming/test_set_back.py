@@ -11,8 +11,9 @@ from cdc_assets.config.settings import HeartbeatSettings, SignalSettings
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 SECOND_INSTANCE_AT, SIGNAL_AT, BUSY_AT, SET_BACK_AT, LONGEST = 12, 30, 50, (2, 51), 300
 """Seconds after the start of a run."""

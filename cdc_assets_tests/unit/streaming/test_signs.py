@@ -8,8 +8,9 @@ import pytest
 
 from cdc_assets.config.settings import HeartbeatSettings, NotificationSettings
 from cdc_assets.core.steps import listening
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 
 def test_heartbeats_come_in_their_interval(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError
+from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_capture, table_id
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, table_id
 from cdc_assets_tests.unit.streaming.tables import HAND_OVER, started, stream_until, told
 
 

@@ -11,8 +11,9 @@ from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.core.steps import listening
 from cdc_assets.ledger import manifest_rows
 from cdc_assets.run.housekeeping import tidy
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 WINDOWS = 6
 

@@ -13,7 +13,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import ConnectionLostError, ServerBusyError
 from cdc_assets.streaming.job_watch import CHECK_EVERY
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 

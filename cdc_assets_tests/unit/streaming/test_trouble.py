@@ -16,9 +16,10 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import CaptureNotReadyError, ConfigurationError, ConnectionLostError, FencedError, LakeError
 from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 

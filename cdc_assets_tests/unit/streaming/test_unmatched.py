@@ -12,7 +12,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.overview import CaptureOverview, report_of
 from cdc_assets.run.unmatched import Existing, find_unmatched
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, make_capture
+from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.simulation import DATABASE
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 TABLE = TableId("SalesDb", "dbo", "orders")

@@ -17,9 +17,10 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config, plain_schema
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, plain_schema
 from cdc_assets_tests.unit.streaming.sleepers import asleep_at, woken_beside
 from cdc_assets_tests.unit.streaming.tables import two_tables
 

@@ -14,8 +14,9 @@ from cdc_assets.core.steps import listening
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer, make_capture, make_config
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.sleepers import woken_beside
 from cdc_assets_tests.unit.streaming.tables import two_tables
 

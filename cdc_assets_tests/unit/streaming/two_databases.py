@@ -8,7 +8,8 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, make_config, plain_schema
+from cdc_assets_tests.unit.streaming.captures import make_config
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer, plain_schema
 
 OTHER = "Other"
 
