@@ -8,7 +8,8 @@ of its own, whatever is recorded of the table later.
 arrive in another type (`history.structure`). The list of capture instances, queried before
 the read, shows whether it was altered. If so, the change
 table's types are compared with the recorded ones, and a difference is recorded
-as an ALTER from the window's first row on, like a hand-over. A table that is
+as an ALTER from the window's first row on, like a hand-over. A snapshot records what it reads, so without columns that were dropped
+before it; rows that were logged before that hold their values, so the structure with them is recorded again in front of these. A table that is
 altered while it is read keeps its old position and is read by the next
 window.
 
@@ -113,7 +114,7 @@ class WindowStructures:
                 else:
                     failed[read.table] = describe_error(error)
                 continue
-            if entry is known:
+            if entry is known and not (closed and not read.counted and _lacks_columns(known, instance)):
                 continue
             if closed:
                 moved.add(read.table)
@@ -141,13 +142,14 @@ class WindowStructures:
         closed: bool,
     ) -> HistoryEntry:
         """The structure of an instance's rows: the recorded one, unless it is read for the first time or was altered."""
+        lacks = _lacks_columns(known, instance)
         if known is not None and (
-            read.counted or instance is None or instance.altered is None or self._is_compared(instance)
+            read.counted or instance is None or instance.altered is None or (self._is_compared(instance) and not lacks)
         ):
             return known
         arriving = self.arriving(read, instance)
         assert instance is not None  # noqa: S101 - `arriving` has seen to it
-        schema = arriving if known is None else followed(known.schema, arriving)
+        schema = arriving if known is None or lacks else followed(known.schema, arriving)
         if known is not None and schema == known.schema and instance.altered is not None:
             self._compared[read.table, instance.name] = instance.altered
         if known is not None and (schema == known.schema or closed):
@@ -185,3 +187,10 @@ class WindowStructures:
             return arriving
         required = [column for column in arriving.columns if not column.nullable and column.name in instance.columns]
         return with_nulls(arriving, source.columns_with_nulls(instance, required, read.after))
+
+
+def _lacks_columns(entry: HistoryEntry | None, instance: CaptureInstance | None) -> bool:
+    """Whether a recorded structure is without columns that the instance captures, as that of a snapshot that began after they were dropped."""
+    if entry is None or instance is None:
+        return False
+    return any(entry.schema.column(name) is None for name in instance.columns)
