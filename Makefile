@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-standin test-browser test-daemon test-ways simulate test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
+.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-standin test-browser test-daemon test-ways test-jvms simulate test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -62,6 +62,9 @@ test-daemon: setup-browser ## The real Dagster daemon, killed runs, web pages in
 
 test-ways: setup-dev ## Each way in which a capture can be broken, and how soon page, command and checks say so; half an hour (CDC_WAYS_SOON_S, CDC_WAYS_TABLE)
 	$(PYTEST) -q -m ways
+
+test-jvms: setup-dev ## Spark sessions that die, sessions of others, a small cluster: tests that start JVMs of their own; minutes
+	$(PYTEST) -q -n $${WORKERS:-2} -m jvms
 
 test-install: setup-dev ## The wheel, installed by pip from the package index into an empty environment; three minutes
 	CDC_TEST_INSTALL=1 $(PYTEST) -q cdc_assets_tests/dagster/test_library.py --timeout 1800

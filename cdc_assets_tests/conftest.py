@@ -38,15 +38,21 @@ settings.load_profile("no deadline")
 
 
 LONG = (
-    "spark/test_spark_dies.py",
+    "contract/test_mirrors_in_a_store.py",
     "unit/snapshot/test_moment.py",
-    "unit/reconcile/test_reconcile.py",
+    "unit/streaming/test_losses.py",
+    "contract/test_object_store.py",
     "contract/test_names_again.py",
-    "contract/test_lost_answers.py",
-    "spark/test_any_session.py",
+    "unit/reconcile/test_reconcile.py",
     "dagster/test_library.py",
+    "unit/streaming/test_appends.py",
+    "contract/test_databases.py",
+    "dagster/test_signals.py",
+    "dagster/test_sensor.py",
+    "dagster/test_secrets.py",
+    "contract/test_key_equality.py",
+    "contract/test_lost_answers.py",
     "contract/test_memory.py",
-    "contract/test_histories.py",
 )
 """Files that take longest. They come first, so that no worker ends with one of them while the others have nothing left."""
 

@@ -91,6 +91,7 @@ session.stop()
 """
 
 
+@pytest.mark.jvms
 @pytest.mark.parametrize("kind", ["master('local[1]')", "remote('local[1]')"])
 def test_a_session_of_somebody_else_without_dagster(shop: Shop, tmp_path: Path, kind: str) -> None:
     script = tmp_path / "alone.py"

@@ -11,7 +11,7 @@ import pytest
 from cdc_assets_tests.cluster.standalone import StandaloneCluster
 from cdc_assets_tests.shop import open_shop
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.jvms, pytest.mark.timeout(900)]
 
 CAPTURE = [sys.executable, "-m", "cdc_assets.cli.main", "capture"]
 

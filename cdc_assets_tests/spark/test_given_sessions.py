@@ -111,6 +111,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield found
 
 
+@pytest.mark.jvms
 @pytest.mark.parametrize("kind", [PySparkResource, LazyPySparkResource])
 def test_one_application_for_the_captures_and_a_users_assets(
     shop: Shop, kind: type[PySparkResource | LazyPySparkResource]
@@ -126,6 +127,7 @@ def test_one_application_for_the_captures_and_a_users_assets(
     assert (len(shop.events("customers")), shop.differences()) == (40, {})
 
 
+@pytest.mark.jvms
 def test_users_own_cluster_runs_small_jobs_too_and_tells_its_own_size() -> None:
     done = subprocess.run([sys.executable, "-c", _CLUSTER], capture_output=True, text=True, timeout=500)
     assert done.stdout.splitlines() == ["[1] 1 3", "['cdc_assets']"], done.stderr[-5000:]

@@ -18,7 +18,7 @@ from cdc_assets.assembly.capture import open_capture
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.shop import Shop, open_shop
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.jvms, pytest.mark.timeout(600)]
 SECONDS = 120
 """Of a loaded machine."""
 MANY = "dbo.customers a CROSS JOIN dbo.customers b CROSS JOIN dbo.customers c"

@@ -369,6 +369,7 @@ print({name: text for name, text in os.environ.items() if before.get(name) != te
 """
 
 
+@pytest.mark.jvms
 def test_worker_or_session_that_ends_is_told_in_a_line_and_made_anew_and_the_environment_is_left() -> None:
     """With `spark.python.daemon.module` at Spark's own value the worker whose reader has enough tells of a `BrokenPipeError`."""
     environment = {name: os.environ[name] for name in os.environ if name not in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON")}
