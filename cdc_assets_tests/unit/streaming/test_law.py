@@ -1,5 +1,9 @@
-"""Random workloads, crashes, clean-ups and hand-overs against the law."""
+"""Random workloads, crashes, clean-ups and hand-overs against the law.
 
+`CDC_LAW_EXAMPLES` sets how many of them are tried.
+"""
+
+import os
 import tempfile
 from pathlib import Path
 
@@ -16,13 +20,14 @@ from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import check, state_of
 
 LAW = settings(
-    max_examples=12,
+    max_examples=int(os.environ.get("CDC_LAW_EXAMPLES", "12")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking takes minutes: each example writes real tables
 )
 
 
+@pytest.mark.law
 @LAW
 @given(
     snapshot_cuts=st.lists(st.integers(1, 10), max_size=2),
@@ -41,6 +46,7 @@ def test_every_change_once_in_order_whatever_dies(snapshot_cuts: list[int], even
         assert all(entry.status == "healthy" for entry in state_of(world.config).tables.values())
 
 
+@pytest.mark.law
 @LAW
 @given(
     policy=st.sampled_from(["fail", "ignore"]),
