@@ -66,7 +66,7 @@ def install(wheel: Path, folder: Path) -> Path:
     python = folder / "bin" / "python"
     for wanted in ([str(wheel)], [f"{wheel}[web]"]):
         subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True, timeout=900)
-        subprocess.run([python, "-m", "pip", "check"], check=True, timeout=60)
+        subprocess.run([python, "-m", "pip", "check"], check=True, timeout=240)
         if wanted == [str(wheel)]:
             code = "import importlib.util as u; print([n for n in ('sqlglot', 'mssql_standin', 'dagster_webserver', 'pytest') if u.find_spec(n)])"
             assert subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

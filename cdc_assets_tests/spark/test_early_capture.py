@@ -129,7 +129,7 @@ def test_run_that_is_asked_to_end_while_spark_starts_ends_soon(with_java: Callab
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         asked = time.monotonic()
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     assert time.monotonic() - asked < 18
     assert capture.left == []
 

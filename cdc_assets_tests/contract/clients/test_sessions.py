@@ -67,7 +67,7 @@ cursor.fast_executemany = True
 rows = [(n, f"n{n}" if n % 3 else None, n / 4, "2026-01-02 03:04:05") for n in range(1000)]
 cursor.executemany(f"INSERT {sys.argv[2]} VALUES (?, ?, ?, ?)", rows)
 """
-    subprocess.run([sys.executable, "-c", script, server.connection_string(database), table], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, server.connection_string(database), table], check=True, timeout=240)
     totals = "SELECT COUNT(*), COUNT(s), SUM(d), MIN(t) FROM "
     ((count, texts, total, earliest),) = server.execute(totals + table, database=database)
     assert (count, texts, float(total)) == (1000, 666, 124_875.0)

@@ -242,6 +242,6 @@ def test_memory_that_is_not_enough_for_the_imports_is_told_too(monkeypatch: pyte
 @pytest.mark.parametrize(("arguments", "code", "text"), [("--version", 0, __version__), ("nonsense", 2, "No such")])
 def test_process_ends_with_the_commands_code_and_its_whole_text(arguments: str, code: int, text: str) -> None:
     command = [sys.executable, "-m", "cdc_assets.cli.main", arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == code
     assert text in done.stdout + done.stderr

@@ -149,7 +149,7 @@ def test_shells_complete_commands_and_options() -> None:
         environment["COMP_CWORD"] = str(words.count(" "))
         code = "import sys; sys.argv[0] = 'cdc-assets'; from cdc_assets.cli.main import main; main()"
         return subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=240, check=True
         ).stdout
 
     assert set(complete("cdc-assets s").split()) == {name for name in COMMANDS if name.startswith("s")}

@@ -20,7 +20,7 @@ def test_results_in_task_order() -> None:
 
 
 def test_tasks_run_at_once() -> None:
-    barrier = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=240)
     assert LocalRunner(2).run(lambda _: barrier.wait() >= 0, [1, 2], JOB) == [True, True]
 
 

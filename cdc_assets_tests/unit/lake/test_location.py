@@ -57,7 +57,7 @@ def test_too_little_address_space_is_refused_in_place_of_hanging(tmp_path: Path)
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 1
     assert "1,562,500 kB of address space (ulimit -v), expected at least 1,708,984" in done.stderr
