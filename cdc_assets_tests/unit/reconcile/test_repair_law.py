@@ -34,7 +34,7 @@ from mssql_standin.control import StandIn
 
 SEEDS = range(int(os.environ.get("CDC_REPAIR_SEEDS", "3")))
 STEPS = 24
-ACTS = ["work"] * 5 + ["change_silently"] * 4 + ["follow"] * 3 + ["mirror"] * 2 + ["ask"] + ["repair"] * 4
+ACTS = ["work"] * 5 + ["change_silently"] * 4 + ["follow"] * 3 + ["mirror"] * 2 + ["ask"] + ["repair"] * 6
 ROWS, REPAIRS = 40, 8
 
 
@@ -106,7 +106,7 @@ class Player:
 
     @contextlib.contextmanager
     def _dying(self) -> Iterator[None]:
-        step = self._rng.choice([0, 0, *range(1, 15)])
+        step = self._rng.choice([0] * 12 + list(range(1, 49, 4)))
         with listening(cut_after(step)), contextlib.suppress(PowerCutError):
             yield
 
