@@ -5,8 +5,8 @@
 the topic holds every event after the newest LSN that was dropped, and perhaps some before it, in files that straddle it.
 The newest file of each table stays, because its bounds tell how far the table is.
 
-*How it goes*, what a crash does, and two writers: `step`, a topic at a time. A topic for which it does not work this time waits for the
-next look, and the others go on. Each look also removes from disk what earlier looks have dropped, for a topic that gets no new
+*How it goes*, what a crash does, and two writers: `step`, a topic at a time. A topic for which it does not work this time, or that cannot
+be read, waits for the next look, and the others go on. Each look also removes from disk what earlier looks have dropped, for a topic that gets no new
 events is not tidied otherwise.
 """
 
@@ -18,7 +18,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import LAKE_ERRORS, LakeConflictError
+from cdc_assets.errors import LAKE_ERRORS, LakeConflictError, LakeError
 from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
@@ -80,12 +80,12 @@ class Retention:
         self._manifest.record_retained(now, {}, {})
         for table in sorted(self._manifest.state.tables):
             topic = topic_name(table, self._config.events)
-            limit = readers.limit(self._manifest.state, table, topic)
             try:
+                limit = readers.limit(self._manifest.state, table, topic)
                 removal = self._removal(table, topic, limit, self._oldest_ms(now))
                 if removal is not None:
                     self._remover.carry_out(removal)
-            except LakeConflictError as error:
+            except (LakeConflictError, LakeError) as error:
                 log.warning("Old events of %s stay for now: %s", topic, error)
         upkeep = Upkeep(self._tables, self._config.lake)
         for topic in sorted(self._manifest.state.retained):

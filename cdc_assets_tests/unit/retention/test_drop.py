@@ -12,14 +12,17 @@ from cdc_assets.config.load import config_of
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.defs.continuity import continuity_result
-from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError
+from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError, LakeError
 from cdc_assets.lake import audit
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.publish.feed import Feed
+from cdc_assets.retention import drop, plan
+from cdc_assets.retention.files import Newest, TopicFile, newest_in
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
@@ -64,6 +67,25 @@ def test_old_events_go_once_their_mirror_has_them(world: World) -> None:
     assert {
         at for table in world.tables for at, event in world.ever[table].items() if event.lsn == last(world)
     } <= young
+    world.check()
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_topic_that_cannot_be_read_keeps_its_events_and_no_other_one_does(
+    world: World, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    world.config = replace(world.config, lake=replace(world.config.lake, topic_policy=policy))
+    broken = world.topic(world.tables[0])
+
+    def read(location: Location, file: TopicFile) -> Newest:
+        if file.directory == broken:
+            raise LakeError(f"{file.path} cannot be read. Next: restore it.")
+        return newest_in(location, file)
+
+    for module in (drop, plan):
+        monkeypatch.setattr(module, "newest_in", read)
+    world.stream()
+    assert [bool(rows) for rows in dropped(world)] == [False, True]
     world.check()
 
 
