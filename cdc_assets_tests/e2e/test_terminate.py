@@ -49,7 +49,7 @@ def shop(daemon: Daemon) -> Iterator[Shop]:
     daemon.shop.write(STEADY)
 
 
-def launch(daemon: Daemon, job: str = "shop_changes") -> dg.DagsterRun:
+def launch(daemon: Daemon, job: str = "shop_follow") -> dg.DagsterRun:
     """Launch a job as the sensor does, so that a stream follows the log; returns when its process is known."""
     ranges = all_ranges(range_partitions(8)) if job == "shop_snapshot" else {}
     tags = {"dagster/sensor_name": "shop_lsn"} | ranges
