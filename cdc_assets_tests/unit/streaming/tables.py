@@ -3,9 +3,12 @@
 import contextlib
 from pathlib import Path
 
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from cdc_assets_tests.unit.streaming.prepared import Prepared, moved
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 HAND_OVER = ["window-planned", "history-recorded", "history-written", "files-written", "table-committed"]
@@ -14,6 +17,15 @@ HAND_OVER = ["window-planned", "history-recorded", "history-written", "files-wri
 
 def two_tables(path: Path, **changes: object):  # type: ignore[no-untyped-def]
     """A server with two captured tables, snapshotted."""
+    return _copied(SNAPSHOTTED, path, changes) or _two_tables(path, **changes)
+
+
+def started(path: Path, **changes: object):  # type: ignore[no-untyped-def]
+    """A server with two captured tables, snapshotted, and streamed once."""
+    return _copied(STARTED, path, changes) or _started(path, **changes)
+
+
+def _two_tables(path: Path, **changes: object) -> tuple[SimulatedServer, CaptureConfig, TableId, TableId]:
     server = SimulatedServer()
     lines, orders = server.create("lines", rows=3), server.create("orders", rows=3)
     server.idle_tick()
@@ -22,12 +34,24 @@ def two_tables(path: Path, **changes: object):  # type: ignore[no-untyped-def]
     return server, config, lines, orders
 
 
-def started(path: Path, **changes: object):  # type: ignore[no-untyped-def]
-    """A server with two captured tables, snapshotted, and streamed once."""
-    server, config, lines, orders = two_tables(path, **changes)
+def _started(path: Path, **changes: object) -> tuple[SimulatedServer, CaptureConfig, TableId, TableId]:
+    server, config, lines, orders = _two_tables(path, **changes)
     server.commit((lines, "insert", 10, "a"), (orders, "insert", 10, "a"))
     make_capture(server, config).stream()
     return server, config, lines, orders
+
+
+SNAPSHOTTED, STARTED = Prepared(_two_tables), Prepared(_started)
+
+
+def _copied(
+    prepared: Prepared[tuple[SimulatedServer, CaptureConfig, TableId, TableId]], path: Path, changes: object
+) -> tuple[SimulatedServer, CaptureConfig, TableId, TableId] | None:
+    """A copy of what was prepared, if nothing about it is to be different."""
+    if changes or (found := prepared.copied(path)) is None:
+        return None
+    server, config, lines, orders = found
+    return server, moved(config, path), lines, orders
 
 
 def told(config: object) -> list[tuple[str, str]]:

@@ -190,6 +190,9 @@ def test_a_run_that_is_overtaken_while_it_joins_files_ends(tmp_path: Path, step:
 class Rewriting:
     """Rewrites all tables of a lake again and again, without looking what the others do."""
 
+    _pause_s = 0.01
+    """Between two tables, so that what it is beside has a part of the machine."""
+
     def __init__(self, lake: Path) -> None:
         self._lake, self._ends, self.count = lake, threading.Event(), 0
         self._thread = threading.Thread(target=self._run)
@@ -200,6 +203,7 @@ class Rewriting:
                 with suppress(DeltaError, OSError):
                     DeltaTable(str(folder)).optimize.compact()
                     self.count += 1
+                self._ends.wait(self._pause_s)
 
     def __enter__(self) -> "Rewriting":
         self._thread.start()

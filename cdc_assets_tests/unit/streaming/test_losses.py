@@ -26,6 +26,7 @@ from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.prepared import Prepared, moved
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
@@ -99,9 +100,19 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_log, "_TORN_S", 0.0)
 
 
+@pytest.fixture(scope="module")
+def prepared_world(tmp_path_factory: pytest.TempPathFactory) -> Prepared[World]:
+    found = Prepared(make_world)
+    found.prepare(tmp_path_factory.mktemp("losses"))
+    return found
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return make_world(tmp_path / "lake")
+def world(prepared_world: Prepared[World], tmp_path: Path) -> World:
+    lake = tmp_path / "lake"
+    found = prepared_world.copied(lake)
+    assert found is not None
+    return replace(found, config=moved(found.config, lake), lake=lake)
 
 
 def commits(table: Path) -> list[Path]:
