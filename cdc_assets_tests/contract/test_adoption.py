@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +20,7 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.e2e import chains
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
+from cdc_assets_tests.warm import run_module
 from mssql_standin.control import StandIn
 
 DATABASE = "SalesDb"
@@ -291,15 +290,9 @@ def test_capture_that_exists_is_not_taken_over(site: Site) -> None:
 
 def killed(file: Path, place: str, step: str) -> None:
     """An adoption that dies at a step."""
-    command = ["adopt", "--yes", "--from-lsn", place, "--config", str(file)]
-    done = subprocess.run(
-        [sys.executable, "-m", "cdc_assets.cli.main", *command],
-        env=os.environ | {VARIABLE: step},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    arguments = ["adopt", "--yes", "--from-lsn", place, "--config", str(file)]
+    done = run_module("cdc_assets.cli.main", *arguments, environment={VARIABLE: step})
+    assert done.returncode == -signal.SIGKILL, done.said
 
 
 def structures(file: Path) -> list[tuple[str, str]]:

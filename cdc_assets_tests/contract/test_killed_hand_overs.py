@@ -8,10 +8,7 @@ the columns that its instance has, and the history agrees.
 """
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +24,7 @@ from cdc_assets_tests.contract.capture_file import properties_of
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.warm import run_module
 from mssql_standin.control import StandIn
 
 pytestmark = [pytest.mark.crash, pytest.mark.daemon, pytest.mark.timeout(300)]
@@ -111,9 +109,9 @@ class Rounds:
 
 def capture(file: Path, step: str = "") -> None:
     """The command, killed at a step."""
-    command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--config", str(file)]
-    done = subprocess.run(command, env=os.environ | {VARIABLE: step}, capture_output=True, text=True, timeout=60)
-    assert done.returncode == (-signal.SIGKILL if step else 0), f"{step}: {done.stdout}{done.stderr}"
+    arguments = ["capture", "--local", "--config", str(file)]
+    done = run_module("cdc_assets.cli.main", *arguments, environment={VARIABLE: step})
+    assert done.returncode == (-signal.SIGKILL if step else 0), f"{step}: {done.said}"
 
 
 def test_hand_overs_killed_at_each_step(server: StandIn, tmp_path: Path) -> None:

@@ -1,8 +1,5 @@
 """A lake in an object store, by the S3 protocol: capture, crash, fence, read back and append, against a store on loopback."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,6 +26,7 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets_tests.object_store import BUCKET, SECRET, lake_properties, open_store, options
 from cdc_assets_tests.shop import Shop, key, open_shop
 from cdc_assets_tests.unit.lake.writing import schema_of, write
+from cdc_assets_tests.warm import run_module
 
 pytestmark = [
     pytest.mark.contract,
@@ -61,12 +59,11 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def command(shop: Shop, *arguments: str, crash_at: str = "") -> str:
     """Run a command of the command line; what it said."""
-    command = [sys.executable, "-m", "cdc_assets.cli.main", *arguments, "-c", str(shop.file)]
-    environment = os.environ | shop.environment | {"CDC_CRASH_AT": crash_at}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == (-9 if crash_at else 0), done.stderr
-    assert SECRET not in done.stdout + done.stderr
-    return done.stdout
+    environment = shop.environment | {"CDC_CRASH_AT": crash_at}
+    done = run_module("cdc_assets.cli.main", *arguments, "-c", str(shop.file), environment=environment)
+    assert done.returncode == (-9 if crash_at else 0), done.said
+    assert SECRET not in done.said
+    return done.said
 
 
 def test_killed_captures_lose_and_double_nothing(shop: Shop) -> None:

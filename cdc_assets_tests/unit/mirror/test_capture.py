@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,6 +35,7 @@ from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from cdc_assets_tests.warm import run_module
 from mssql_standin.control import StandIn
 
 
@@ -80,9 +79,9 @@ def test_a_killed_step_is_repeated_with_the_same_result(
     undisturbed = tmp_path / "undisturbed"
     shutil.copytree(world.lake, undisturbed)
     mirrors_of(str(undisturbed)).catch_up()
-    command = [sys.executable, "-m", "cdc_assets_tests.unit.mirror.child", str(world.lake), str(fold_every)]
-    done = subprocess.run(command, env=os.environ | {VARIABLE: step}, capture_output=True, timeout=120)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    arguments = [str(world.lake), str(fold_every)]
+    done = run_module("cdc_assets_tests.unit.mirror.child", *arguments, environment={VARIABLE: step})
+    assert done.returncode == -signal.SIGKILL, done.said
     world.mirror()
     assert content(world.lake) == content(undisturbed)
     assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))

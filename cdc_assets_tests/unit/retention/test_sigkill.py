@@ -1,10 +1,7 @@
 """A process that is killed while it drops old events: the next one goes on, and nothing else is lost."""
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -23,6 +20,7 @@ from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.e2e.chains import COMPACTION, RETENTION
 from cdc_assets_tests.unit.retention.child import retaining
 from cdc_assets_tests.unit.streaming.child import DATABASE, run
+from cdc_assets_tests.warm import run_module
 from mssql_standin.control import StandIn
 
 TOPIC = f"shop.{DATABASE}.dbo.t"
@@ -76,10 +74,9 @@ def test_the_next_run_goes_on(server: StandIn, lake: Path, tmp_path: Path, polic
     own = tmp_path / "lake"
     shutil.copytree(lake, own)
     module = "cdc_assets_tests.unit.retention.child"
-    command = [sys.executable, "-m", module, str(server.port), server.password, str(own)]
-    killed = os.environ | {VARIABLE: step}
-    died = subprocess.run([*command, "1", policy], env=killed, capture_output=True, timeout=300)
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    where = [str(server.port), server.password, str(own)]
+    died = run_module(module, *where, "1", policy, environment={VARIABLE: step})
+    assert died.returncode == -signal.SIGKILL, died.said
     config = retaining(server.port, server.password, str(own), policy)
     ever, tables = positions(lake), TopicTables.of(config)
     announced = retained(tables, TOPIC).after
@@ -88,8 +85,8 @@ def test_the_next_run_goes_on(server: StandIn, lake: Path, tmp_path: Path, polic
 
     assert not CaptureOverview(config, audit_s=None).losses
     assert rows(own) == rows(lake)
-    again = subprocess.run([*command, "2", policy], capture_output=True, timeout=300)
-    assert again.returncode == 0, again.stderr.decode()
+    again = run_module(module, *where, "2", policy)
+    assert again.returncode == 0, again.said
     left, holds = positions(own), retained(TopicTables.of(config), TOPIC)
     assert {at for at in ever if at[:22] > holds.after} <= left < ever
     assert not CaptureMirrors(config, LocalRunner(1), SystemClock()).catch_up()

@@ -1,10 +1,7 @@
 """SIGKILL on the command line's process at each step of an incremental snapshot: the next run goes on where it stopped."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from cdc_assets.core.steps import VARIABLE
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets_tests.unit.signals.world import SIGNALS, World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from cdc_assets_tests.warm import run_module
 from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.crash
@@ -38,9 +36,9 @@ DONE = [("TABLE_SCAN_COMPLETED", "SUCCEEDED"), ("COMPLETED", "")]
 
 
 def capture(config: Path, step: str = "") -> int:
-    command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--config", str(config)]
-    done = subprocess.run(command, env=os.environ | {VARIABLE: step}, capture_output=True, timeout=60)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+    arguments = ["capture", "--local", "--config", str(config)]
+    done = run_module("cdc_assets.cli.main", *arguments, environment={VARIABLE: step})
+    assert done.returncode in (0, -signal.SIGKILL), done.said
     return done.returncode
 
 

@@ -1,10 +1,7 @@
 """Locks of each isolation level over the stand-in: whom they stop, how long, and what happens when they are lost."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,6 +16,7 @@ from cdc_assets.errors import ConnectionLostError, ServerBusyError
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.sleepers import woken_beside
+from cdc_assets_tests.warm import run_module
 from mssql_standin.control import StandIn
 from mssql_standin.errors import SqlError
 
@@ -174,9 +172,9 @@ def test_killed_process_leaves_no_lock_and_no_row_out(
     shop = Shop(server, tmp_path / "lake", isolation)
     file = tmp_path / "shop.json"
     file.write_text(json.dumps(shop.world.given))
-    command = [sys.executable, "-m", "cdc_assets.cli.main", "capture", "--local", "--snapshot-only", "-c", str(file)]
-    killed = subprocess.run(command, env=os.environ | {VARIABLE: step}, capture_output=True, timeout=60)
-    assert killed.returncode == -signal.SIGKILL, killed.stdout.decode() + killed.stderr.decode()
+    arguments = ["capture", "--local", "--snapshot-only", "-c", str(file)]
+    killed = run_module("cdc_assets.cli.main", *arguments, environment={VARIABLE: step})
+    assert killed.returncode == -signal.SIGKILL, killed.said
     while server.connections > 1:
         time.sleep(0.02)
     shop.write("between")

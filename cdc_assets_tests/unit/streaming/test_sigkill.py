@@ -1,9 +1,6 @@
 """A real process, real drivers and the stand-in: SIGKILL at each named step loses and doubles nothing."""
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +10,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of
+from cdc_assets_tests.warm import run_module
 from mssql_standin.control import StandIn
 
 pytestmark = pytest.mark.crash
@@ -49,9 +47,8 @@ def change(server: StandIn, number: int) -> None:
 
 def killed(server: StandIn, lake: Path, what: str, step: str) -> None:
     environment = {"CHILD_PORT": str(server.port), "CHILD_PASSWORD": server.password, "CHILD_LAKE": str(lake)}
-    command = [sys.executable, "-m", "cdc_assets_tests.unit.streaming.child", what]
-    done = subprocess.run(command, env=os.environ | environment | {VARIABLE: step}, capture_output=True, timeout=60)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    done = run_module("cdc_assets_tests.unit.streaming.child", what, environment=environment | {VARIABLE: step})
+    assert done.returncode == -signal.SIGKILL, done.said
 
 
 def events(server: StandIn, lake: Path, name: str) -> list[Event]:
