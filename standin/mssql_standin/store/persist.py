@@ -6,7 +6,7 @@ transaction of the definition statement, so after a crash rows and definitions a
 
 import json
 import sqlite3
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -45,7 +45,8 @@ class Saved:
 
 def _documents(catalog: Catalog, saved: Saved) -> dict[str, str]:
     """Key → JSON text of everything in the catalogue; what equals the saved definition keeps its text."""
-    texts = {"": json.dumps({"next_object_id": catalog.next_object_id, "security": asdict(catalog.security)})}
+    server = {"next_object_id": catalog.next_object_id, "security": catalog.security}
+    texts = {"": json.dumps(server, default=_plain)}
     for name, database in catalog.databases.items():
         texts[f"d{database.database_id}"] = _text(database, tables=None)
         before = saved.catalog.databases.get(name)
@@ -59,12 +60,14 @@ def _documents(catalog: Catalog, saved: Saved) -> dict[str, str]:
 
 
 def _text(thing: Database | Table, **without: None) -> str:
-    values = {field.name: getattr(thing, field.name) for field in fields(thing) if field.name not in without}
-    return json.dumps(values, default=_plain)
+    return json.dumps({name: value for name, value in _plain(thing).items() if name not in without}, default=_plain)
 
 
 def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else asdict(value)
+    """What JSON knows, one level deep: `asdict` would copy all that is below, for a third of the time of a definition."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def save(connection: sqlite3.Connection, catalog: Catalog, saved: Saved) -> Saved:
