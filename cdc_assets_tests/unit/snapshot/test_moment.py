@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from cdc_assets.run.readings import OpenReadings
 from cdc_assets.snapshot.moment import Timed
 from cdc_assets.snapshot.plan import Request
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from mssql_standin.control import StandIn
 
@@ -42,7 +42,7 @@ class Shop:
 
     def __init__(self, server: StandIn, lake: Path, way: str, **properties: str) -> None:
         self.world = World(server, str(lake), **properties)
-        self.server = server
+        self.server, self.written = server, 0
         self.logs = [self.make(name) for name in ("a", "b")]
         self.keyed = self.world.make("k", 20)
         if "signal" in way:
@@ -73,6 +73,12 @@ class Shop:
             ]
         )
         self.server.execute(statement, database=DATABASE)
+        self.written += 1
+
+    def wait_for_writes(self) -> None:
+        """Until somebody who is writing has written some more."""
+        enough = self.written + 10
+        wait_until(lambda: self.written >= enough, 120, lambda: f"{self.written} of {enough} statements", every=0.02)
 
     @contextmanager
     def writing(self, seed: int) -> Iterator[threading.Event]:
@@ -123,9 +129,9 @@ def test_each_row_as_often_as_on_the_server(
     shop = Shop(server, tmp_path, way, snapshot__isolation__mode=isolation)
     server.agent.latency_s = lag
     with shop.writing(7):
-        time.sleep(0.2)
+        shop.wait_for_writes()
         summary = shop.world.snapshot()
-        time.sleep(0.2)
+        shop.wait_for_writes()
     assert summary.failed == ()
     shop.check()
 
@@ -175,7 +181,7 @@ def test_snapshots_of_tables_that_stream(server: StandIn, tmp_path: Path, way: s
     server.agent.cleanup(DATABASE, "dbo_a", newest)
     server.agent.latency_s = 0.5
     with shop.writing(4) as over, listening(lambda name: over.set() if name == "snapshot-complete" else None):
-        time.sleep(0.2)
+        shop.wait_for_writes()
         shop.world.stream()
     with shop.world.capture() as capture:
         assert len(capture.state().tables[a].gaps) == 1
