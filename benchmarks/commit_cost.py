@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--whole-log", action="store_true")
     given = parser.parse_args()
     if given.whole_log:
-        delta_log.LEAST_COMMITS = 1_000_000_000
+        delta_log.MIN_COMMITS = 1_000_000_000
     print(*(BEHIND_HEAD if given.behind else HEAD), sep="\n")
     for line in behind(given.behind, given.turns) if given.behind else points(given.windows):
         print(line, flush=True)

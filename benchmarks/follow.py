@@ -19,7 +19,7 @@ _DAY_S, _CHANGES = 86_400, 1_440
 """Of a day of one change a minute."""
 _BEHIND_S = 10.0
 """Seconds behind a first change that are counted with it: a session may start beside it."""
-_MOST_BEFORE = 60
+_MAX_BEFORE = 60
 """Rows until tasks run where they will run from then on."""
 
 
@@ -51,7 +51,7 @@ def _one(shop: Shop, kind: Kind, rows: int, idle_s: float) -> dict[str, float]:
         _, start = _took(process, change)
         before = 0
         while not kind.holds(command.notes[before:]):
-            if before > _MOST_BEFORE:
+            if before > _MAX_BEFORE:
                 kind.require(command.notes[before:])
             before = len(command.notes)
             list(follow(shop, 0))

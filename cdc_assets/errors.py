@@ -263,6 +263,6 @@ class EventsDroppedError(LakeError):
     def __init__(self, topic: str, complete_after: str, wanted: str, hint: str) -> None:
         super().__init__(
             f"The topic {topic} holds every event after {complete_after}; those before were dropped "
-            f"(lake.topic.retention.hours). Asked for: {wanted}. Next: {hint}."
+            f"(lake.topic.retention.hours). Requested: {wanted}. Next: {hint}."
         )
         self.topic, self.complete_after = topic, complete_after

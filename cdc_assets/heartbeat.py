@@ -1,8 +1,8 @@
 """Heartbeat events on a separate topic (spec debezium-sqlserver §10.2).
 
 A heartbeat shows that the capture works even if nothing changes; its position is the capture's watermark.
-`heartbeat.interval.ms` 0 sends none. None is recorded or sent twice: after a crash the next run sends a new one, whatever its topic
-is called by then.
+`heartbeat.interval.ms` 0 sends none. A heartbeat is one commit with a number of its own, without a plan: a crash before it loses that
+heartbeat, and the next run sends a new one.
 """
 
 from datetime import timedelta

@@ -136,7 +136,7 @@ def run(
         capture_while_busy(demo, seconds)
         agrees = print_summary(config, compare(config, before, demo.server), demo.workload.steps, demo.server)
     out.print(
-        f"[dim]{time.monotonic() - started:.0f} s. Run it again to capture only what is new. Web pages: make dev. Start over: make clean.[/]"
+        f"[dim]Finished in {time.monotonic() - started:.0f} s. Run it again: it will capture only what is new. Web pages: make dev. Start over: make clean.[/]"
     )
     if not agrees:
         err.print("The lake and the server differ; see the numbers in red.")
@@ -157,7 +157,7 @@ def mysql(
     with ended_by_signals():
         agrees = play(seconds)
     out.print(
-        f"[dim]{time.monotonic() - started:.0f} s. Run it again to capture only what is new. Start over: make clean.[/]"
+        f"[dim]Finished in {time.monotonic() - started:.0f} s. Run it again: it will capture only what is new. Start over: make clean.[/]"
     )
     if not agrees:
         raise typer.Exit(1)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Totals = dict[str, Counter[str]]
 """Events by topic and operation."""
 _SAMPLES = 3
-_LEAST_WIDTH = 110
+_MIN_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def print_summary(config: CaptureConfig, comparisons: list[Comparison], transact
     """Print the comparison; returns whether the lake and its mirrors match the server for every table."""
     overview = CaptureOverview(config)
     out.print("\n[bold]Events of this run[/], by topic and operation")
-    Console(width=max(out.width, _LEAST_WIDTH)).print(_table(comparisons))
+    Console(width=max(out.width, _MIN_WIDTH)).print(_table(comparisons))
     for database in overview.databases:
         out.print(completeness_of(database.database, database.complete_to, database.lag_s, database.troubled))
     out.print(f"The workload committed {transactions:,} transactions.")
@@ -148,7 +148,7 @@ def _print_current(config: CaptureConfig, server: "StandIn", comparisons: list[C
         shown.add_column(name, no_wrap=True)
     for row in rows.sort_by([(LSN, "descending")]).slice(0, _SAMPLES).to_pylist():
         shown.add_row(*(Text(str(value)) for value in row.values()))
-    Console(width=max(out.width, _LEAST_WIDTH)).print(shown)
+    Console(width=max(out.width, _MIN_WIDTH)).print(shown)
     verdict = "[green]equal[/] the server's" if agrees else "[bold red]differ[/] from the server's"
     out.print(f"The rows of {len(found)} mirrors {verdict}, value by value.")
     return agrees

@@ -99,7 +99,7 @@ def named_offsets(captured: Collection[str], offsets: Mapping[str, ConnectorOffs
             raise InvalidValueError(
                 "offset file", f"{written[database] or '(no database)'} and {name or '(no database)'}",
                 f"one offset of database {database}; these two differ",
-                "leave the one in that the connector goes on from: its configuration names the database so",
+                "keep the one that the connector continues from: its configuration names the database so",
             )  # fmt: skip
     return {database: offsets[name] for database, name in written.items()}
 

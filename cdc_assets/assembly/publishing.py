@@ -92,7 +92,7 @@ def publish_topics(
         feed,
         follow=follow,
         pause_s=config.streaming.retry_wait_s,
-        most_retries=config.streaming.max_retries,
+        max_retries=config.streaming.max_retries,
         close=broker.close,
         ends=ends,
     )

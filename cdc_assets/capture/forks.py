@@ -80,8 +80,8 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
         captured = captured or source.max_captured_lsn(database)
         if captured is not None and captured < log.read:
             raise IncompleteReadError(
-                f"Database {database} is captured up to {captured} on the replica that answers, which lags: changes up to "
-                f"{log.read} were read already. It is asked again"
+                f"The replica that answered for database {database} lags: it is captured up to {captured}, and changes up to "
+                f"{log.read} were read already. The question is repeated"
             )
     was, now = log.fork or "unknown", fork.identity if fork else "invisible to this login"
     return fork, (

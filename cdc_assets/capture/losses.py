@@ -142,7 +142,7 @@ def other_name(state: CaptureState, config: CaptureConfig) -> ConfigurationError
                 name,
                 f"{former}, which has the events of {table} so far",
                 "set topic.delimiter and topic.sanitize.pattern as they were, or choose another topic.prefix or lake.path, "
-                "where all tables are captured anew",
+                "where all tables are captured again",
             )
     return None
 

@@ -1,13 +1,12 @@
 """A moment of a database, and whether everything that was committed before it has been read.
 
-How far the capture job is says nothing about what is committed: it reads the log later, and how much later nobody knows.
-It captures commits in the order of the log, so it has passed a moment when it has captured a commit that was made later, by
-the server's own clock; or when it has looked twice since then and found nothing, since the second look began after
-the moment. A login that may not see the job's looks (`sys.dm_cdc_log_scan_sessions`) has to believe that a job in good
-health finds in a while whatever there is.
+The capture job reads the log late, by an unknown time, so its progress does not show what is committed. It captures commits in the
+order of the log. So it has passed a moment when it has captured a commit that was made later, by the server's own clock; or when
+two of its scans since then were empty, because the second one began after the moment. A login that may not see the job's scans
+(`sys.dm_cdc_log_scan_sessions`) waits `settle_s` and relies on a healthy job.
 
-Then the newest captured transaction is at or behind all that was committed before the moment, and whoever has
-read as far as that one has read all of it.
+From then on the newest captured transaction includes or follows everything that was committed before the moment, so a reader that has
+reached it has read all of that.
 """
 
 from datetime import datetime, timedelta

@@ -162,10 +162,10 @@ def _lsn_at(database: str, text: str, times: CommitTimes, source: Source) -> Lsn
 
 def _show(plan: AdoptionPlan) -> None:
     for database, offset in plan.offsets.items():
-        inside = f", inside it behind {offset.change}, serial {offset.serial}" if offset.change else ""
+        inside = f", inside it after {offset.change}, serial {offset.serial}" if offset.change else ""
         time = plan.times.get(database)
         at = f" ({time:%Y-%m-%d %H:%M:%S}, server time)" if time else " (the server no longer knows its time)"
-        out.print(f"{database} continues behind commit {offset.commit}{at}{inside}", soft_wrap=True)
+        out.print(f"{database} continues after commit {offset.commit}{at}{inside}", soft_wrap=True)
     table = Table(Column("table", overflow="fold"), "what happens", "instance", box=None, header_style="bold")
     for entry in plan.tables:
         instance = entry.state.instance if entry.state and entry.state.instance else "–"

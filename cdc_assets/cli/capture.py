@@ -43,8 +43,8 @@ from cdc_assets.run.capture import Capture
 
 _SESSION = "cdc_assets.adapters.spark.session"
 ENDED = {
-    "idle": "No new changes for a while.",
-    "deadline": "Time is up.",
+    "idle": "Stopped because nothing new arrived.",
+    "deadline": "Stopped because the time was up.",
     "yielded": "Stopped to let another run continue.",
     "nothing": "No table to stream.",
 }
@@ -65,7 +65,7 @@ def capture(
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Do not end when there are no changes; end with Ctrl+C.")
+        bool, typer.Option("--follow", "-f", help="Keep running when nothing is new; stop with Ctrl+C.")
     ] = False,
     idle: Annotated[
         float | None,

@@ -35,7 +35,7 @@ def mirror(
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Make them anew from their topics; their history begins anew too.")
+        bool, typer.Option("--rebuild", help="Rebuild them from their topics; their history starts again too.")
     ] = False,
     local: Annotated[
         bool, typer.Option("--local", help="Run tasks in threads of this process, without Spark.")

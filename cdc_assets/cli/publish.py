@@ -17,12 +17,12 @@ from cdc_assets.publish.start import WithoutMarker
 def publish(
     config: ConfigOption = DEFAULT_CONFIG,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for new events and publish them; end with Ctrl+C.")
+        bool, typer.Option("--follow", "-f", help="Keep publishing new events; stop with Ctrl+C.")
     ] = False,
     from_lsn: Annotated[
         str,
         typer.Option(
-            "--from-lsn", help="Begin after this commit LSN, in place of the whole history. At the first start alone."
+            "--from-lsn", help="Begin after this commit LSN instead of with the whole history; only at the first start."
         ),
     ] = "",
     replay: Annotated[
@@ -37,7 +37,7 @@ def publish(
         bool,
         typer.Option(
             "--resume",
-            help="If the topic of markers is gone: go on where the lake was told last. Events of the last minute may come twice.",
+            help="If the topic of markers is gone: continue where the lake last recorded it. Events of the last minute may come twice.",
         ),
     ] = False,
     anew: Annotated[
@@ -95,6 +95,4 @@ def _replay(own: str, text: str, prefix: str, *, other: bool) -> Replay | None:
 
 def _print_commit(commit: Commit) -> None:
     behind = commit.complete - commit.window
-    out.print(
-        f"window {commit.window}: {commit.rows:,} events, {behind:,} windows behind", markup=False, soft_wrap=True
-    )
+    out.print(f"window {commit.window}: {commit.rows:,} events; {behind:,} windows wait", markup=False, soft_wrap=True)

@@ -22,17 +22,20 @@ def reconcile(
         bool,
         typer.Option(
             "--repair",
-            help="Ask the capture for READ events of the rows that differ; needs the signal table. Rows that the server "
-            "lacks are only told.",
+            help="Let the capture read differing rows again (needs the signal table), and remove rows that are missing on the "
+            "server from the mirror.",
         ),
     ] = False,
     ranges: Annotated[
         int | None,
-        typer.Option("--ranges", min=1, help="Compare so many key ranges, after those that were compared last."),
+        typer.Option("--ranges", min=1, help="Compare only the next N key ranges."),
     ] = None,
-    anew: Annotated[bool, typer.Option("--anew", help="Begin with the first range instead of continuing.")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Start with the first key range instead of continuing.")] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=1.0, help="Seconds for which the mirror may take to come behind the read.")
+        float,
+        typer.Option(
+            "--timeout", min=1.0, help="How long to wait for the mirror to catch up with the read, in seconds."
+        ),
     ] = 600.0,
     local: Annotated[
         bool, typer.Option("--local", help="Run tasks in threads of this process, without Spark.")
@@ -41,7 +44,7 @@ def reconcile(
 ) -> None:
     """Compare a mirror with the table on the server, beside the stream, key range by key range.
 
-    Can be stopped at any moment; the next call continues behind the ranges that are done. The exit code is 1 if rows
+    Can be stopped at any moment; the next call continues after the ranges that are done. The exit code is 1 if rows
     differ that were neither asked to be read again nor removed.
     """
     show_logs()

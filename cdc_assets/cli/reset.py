@@ -1,4 +1,8 @@
-"""`cdc-assets reset`: forgets positions, or a lake that is gone, so that the next run begins anew; shows first what that means."""
+"""`cdc-assets reset`: makes the next run start again, for some tables, a whole capture, or a lake that is gone.
+
+Without `--yes` it only shows what would happen. Positions of tables are removed from the ledger; the tables of a whole capture move to a
+folder of their own; where a lake is gone, a new manifest begins.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +29,7 @@ def reset(
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     whole: Annotated[
-        bool, typer.Option("--capture", help="Move the whole capture's tables away instead, and begin anew.")
+        bool, typer.Option("--capture", help="Move the whole capture's tables away and start again.")
     ] = False,
     new_lake: Annotated[
         bool, typer.Option("--new-lake", help="Begin a new lake where one was that is gone for good.")
@@ -35,7 +39,7 @@ def reset(
         bool, typer.Option("--fence", help="Do it even if a run may be active; it ends at its next commit.")
     ] = False,
 ) -> None:
-    """Forget the positions of tables, or a whole capture, so that the next run takes their snapshot anew; or begin a new lake.
+    """Forget the positions of tables, or a whole capture, so that the next run takes a new snapshot; or begin a new lake.
 
     Shows what would be done; `--yes` does it. Refused while a run is active.
     """
@@ -44,7 +48,7 @@ def reset(
             "arguments",
             " ".join(tables or []) or "none",
             "tables, --capture or --new-lake",
-            "name tables, or give one of these options alone",
+            "name tables, or give one of these options",
         )
     if new_lake:
         _new_lake(config, yes=yes)

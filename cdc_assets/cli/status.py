@@ -28,7 +28,7 @@ def status(
     as_json: JsonOption = False,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", "-w", min=0.5, help="Show it again after each so many seconds, until Ctrl+C."),
+        typer.Option("--watch", "-w", min=0.5, help="Refresh every N seconds, until Ctrl+C."),
     ] = None,
 ) -> None:
     """Show whether a capture is healthy and why not, position and state of every table, lag by cause, and what to do next.

@@ -106,7 +106,7 @@ def _late(states: Mapping[str, MirrorState], targets: Mapping[str, Lsn]) -> Iter
     for topic, state in states.items():
         target = targets.get(topic, ZERO_LSN)
         if not state.gaps and (not state.lsn or Lsn.parse(state.lsn) < target):
-            yield f"the mirror {topic} is right up to {state.lsn or 'nothing'}, not {target}"
+            yield f"the mirror {topic} is up to date to {state.lsn or 'nothing'}, not to {target}"
 
 
 def _ignore(_: StepReport) -> None:

@@ -194,7 +194,7 @@ class TableFilter:
         return all(str(table).lower() in self._settings.also for table in chosen)
 
     def _guard(self, found: int) -> None:
-        most = self._settings.most_tables
+        most = self._settings.max_tables
         if not most or found <= most:
             return
         error = ConfigurationError(

@@ -16,9 +16,9 @@ from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.config.property import shown_name
 from cdc_assets.errors import ConfigurationError
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 """Maximum size of a file, and of a YAML document with expanded aliases."""
-_MOST_LEVELS = 50
+_MAX_LEVELS = 50
 _LONGEST_NAME = 1_000
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>\s*[=:]\s*|\s+)")
@@ -48,7 +48,7 @@ def parse(suffix: str, text: str) -> dict[str, str]:
 
 def _too_deep() -> ConfigurationError:
     return ConfigurationError(
-        "nesting", "too deep", f"values nested at most {_MOST_LEVELS} levels deep", "write the names with dots"
+        "nesting", "too deep", f"values nested at most {_MAX_LEVELS} levels deep", "write the names with dots"
     )
 
 
@@ -80,9 +80,9 @@ class _Texts(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         """The document; an error if it is too large with expanded aliases."""
         node: yaml.Node | None = super().get_single_node()
-        if node is not None and _size(node, {}) > MOST_BYTES:
+        if node is not None and _size(node, {}) > MAX_BYTES:
             raise ConfigurationError(
-                "YAML", "aliases", f"at most {MOST_BYTES:,} characters with all aliases expanded", "use fewer"
+                "YAML", "aliases", f"at most {MAX_BYTES:,} characters with all aliases expanded", "use fewer"
             )
         return node
 
@@ -174,7 +174,7 @@ def flat(document: object) -> dict[str, str]:
 
 
 def _leaves(prefix: str, document: Mapping[Any, Any], level: int) -> Iterator[tuple[str, str]]:
-    if level > _MOST_LEVELS:
+    if level > _MAX_LEVELS:
         raise _too_deep()
     for key, value in document.items():
         name = f"{prefix}{key}"

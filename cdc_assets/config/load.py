@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_assets.config.build import build_config
-from cdc_assets.config.formats import COMPONENT_FILE, MOST_BYTES, READERS, flat, parse, parse_java_properties
+from cdc_assets.config.formats import COMPONENT_FILE, MAX_BYTES, READERS, flat, parse, parse_java_properties
 from cdc_assets.config.masks import Masks
 from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.config.property import shown_name
@@ -199,9 +199,9 @@ def _read_texts(path: Path) -> dict[str, str]:
 def _read(path: Path) -> bytes:
     """The content of a referenced file; limited, because it may be an endless device."""
     with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ConfigurationError("file", str(path), f"at most {MOST_BYTES:,} bytes", "name another file, or shorten it")
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError("file", str(path), f"at most {MAX_BYTES:,} bytes", "name another file, or shorten it")
     return content
 
 

@@ -23,7 +23,7 @@ from cdc_assets.config.java_syntax import translated
 from cdc_assets.config.repetitions import written_out
 from cdc_assets.errors import shortened
 
-MOST_REPEATED = 10_000
+MAX_REPEATED = 10_000
 """Maximum number of parts that the counts of an expression add."""
 MATCH_S = 1.0
 """Limit in seconds of processor time for one expression and one name: a million times an ordinary match."""
@@ -32,7 +32,7 @@ MATCH_S = 1.0
 T = TypeVar("T")
 
 _LITERAL = re.compile(r"(?:[A-Za-z0-9_ @-]|\\\.)+")
-_MOST_SLOW = 10_000
+_MAX_SLOW = 10_000
 _slow: set[tuple[str, str, str, bool]] = set()
 """Calls that took longer than `MATCH_S`: method, expression, name, ignore_case."""
 
@@ -85,8 +85,8 @@ def compiled(text: str, *, ignore_case: bool = False, all_scripts: bool = False)
     """
     try:
         own = translated(text)
-        if written_out(own) > len(own) + MOST_REPEATED:
-            raise ValueError(f"its counts repeat more than {MOST_REPEATED} characters, and no name is that long")
+        if written_out(own) > len(own) + MAX_REPEATED:
+            raise ValueError(f"its counts repeat more than {MAX_REPEATED} characters, and no name is that long")
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
             re.compile(own)  # warns of syntax with another meaning in Java: `[a&&b]`, flags in the middle, `\p{Alpha}`
@@ -166,7 +166,7 @@ def _bounded(
         if key not in _slow:
             return patience.of(lambda left: getattr(expression, way)(name, timeout=left) is not None)
     except TimeoutError:
-        if limit >= MATCH_S and len(_slow) < _MOST_SLOW:
+        if limit >= MATCH_S and len(_slow) < _MAX_SLOW:
             _slow.add(key)
     raise _too_slow(text, name)
 

@@ -213,7 +213,7 @@ def _watch(read: int, wakes: int, stuck: Callable[[], None]) -> None:
                 left.set()
             elif number in _SIGNALS and helper is None:
                 _request.asked.set()
-                log.warning("Asked to end (%s): this run ends at the next safe point.", signal.Signals(number).name)
+                log.warning("%s received; stopping at the next safe point.", signal.Signals(number).name)
                 helper = threading.Thread(target=_cancel, args=(left,), name="cancellation", daemon=True)
                 helper.start()
                 threading.Thread(target=_lose_patience, args=(left, stuck), name="patience", daemon=True).start()

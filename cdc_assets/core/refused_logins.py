@@ -28,7 +28,7 @@ from cdc_assets.errors import CredentialsError
 
 FIRST_PAUSE_S: Final = 20.0
 LONGEST_PAUSE_S: Final = 900.0
-_MOST: Final = 4
+_MAX: Final = 4
 """Passwords of a user that are remembered."""
 _OLD_S: Final = 86_400.0
 """Seconds after which a refusal is forgotten."""
@@ -136,7 +136,7 @@ def _known(name: str) -> list[_Refusal]:
 
 def _others(name: str, password: str) -> list[_Refusal]:
     """The newest refusals of other passwords."""
-    return [known for known in _known(name) if not known.is_of(password)][1 - _MOST :]
+    return [known for known in _known(name) if not known.is_of(password)][1 - _MAX :]
 
 
 def _note(name: str, password: str, reason: str, times: int) -> None:

@@ -51,7 +51,7 @@ def repeated_texts(array: pa.Array) -> tuple[str, ...] | None:
     return None if known is None else known.texts
 
 
-_LEAST: Final = 1024
+_MIN: Final = 1024
 
 
 class _Number(bytearray):
@@ -66,7 +66,7 @@ _NUMBERS: WeakValueDictionary[int, _Number] = WeakValueDictionary()
 
 def repeated_number(value: int, rows: int) -> pa.Array:
     """A number of 64 bits in every row; the arrays of a batch or two are kept."""
-    return _numbers(value, max(_LEAST, 1 << (rows - 1).bit_length()) if rows > 0 else _LEAST).slice(0, rows)
+    return _numbers(value, max(_MIN, 1 << (rows - 1).bit_length()) if rows > 0 else _MIN).slice(0, rows)
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,7 @@ from cdc_assets.engine.schemas import topic_schema
 _HEAD: Final = struct.Struct("<4i")
 _REPEATED: Final = ("source", "transaction", "op")
 """Fields of an envelope whose texts are written to files as runs."""
-_LEAST_TIMES: Final = 1 << 15
+_MIN_TIMES: Final = 1 << 15
 
 Schema = Mapping[str, Any]
 
@@ -90,4 +90,4 @@ def _same(text: str, rows: int, repeats: bool) -> pa.Array:
     """A text in every row."""
     if not repeats or not text:
         return pa.repeat(text, rows)
-    return repeated((text,), max(_LEAST_TIMES, 1 << (rows - 1).bit_length())).array.slice(0, rows)
+    return repeated((text,), max(_MIN_TIMES, 1 << (rows - 1).bit_length())).array.slice(0, rows)

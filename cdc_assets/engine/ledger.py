@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
 )
 _CHECKPOINT_EVERY = 100
 _KEEP_ROWS = 200
-_MOST_COLUMNS = 100
+_MAX_COLUMNS = 100
 
 
 def batches_directory(prefix: str) -> str:
@@ -260,7 +260,7 @@ def _after(state: BatchState, row: Row) -> BatchState:
 
 def _more(known: Mapping[str, int], nulled: Mapping[str, int]) -> Mapping[str, int]:
     """Numbers of both; of very many columns those with the most."""
-    return dict((Counter(known) + Counter(nulled)).most_common(_MOST_COLUMNS))
+    return dict((Counter(known) + Counter(nulled)).most_common(_MAX_COLUMNS))
 
 
 def _plain(batch: Batch) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
 _LOOKING_S: Final = 2.0
-_MOST_SHOWN: Final = 300
+_MAX_SHOWN: Final = 300
 _FORMS: Final[Mapping[str, str]] = {
     "mysql": "database.table",
     "mariadb": "database.table",
@@ -30,7 +30,7 @@ def identifier(config: EngineConfig, table: TableId) -> str:
 def listed(names: Sequence[str]) -> str:
     """Names as text of a bounded length."""
     text = ", ".join(names) or "none"
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} … ({len(names)} tables)"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} … ({len(names)} tables)"
 
 
 @dataclass(frozen=True, slots=True)

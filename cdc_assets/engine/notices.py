@@ -61,7 +61,7 @@ class SnapshotNotices:
         if is_own or self._read or kind != "COMPLETED":
             return ""
         return (
-            "A blocking snapshot that a signal asked for has read no table: its data-collections name none that is captured. "
+            "The blocking snapshot of a signal has read no table: its data-collections name none that is captured. "
             f"{self._captured()}Next: correct the names (letter case counts), and send the signal again."
         )
 

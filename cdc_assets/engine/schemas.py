@@ -26,7 +26,7 @@ _LOGICAL: Mapping[str, pa.DataType] = {
     "org.apache.kafka.connect.data.Date": pa.date32(),
     "org.apache.kafka.connect.data.Timestamp": pa.timestamp("us"),
 }
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 ENTRIES = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())]))
 """Maps and headers as they stand in a line."""
 _BLOCK_BYTES = 1 << 20
@@ -87,7 +87,7 @@ def is_narrow(schema: Schema) -> bool:
     if schema.get("name") != DECIMAL:
         return False
     digits, scale = decimal_parameter(schema, "connect.decimal.precision"), decimal_parameter(schema, "scale")
-    return digits is not None and scale is not None and 0 < digits <= _MOST_DIGITS and 0 <= scale <= digits
+    return digits is not None and scale is not None and 0 < digits <= _MAX_DIGITS and 0 <= scale <= digits
 
 
 def decimal_parameter(schema: Schema, name: str) -> int | None:

@@ -61,8 +61,8 @@ class SourceWatch:
             return f"The database has not answered {self._in_vain} times in a row: {self._reason}"
         if streams and self._not_read >= _NOT_READ:
             return (
-                "The database answers, but nobody reads its log for this capture: the connector's connection is lost. "
-                "Next: see what lies between, such as a firewall that forgets quiet connections."
+                "The database answers, but the connector has lost its connection and does not read the log. "
+                "Next: check what lies between, such as a firewall that drops quiet connections."
             )
         self._not_read = self._not_read if streams else 0
         return ""

@@ -26,7 +26,7 @@ from cdc_assets.typemap.kernels import Numbers, as_type, binaries, null_mask, nu
 
 Pieces = list[bytes | pa.Array]
 
-_GROUP, _MOST_GROUPS = 7, 10
+_GROUP, _MAX_GROUPS = 7, 10
 """Bits of an integer in one byte, and bytes of the longest one."""
 _INTEGERS = ("int8", "int16", "int32", "int64")
 

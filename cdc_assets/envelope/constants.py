@@ -15,14 +15,14 @@ from cdc_assets.core.repeated import repeated
 from cdc_assets.typemap.kernels import Numbers, texts
 from cdc_assets.typemap.textforms import byte_digits
 
-_LEAST = 1024
+_MIN = 1024
 
 LAST_COMMAND = 0xFFFFFFFF
 """Command id of READs: sorts after every change of the same commit."""
 
 
 def _room(rows: int) -> int:
-    return max(_LEAST, 1 << (rows - 1).bit_length()) if rows > 0 else _LEAST
+    return max(_MIN, 1 << (rows - 1).bit_length()) if rows > 0 else _MIN
 
 
 def constant(value: str, rows: int) -> pa.Array:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 _LOW: Final = 1 << 16
 """Numbers that differ in the lower four digits alone."""
-_LEAST: Final = 1024
+_MIN: Final = 1024
 
 
 def counted(head: str, first: int, rows: int, tail: str) -> pa.Array:
@@ -29,7 +29,7 @@ def counted(head: str, first: int, rows: int, tail: str) -> pa.Array:
         if begin:
             high[begin:end] = digits[number // _LOW % _LOW]
         begin = end
-    offsets = _offsets(width, max(_LEAST, 1 << (rows - 1).bit_length()))
+    offsets = _offsets(width, max(_MIN, 1 << (rows - 1).bit_length()))
     return pa.Array.from_buffers(pa.string(), rows, [None, offsets, pa.py_buffer(data)])
 
 

@@ -29,7 +29,7 @@ Pieces = list[str | pa.Array]
 Known = dict[tuple[str, ConnectType], tuple[pa.Array, Pieces]]
 """Values that were rendered before, by their field's name and type."""
 
-_LEAST_NEAR, _LEAST_FAR = 1e-3, 1e7
+_MIN_NEAR, _MIN_FAR = 1e-3, 1e7
 """Java prints numbers from the one up to the other without an exponent."""
 
 _SHORT = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
@@ -189,7 +189,7 @@ def _float_text(array: pa.Array) -> pa.Array:
     if pc.any(whole).as_py():
         text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
     size = pc.abs(array)
-    far = pc.or_(pc.greater_equal(size, _LEAST_FAR), pc.and_(pc.less(size, _LEAST_NEAR), pc.greater(size, 0)))
+    far = pc.or_(pc.greater_equal(size, _MIN_FAR), pc.and_(pc.less(size, _MIN_NEAR), pc.greater(size, 0)))
     far = pc.fill_null(pc.and_(far, pc.is_finite(array)), False)
     if pc.any(far).as_py():
         shown = [_with_exponent(value) for value in text.filter(far).to_pylist()]

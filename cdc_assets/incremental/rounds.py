@@ -35,7 +35,7 @@ from cdc_assets.signals.table import INSERT, Row
 
 T = TypeVar("T")
 
-MOST_CHUNKS = 1024
+MAX_CHUNKS = 1024
 """Maximum number of chunks that share a pair of markers, so that all of them wait for the capture job only once."""
 GROWTH = 8
 """Maximum growth from one round to the next, as a factor of its rows."""
@@ -183,12 +183,12 @@ class RoundReader:
         """Number of rows of the next round."""
         chunk = self._settings.chunk_rows
         if before is None:
-            width, most = chunked.declared_width, chunk if chunked.large else chunk * MOST_CHUNKS
+            width, most = chunked.declared_width, chunk if chunked.large else chunk * MAX_CHUNKS
         else:
             read = before.reading.result()
             rows = max(1, sum(staged.rows for staged in read.files))
             width = sum(staged.size for staged in read.files) // rows
-            most = min(chunk * MOST_CHUNKS, before.wanted * GROWTH, int(rows * ROUND_S / read.seconds))
+            most = min(chunk * MAX_CHUNKS, before.wanted * GROWTH, int(rows * ROUND_S / read.seconds))
         return max(chunk, min(most, ROUND_BYTES // max(1, width)))
 
     def _read(

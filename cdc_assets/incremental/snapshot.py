@@ -77,7 +77,7 @@ _READ = ("SUCCEEDED", "EMPTY")
 _IN_FLIGHT = 2
 """Rounds of a table at a time: one waits for the stream, the other is read."""
 
-_MOST_REPEATS = 10
+_MAX_REPEATS = 10
 """How often a round of a table without a key is read again before the table is given up."""
 
 
@@ -313,11 +313,11 @@ class IncrementalSnapshot:
         """
         self.discard_rounds(database)
         self._repeats[database] += 1
-        if self._repeats[database] > _MOST_REPEATS:
+        if self._repeats[database] > _MAX_REPEATS:
             raise UnreadableError(
                 "SKIPPED",
-                f"It has no key, and each of {self._repeats[database]} times when rows were read, rows like them were changed "
-                "meanwhile. Next: ask for a blocking snapshot, or for this one when less is written.",
+                f"It has no key, and rows equal to those being read changed during each of {self._repeats[database]} reads. "
+                "Next: request a blocking snapshot, or this one again when less is written.",
             )
         log.info("Rows of %s are read again: it has no key, and rows like them have changed meanwhile.", table)
 

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 CHECKPOINT_EVERY = 25
 """Commits from one checkpoint to the next; with ten times as many, reading the commits after it would double the cost
 of a commit."""
-LEAST_COMMITS = 4 * CHECKPOINT_EVERY
+MIN_COMMITS = 4 * CHECKPOINT_EVERY
 """Number of commits that are always kept."""
 RETENTION = "delta.deletedFileRetentionDuration"
 """Delta's property that says for how long the log keeps entries of replaced files."""
@@ -87,7 +87,7 @@ def trim(location: Location, directory: str, commits: int) -> int:
     """Remove log files older than a table's newest commits.
 
     Args:
-        commits: number of commits to keep; at least `LEAST_COMMITS`, and those needed if the newest checkpoint is
+        commits: number of commits to keep; at least `MIN_COMMITS`, and those needed if the newest checkpoint is
             damaged.
 
     Returns:
@@ -95,7 +95,7 @@ def trim(location: Location, directory: str, commits: int) -> int:
     """
     try:
         entries = _entries(location, directory)
-        expired = _expired(entries, max(commits, LEAST_COMMITS))
+        expired = _expired(entries, max(commits, MIN_COMMITS))
         if expired:
             files = location.existing(directory)
             if location.on_disk:

@@ -54,8 +54,8 @@ def refuse_if_known(location: Location, directory: str, capture: str) -> None:
         return
     raise LakeError(
         f"The lake at {location.root} holds nothing of capture {capture}, though its record {directory} was there ({why}): it is not "
-        "mounted, or was moved or removed. Nothing is read anew. Next: mount it, or correct lake.path; if a new lake is to "
-        f"begin there with a first snapshot, run `{NEW_LAKE}`."
+        "mounted, or was moved or removed. No table is read again. Next: mount it, or correct lake.path; to begin a new "
+        f"lake there with a first snapshot, run `{NEW_LAKE}`."
     )
 
 

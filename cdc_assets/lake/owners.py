@@ -24,8 +24,8 @@ def require_own(tables: DeltaTables, directory: str, handle: DeltaTable) -> None
     owner = handle.metadata().configuration.get(OWNER, tables.capture)
     if owner != tables.capture:
         raise LakeError(
-            f"The topic table {directory} is written by the capture with topic.prefix {owner}, and {tables.capture} is another "
-            "one: each event would be there twice. Next: give one of them a lake.path of its own, or leave the topic out of "
+            f"The topic table {directory} belongs to the capture with topic.prefix {owner}; {tables.capture} would write each event a "
+            "second time. Next: give one of them its own lake.path, or leave the topic out of "
             f"what {tables.capture} reads; if this is the same capture, give it its topic.prefix back."
         )
 

@@ -18,7 +18,7 @@ from cdc_assets.lake.run_pages import Cycle, Numbers, Path, Repetition, Run
 
 MAP_ENTRIES = ("key_value",)
 """Parquet's name of the entries of a map."""
-_MOST_RUNS = 256
+_MAX_RUNS = 256
 """Beyond so many, Parquet's writer is as fast."""
 
 
@@ -85,7 +85,7 @@ def _runs(chunks: Sequence[_Rows]) -> tuple[Run, ...] | None:
     found: list[Run] = []
     for rows in chunks:
         known = _value(rows)
-        if known is None or len(found) > _MOST_RUNS:
+        if known is None or len(found) > _MAX_RUNS:
             return None
         value = None if rows.absent else known[0]
         last = found[-1] if found else None

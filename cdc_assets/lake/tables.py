@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError
-from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, LEAST_COMMITS, log_properties, repair, trim
+from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, MIN_COMMITS, log_properties, repair, trim
 from cdc_assets.lake.evolution import fields_to_add, lake_schema
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
@@ -54,7 +54,7 @@ class DeltaTables:
         """An instance with separate handles, refreshed only by their owner, for a small table whose files are replaced
         often."""
         found = DeltaTables(self.location, self.capture)
-        found._log_commits, found._replaced_minutes = LEAST_COMMITS, _REPLACED_MINUTES
+        found._log_commits, found._replaced_minutes = MIN_COMMITS, _REPLACED_MINUTES
         return found
 
     def open(self, directory: str) -> DeltaTable | None:

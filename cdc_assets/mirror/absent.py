@@ -19,7 +19,7 @@ from cdc_assets.mirror.texts import whole
 
 ABSENT = "a"
 """Operation of an event that says that a row is gone."""
-MOST_ABSENT = 1000
+MAX_ABSENT = 1000
 """Rows of one mirror that may be kept so: each change of the ledger names them."""
 
 

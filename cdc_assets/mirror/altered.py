@@ -109,6 +109,6 @@ def followed(
 
 def _reason(topic: str, at: str, what: str) -> MirrorError:
     return MirrorError(
-        f"The mirror of {topic} stays before {at}: {what}, which changed rows without an event. Next: read the whole table again (its "
-        "snapshot asset, or cdc-assets capture --table); the mirror goes on from there."
+        f"The mirror of {topic} has stopped before {at}: {what}, which changed rows without an event. Next: read the whole table again (its "
+        "snapshot asset, or cdc-assets capture --table); then the mirror continues."
     )

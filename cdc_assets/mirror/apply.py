@@ -138,8 +138,8 @@ class Mirrors:
             self._ledger.complete(self._clock.now(), given_up)
         for topic in given_up:
             troubles[topic] = LakeConflictError(
-                f"Events of {topic} were dropped at the very moment at which its mirror was to be made anew; the mirror is as it "
-                "was. Next: ask for it again."
+                f"Events of {topic} were dropped just when its mirror was about to be rebuilt, so the mirror was left unchanged. "
+                "Next: start the rebuild again."
             )
         return [work for work in works if work.table.topic not in given_up]
 
@@ -192,7 +192,7 @@ class Mirrors:
             self._parted.add(table.topic)
             return False
         log.warning(
-            "The mirror of %s is made anew: rows lie in other leaves than events about them are taken to, so some may be there twice, or "
+            "Rebuilding the mirror of %s: rows lie in other leaves than their events, so some may be there twice, or "
             "still there.",
             table.topic,
         )

@@ -58,7 +58,7 @@ def damaged_mirrors(tables: MirrorTables, states: Mapping[str, MirrorState], top
     found = audit(tables.tables, {name: mark for name, (_, mark) in marks.items()}, marks, seconds=_SECONDS)
     lost = {name: examined.loss for name, examined in found.items() if examined.loss is not None}
     for name, loss in lost.items():
-        log.warning("The mirror of %s is made anew: %s %s.", marks[name][0], name, loss.what)
+        log.warning("Rebuilding the mirror of %s: %s %s.", marks[name][0], name, loss.what)
     return {marks[name][0] for name in lost}
 
 
@@ -84,7 +84,7 @@ def unknown_step(tables: MirrorTables, topic: str, state: MirrorState) -> int:
     if is_known:
         return 0
     log.warning(
-        "The mirror of %s is made anew: its tables have reached step %d, which the record of mirrors does not have so. It was removed, "
+        "Rebuilding the mirror of %s: its tables have reached step %d, which the record of mirrors does not have so. It was removed, "
         "or is an older copy, or has lost its newest commits.",
         topic, newest,
     )  # fmt: skip

@@ -28,7 +28,7 @@ from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.mirror.absent import MOST_ABSENT, Absence
+from cdc_assets.mirror.absent import MAX_ABSENT, Absence
 from cdc_assets.mirror.altered import changes, followed
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.delta import MirrorTables
@@ -188,7 +188,7 @@ class CaptureMirrors:
         """
         topic = topic_name(table, self._config.events)
         state = self._ledger.claim().get(topic, MirrorState())
-        rows: int = min(keys.num_rows, MOST_ABSENT - sum(absence.rows for absence in state.absences))
+        rows: int = min(keys.num_rows, MAX_ABSENT - sum(absence.rows for absence in state.absences))
         if rows > 0 and state.step:
             now = self._clock.now()
             absence = Absence.of(lsn, int(now.timestamp() * 1_000_000), keys.slice(0, rows))

@@ -2,8 +2,8 @@
 
 The schema history says what the source's columns are: their types, whether they may be NULL, in which collation they are
 compared. The schema of each generation of the topic says in which form events hold their values. A column is NOT NULL
-in the mirror if it was there, and NOT NULL, in each structure that the table has had: the rows that were there when a
-column was added have no event that tells its value.
+in the mirror if each structure of the table has it as NOT NULL, not computed and with one type. Rows that are older than an added
+column have no event with its value.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -47,7 +47,7 @@ def trouble_of(topic: str, error: Exception) -> CdcError:
         return error
     log.error("The mirror of %s cannot follow", topic, exc_info=error)
     return MirrorError(
-        f"The mirror of {topic} met an error that nobody has foreseen: {describe_error(error)}. Next: make it anew (cdc-assets "
+        f"The mirror of {topic} met an unexpected error: {describe_error(error)}. Next: rebuild it (cdc-assets "
         f"mirror --rebuild), or leave its table out by mirror.table.include.list, and report what the log says."
     )
 

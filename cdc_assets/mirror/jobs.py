@@ -29,7 +29,7 @@ from cdc_assets.mirror.work import MirroredTable, Work
 _SAMPLED_FILES = 32
 _PART_ROWS = 500_000
 """Rows of topic files that a task of the first job reads, and events of a new leaf: its task holds them all."""
-_LEAST_PART_ROWS = 100_000
+_MIN_PART_ROWS = 100_000
 """Rows that are worth a task of their own."""
 
 
@@ -87,7 +87,7 @@ class Jobs:
     def _part_tasks(self, work: Work) -> list[PartTask]:
         files = files_of(work.planned, work.table.files)
         even = -(-sum(file.rows for file in files) // self._runner.parallelism)
-        shares = _shares(files, max(_LEAST_PART_ROWS, min(even, _PART_ROWS)))
+        shares = _shares(files, max(_MIN_PART_ROWS, min(even, _PART_ROWS)))
         return [self._part_task(work, share) for share in shares]
 
     def _part_task(self, work: Work, share: tuple[EventFile, ...]) -> PartTask:

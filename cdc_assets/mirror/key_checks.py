@@ -1,4 +1,7 @@
-"""Whether keys tell the rows of a table apart as the server does: in its events, and where compaction by key reads them."""
+"""Checks of `doctor`: key columns of which events keep fewer digits than the server compares.
+
+Two rows of the server may then have one key in the events, so the table gets no mirror and no compaction by key.
+"""
 
 from collections.abc import Iterator, Sequence
 

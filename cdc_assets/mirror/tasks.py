@@ -33,7 +33,7 @@ from cdc_assets.mirror.shape import OPERATION, STEP, TO_LSN, Shape
 from cdc_assets.mirror.spans import Span
 from cdc_assets.mirror.staged import tidy
 
-MOST_BYTES = 1_500_000_000
+MAX_BYTES = 1_500_000_000
 """Bytes of a column of which a table without a key may hold in one leaf: an array of Arrow ends at 2 GB."""
 _SAMPLED = 4096
 _UNKNOWN_RATIO = 3
@@ -166,9 +166,9 @@ def _fold_rows(task: FoldTask, ranges: EventRanges) -> FoldResult:
 def _require_room(task: FoldTask, rows: pa.Table) -> None:
     """Check that the rows of a leaf without a key are no more than one array of Arrow holds, and the task."""
     for name, column in zip(rows.column_names, rows.columns, strict=True):
-        if column.nbytes > MOST_BYTES:
+        if column.nbytes > MAX_BYTES:
             raise MirrorError(
-                f"{task.current} has {column.nbytes} bytes of {name}, and without a key one task holds all of them, at most {MOST_BYTES}. "
+                f"{task.current} has {column.nbytes} bytes of {name}, and without a key one task holds all of them, at most {MAX_BYTES}. "
                 "Next: give the table a key, its own or by message.key.columns, and read it again, or leave it out by mirror.table.include.list."
             )
 

@@ -112,5 +112,5 @@ def _with_remedy(tables: MirrorTables, commit: ForeignCommit) -> ForeignCommit:
     topic = commit.directory.removesuffix(history_directory(""))
     return replace(
         commit,
-        remedy=f"make the mirror anew, for its files were rewritten in turn: cdc-assets mirror --rebuild {topic}",
+        remedy=f"rebuild the mirror, because its files were rewritten meanwhile: cdc-assets mirror --rebuild {topic}",
     )

@@ -115,9 +115,7 @@ def report_of(
     jobs = {job.database: job for job in overview.capture_jobs()} if overview.asks else {}
     drifts = {drift.table: drift for drift in overview.drifts()} if overview.asks else {}
     if not overview.asks and not unknown:
-        unknown = [
-            Trouble(NOT_ASKED, f"The server was not asked, so {_UNKNOWN}. Next: give the password that it needs")
-        ]
+        unknown = [Trouble(NOT_ASKED, f"The server was not queried, so {_UNKNOWN}. Next: give its password")]
     rates = rates_of(overview.rows(), at, PERIOD)
     reads = rates.by_operation.get("r", 0.0)
     published = published_of(overview, at, marker)
@@ -195,8 +193,8 @@ def _of_kafka(published: PublishedReport | None, late_s: float) -> Iterator[Trou
     if published and (published.behind_s or 0.0) > late_s:
         yield Trouble(
             KAFKA,
-            f"its topics are {duration(published.behind_s or 0.0)} behind the lake, with {published.waiting:,} windows that wait. Next: see "
-            "whether `cdc-assets publish --follow`, or Dagster's sensor, runs, and what its log says",
+            f"its topics are {duration(published.behind_s or 0.0)} behind the lake, and {published.waiting:,} windows wait. Next: check "
+            "that `cdc-assets publish --follow`, or Dagster's sensor, runs, and read its log",
         )
     for topic, reason in published.stopped.items() if published else ():
         yield Trouble(
@@ -241,7 +239,9 @@ def _hindered(overview: CaptureOverview, *, retried: bool) -> Iterator[Trouble]:
     """What runs have met in their own questions, however short the lag is."""
     for what, found in overview.hindrances.get("stream", {}).items():
         if found.retried is retried:
-            yield Trouble(what, f"it could not go on since {found.since:%Y-%m-%d %H:%M:%S} UTC: {found.why}")
+            yield Trouble(
+                what, f"it has been unable to continue since {found.since:%Y-%m-%d %H:%M:%S} UTC: {found.why}"
+            )
 
 
 def _unknown(
@@ -257,16 +257,16 @@ def _unknown(
         if database.is_lag_unknown and idle_s > LATE_S:
             yield Trouble(
                 database.database,
-                f"changes wait that nobody has read for {duration(idle_s)}; for how long is not known, because the server has no "
-                "time of them. Next: start a run, or see what holds it",
+                f"changes wait, and no run has read for {duration(idle_s)}; how long they wait is not known, because the server has no "
+                "time of them. Next: start a run, or find out what holds it",
             )
     for commit in (
         overview.unclear if idle_s > LATE_S else ()
     ):  # a busy run looks itself, and its own commits shorten the log
         yield Trouble(
             commit.directory,
-            "whether other programs have put rows in a second time is not known, because its log does not tell any more. Next: let a "
-            "run of the capture compare the positions, which takes it a minute; cdc-assets doctor does it, too",
+            "it is not known whether other programs have put rows in a second time, because its log no longer shows it. Next: let a "
+            "run of the capture compare the positions, which takes a minute; cdc-assets doctor does it, too",
         )
     if published and published.problem:
         yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")

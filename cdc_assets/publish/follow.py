@@ -31,7 +31,7 @@ def publish(
     *,
     follow: bool,
     pause_s: float,
-    most_retries: int,
+    max_retries: int,
     close: Callable[[], None],
     ends: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -40,7 +40,7 @@ def publish(
     Args:
         follow: whether to wait for more.
         pause_s: pause before another attempt.
-        most_retries: attempts in a row without any progress; -1 for no limit.
+        max_retries: attempts in a row without any progress; -1 for no limit.
         close: ends the connections.
         ends: whether nothing more is to be waited for from now on, neither for events nor for the broker.
 
@@ -59,9 +59,9 @@ def publish(
                     outages.end(_KAFKA)
             except (RetryableError, LakeError, FencedError) as error:
                 failures += 1
-                if ends() or not _may_succeed(error, former, failures, most_retries, waits=follow and begun):
+                if ends() or not _may_succeed(error, former, failures, max_retries, waits=follow and begun):
                     raise
-                if isinstance(error, FencedError) and _is_fenced(publisher, outages, pause_s, most_retries, ends):
+                if isinstance(error, FencedError) and _is_fenced(publisher, outages, pause_s, max_retries, ends):
                     raise
                 if isinstance(error, LakeError):
                     feed.forget()
@@ -100,7 +100,7 @@ def _pause(seconds: float, ends: Callable[[], bool]) -> None:
         sleep(min(left, _LOOK_EVERY_S))
 
 
-def _may_succeed(error: CdcError, former: CdcError | None, failures: int, most_retries: int, *, waits: bool) -> bool:
+def _may_succeed(error: CdcError, former: CdcError | None, failures: int, max_retries: int, *, waits: bool) -> bool:
     """Whether another attempt may succeed.
 
     A file that is gone was perhaps joined with others while it was read: the tables are opened anew, once. A store that does not answer
@@ -111,11 +111,11 @@ def _may_succeed(error: CdcError, former: CdcError | None, failures: int, most_r
     """
     if isinstance(error, FencedError) or (isinstance(error, LakeError) and not isinstance(former, LakeError)):
         return True
-    return (waits or not isinstance(error, LakeError)) and (most_retries < 0 or failures <= most_retries)
+    return (waits or not isinstance(error, LakeError)) and (max_retries < 0 or failures <= max_retries)
 
 
 def _is_fenced(
-    publisher: Publisher, outages: Outages, pause_s: float, most_retries: int, ends: Callable[[], bool]
+    publisher: Publisher, outages: Outages, pause_s: float, max_retries: int, ends: Callable[[], bool]
 ) -> bool:
     """Whether another publisher has ended this one, and not the broker. Who opens a broker without knowing ends the newer publisher, so
     the answer is waited for if the broker goes away meanwhile."""
@@ -124,7 +124,7 @@ def _is_fenced(
         try:
             return publisher.is_fenced()
         except RetryableError as error:
-            if ends() or 0 <= most_retries < attempt:
+            if ends() or 0 <= max_retries < attempt:
                 raise
             outages.tell(log, _KAFKA, error, f"Asking every {pause_s} s who has fenced this publisher.")
             _pause(pause_s, ends)

@@ -163,7 +163,7 @@ class Publisher:
         try:
             self._record.write(self._published)
         except LAKE_ERRORS as error:
-            log.warning("Retention of topics is not told how far they are published: %s", error)
+            log.warning("How far topics are published could not be recorded, so retention waits: %s", error)
 
     def is_fenced(self) -> bool:
         """Whether another publisher has taken over; else the broker ended a transaction that took too long."""
@@ -313,7 +313,7 @@ class Publisher:
                         continue
                     window, at = self._published.of(name)
                     where = f"window {window}" if at == WHOLE else f"{at} of window {window}"
-                    self._stops.add(name, f"an event behind {where} is refused: {reason}")
+                    self._stops.add(name, f"an event after {where} is refused: {reason}")
             raise _Refused
         self._published = marker
         self._rows, self._begun = 0, False

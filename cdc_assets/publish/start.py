@@ -10,12 +10,12 @@ from cdc_assets.publish.place import Published
 from cdc_assets.publish.span import Span
 
 WithoutMarker = Literal["", "anew", "resume"]
-"""What to do if the topic of markers is gone, though the lake knows of published topics: nothing, publish everything again, or go on
-where the lake was told last."""
+"""What to do if the topic of markers is gone, though the lake knows of published topics: nothing, publish everything again, or resume
+where the lake last recorded it."""
 MARKER_GONE: Final = "The lake says that its topics were published, but there is no marker in Kafka that says how far"
 WITHOUT_MARKER: Final = (
-    "see whether bootstrap.servers names the right brokers; if the topic of markers was deleted, run `cdc-assets publish --resume` once, which "
-    "goes on where the lake was told last, so that events of the last minute may come twice; if the topics were deleted too, "
+    "check that bootstrap.servers names the right brokers; if the topic of markers was deleted, run `cdc-assets publish --resume` once, which "
+    "continues where the lake last recorded it (events of the last minute may come twice); if the topics were deleted too, "
     "`cdc-assets publish --anew`, which publishes everything again"
 )
 
@@ -80,7 +80,7 @@ class Start:
                 "--replay",
                 self.span.text() if self.span else None,
                 f"{known.span}, which was replayed into this prefix",
-                "choose another prefix; a second range in the same topics could not be told from the first",
+                "choose another prefix; a second range in the same topics could not be distinguished from the first",
             )
         if new and self.span and self.span.first > max(complete, 0):
             expected = f"a range of complete windows, windows up to {complete}"
@@ -90,7 +90,7 @@ class Start:
             raise PreflightError(
                 f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
                 f"{known.window}; here {self.lake}, {complete}). Next: restore that lake; or delete the topics and the topic "
-                "of markers, and publish anew."
+                "of markers, and publish again."
             )
         for topic in topics if new else ():
             self._check_held(topic, known.after, max(other.holds.after for other in topics))
@@ -106,7 +106,7 @@ class Start:
                 "--from-lsn",
                 self.after,
                 f"nothing, because the topics are published up to window {known.window}",
-                "leave it out; or delete the topics and the topic of markers, and publish anew",
+                "leave it out; or delete the topics and the topic of markers, and publish again",
             )
 
     def _check_held(self, topic: Topic, after: str, newest: str) -> None:

@@ -118,7 +118,7 @@ class Unreadable:
             if isinstance(error, RetryableError) or (isinstance(error, LakeError) and not self._is_again):
                 self._is_again |= isinstance(error, LakeError)
                 raise
-            log.exception("Events behind window %s cannot be published.", window)
+            log.exception("Events after window %s cannot be published.", window)
             yield trouble(window, "", describe_error(error))
 
 

@@ -30,7 +30,7 @@ _KINDS: Final = {
 }
 _CONNECT: Final = "org.apache.kafka.connect.data."
 _LOGICAL: Final = {"date": "Date", "time-millis": "Time", "timestamp-millis": "Timestamp"}
-_MOST_PARTS: Final = 100_000
+_MAX_PARTS: Final = 100_000
 """Maximum number of parts of a schema with all its names written out: a few lines may name one another in so many ways as fill memory."""
 _NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -116,8 +116,8 @@ def connect_schema(written: Any, named: _Named | None = None) -> dict[str, Any]:
     """
     named = _Named() if named is None else named
     named.parts += 1
-    if named.parts > _MOST_PARTS:
-        raise BadRecordError(f"it has more than {_MOST_PARTS} parts")
+    if named.parts > _MAX_PARTS:
+        raise BadRecordError(f"it has more than {_MAX_PARTS} parts")
     if isinstance(written, list):
         others = [kind for kind in written if kind != "null"]
         if len(others) != 1:

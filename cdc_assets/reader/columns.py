@@ -18,7 +18,7 @@ import pyarrow.json as pj
 from cdc_assets.engine.schemas import ENTRIES, whole
 from cdc_assets.typemap.connect import element_of
 
-_LEAST_BLOCK: Final = 1 << 20
+_MIN_BLOCK: Final = 1 << 20
 _EXACT: Final = Context(prec=1000)
 _MANY_DIGITS: Final = re.compile(rb"\d[\d.]{15}|[eE][+-]?\d{3}")
 """Numbers that a double may not hold exactly, and more: each has more than 15 digits, or is very large or small."""
@@ -57,7 +57,7 @@ def read_payloads(schema: pa.Schema, data: bytes, longest: int, *, inferred: boo
         data.decode()
         table = pj.read_json(
             io.BytesIO(data),
-            pj.ReadOptions(block_size=max(_LEAST_BLOCK, longest + 2)),
+            pj.ReadOptions(block_size=max(_MIN_BLOCK, longest + 2)),
             pj.ParseOptions(explicit_schema=read, unexpected_field_behavior="infer"),
         ).combine_chunks()
         if set(table.column_names) - set(read.names):

@@ -44,11 +44,11 @@ from cdc_assets.reader.messages import BadRecordError, Unreadable
 
 log = logging.getLogger(__name__)
 
-_MOST_LINES: Final = 10_000
+_MAX_LINES: Final = 10_000
 _LIST_EVERY_S: Final = 1.0
 _COPYING_S: Final = 60.0
 """For how long a copy waits for the file that it is of to be deleted."""
-_MOST_GONE: Final = 10_000
+_MAX_GONE: Final = 10_000
 """Number of files that are known though they are gone."""
 _DATE: Final = re.compile(r"[^/]*=[^/]*|[0-9][0-9_-]*")
 """Folders that are no table's, but a day's."""
@@ -109,7 +109,7 @@ class FileSource:
     def _some(self) -> list[Item]:
         """Lines that were found, of several files if they are small."""
         found: list[Item] = []
-        while len(found) < _MOST_LINES and (items := next(self._reading, None)) is not None:
+        while len(found) < _MAX_LINES and (items := next(self._reading, None)) is not None:
             found += items
         return found
 
@@ -122,7 +122,7 @@ class FileSource:
         """See `Source`: files that were renamed or touched, and those that are gone."""
         begun, self._begun = self._begun, {}
         if begun and self._is_filled:  # there is something to be recorded anyway
-            begun |= dict.fromkeys(self._files.forget(_MOST_GONE), Progress())
+            begun |= dict.fromkeys(self._files.forget(_MAX_GONE), Progress())
         self._places |= {(path, progress.offset): progress for path, progress in begun.items()}
         return {path: progress.offset for path, progress in begun.items()}
 
@@ -227,8 +227,8 @@ class FileSource:
             self._missed.add(path)
             self._places[path, progress.offset] = gone
             reason = (
-                f"the file is gone, or outside of files.pattern, before it was read to its end: what stood behind byte "
-                f"{progress.offset:,} is not in the lake; put it back, or let errors.tolerance=all note it and go on"
+                f"the file is gone, or outside of files.pattern, before it was read to its end: everything after byte "
+                f"{progress.offset:,} is missing in the lake; put the file back, or set errors.tolerance=all to skip it"
             )
             found.append(Unreadable(path, progress.offset, f"{path} line {progress.line + 1}", "", reason))
         return found
@@ -246,8 +246,8 @@ class FileSource:
         checksum = self._files.verified(info.path, content)
         if checksum is None:
             raise ValueError(
-                f"it is another file than the one of which {before.line:,} lines were read, and that one is not found under "
-                "another name; give it another name, or put that one beside it"
+                f"it is not the file of which {before.line:,} lines were read, and that file has no other name now; rename this file, "
+                "or put the former one back"
             )
         line, offset = before.line, before.offset
         at, gave = before, False

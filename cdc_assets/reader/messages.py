@@ -20,7 +20,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _BEFORE_SCHEMA = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"schema"[ \t\r\n]*:[ \t\r\n]*')
 _BEFORE_PAYLOAD = re.compile(r'[ \t\r\n]*,[ \t\r\n]*"payload"[ \t\r\n]*:[ \t\r\n]*')
 _DECODER = json.JSONDecoder()
-_MOST_REMEMBERED = 64
+_MAX_REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class JsonParts:
         closed = _closing(text, end)
         if not closed:
             return None
-        if len(self._remembered) >= _MOST_REMEMBERED:
+        if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.pop(next(iter(self._remembered)))
         self._remembered = {text[start : between.end()]: own, **self._remembered}
         return _part(own, text[between.end() : end], parsed), closed

@@ -127,7 +127,7 @@ def _struct(schema: Schema, value: Any, path: str) -> dict[str, Any]:
     names = {field["field"] for field in schema["fields"]}
     for name, inner in value.items():
         if name not in names and not _is_empty(inner):
-            raise BadRecordError(f"{path}.{name} is in no field of its schema".lstrip("."))
+            raise BadRecordError(f"{path}.{name} is not a field of its schema".lstrip("."))
     return {
         field["field"]: engine_value(field, value.get(field["field"]), f"{path}.{field['field']}".lstrip("."))
         for field in schema["fields"]

@@ -16,7 +16,7 @@ from cdc_assets.mirror.fold import equal_rows
 from cdc_assets.mirror.shape import FROM_LSN, TO_LSN
 from cdc_assets.typemap.kernels import Numbers
 
-MOST = 1000
+MAX_CHANGED = 1000
 """Rows of a leaf that are told; all others are only counted."""
 COUNT = "__count"
 """Column of rows: how many there are, of the mirror's with a key how many have it, of the server's without a key."""
@@ -109,12 +109,12 @@ def _with_counts(rows: pa.Table, chosen: Sequence[tuple[int, int]]) -> pa.Table:
 
 
 def _found(server: pa.Table, mirror: pa.Table, differs: Numbers, otherwise: Numbers) -> Found:
-    more = max(0, len(differs) - MOST, len(otherwise) - MOST)
+    more = max(0, len(differs) - MAX_CHANGED, len(otherwise) - MAX_CHANGED)
     return Found(
         server.num_rows,
         mirror.num_rows,
-        pack(server.take(pa.array(differs[:MOST], pa.int64()))),
-        pack(mirror.take(pa.array(otherwise[:MOST], pa.int64()))),
+        pack(server.take(pa.array(differs[:MAX_CHANGED], pa.int64()))),
+        pack(mirror.take(pa.array(otherwise[:MAX_CHANGED], pa.int64()))),
         more,
     )
 

@@ -92,13 +92,13 @@ class Pass:
         if self.asked:
             text += f" {self.asked:,} of them will be read again by the streaming run."
         if self.waiting:
-            text += f" {self.waiting:,} are to be read again, but not asked for yet."
+            text += f" {self.waiting:,} will be read again, but are not requested yet."
         if self.absent:
-            text += f" {self.absent:,} are not on the server: no READ can tell that."
+            text += f" {self.absent:,} are missing on the server; no READ event can remove them."
         if self.removed:
             text += f" {self.removed:,} of them are removed from the mirror; the topic has them still."
         if self.doubled:
-            text += f" {self.doubled:,} are in the mirror more than once: no event mends that, make it anew (cdc-assets mirror --rebuild)."
+            text += f" {self.doubled:,} are in the mirror more than once: rebuild it (cdc-assets mirror --rebuild)."
         if self.removed < self.absent:
             text += (
                 " --repair removes them from the mirror, up to a thousand in all, and none of a table without a key that has large "

@@ -19,7 +19,7 @@ from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.reconcile.progress import Texts
 from cdc_assets.signals.requests import ask, compose
 
-MOST_KEYS = 500
+MAX_KEYS = 500
 """Keys in one request; for more, their whole key ranges are read."""
 
 

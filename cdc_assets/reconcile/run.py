@@ -45,10 +45,10 @@ from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.reconcile.compare import MOST
+from cdc_assets.reconcile.compare import MAX_CHANGED
 from cdc_assets.reconcile.differences import Candidates, candidates_of, settled
 from cdc_assets.reconcile.progress import Comparisons, Pass, Record
-from cdc_assets.reconcile.repair import MOST_KEYS, Repair, request
+from cdc_assets.reconcile.repair import MAX_KEYS, Repair, request
 from cdc_assets.reconcile.subject import Subject, subject_of
 from cdc_assets.reconcile.tasks import compare, read
 
@@ -150,8 +150,8 @@ class Reconciler:
         queued = signals is not None and any(entry.table == table for entry in signals.queue)
         if queued:
             log.warning(
-                "An incremental snapshot of %s is not done yet, so no other one can be asked for. Next: when it is done, "
-                "compare with --repair again.",
+                "An incremental snapshot of %s is still running, so no second one is requested. Next: when it is done, "
+                "run reconcile --repair again.",
                 table,
             )
         return queued
@@ -200,7 +200,7 @@ class Reconciler:
             made = replace(made, removed=self._removed(table, since, found))
         if not wishes.repair or not found.texts:
             return made
-        if found.more or not subject.tells or len(found.texts) + named > MOST_KEYS:
+        if found.more or not subject.tells or len(found.texts) + named > MAX_KEYS:
             return replace(made, waiting=found.present, spans=tuple(ranges))
         return replace(made, waiting=found.present, keys=tuple(found.texts))
 
@@ -223,7 +223,7 @@ class Reconciler:
                 return since, found
             earlier = None if found.is_open else found
         raise CaptureNotReadyError(
-            f"More than {MOST:,} rows of a leaf of {table} were changed during each of {_READS} comparisons, so it is not known which "
+            f"More than {MAX_CHANGED:,} rows of a leaf of {table} were changed during each of {_READS} comparisons, so it is not known which "
             "others differ. Next: compare again when less is written, or with fewer key ranges (--ranges)."
         )
 
@@ -281,8 +281,8 @@ class Reconciler:
             waited = (self._clock.elapsed() - begun).total_seconds()
             if waited > wishes.timeout_s:
                 raise CaptureNotReadyError(
-                    f"The mirror of {table} is at {reached} and does not come behind what was read {waited:.0f} s ago, so it "
-                    "is not known which differences are in flight. Next: let the capture run (its run, or cdc-assets capture), "
+                    f"The mirror of {table} has reached {reached} and did not catch up with the read of {waited:.0f} s ago, so changes "
+                    "in flight look like differences. Next: let the capture run (in Dagster, or cdc-assets capture), "
                     "then compare again; it continues where it was."
                 )
             self._clock.sleep(pause_s)

@@ -83,8 +83,8 @@ class Readers:
         if known.gaps:
             return NOTHING, "its mirror lacks changes"
         if known.pending is not None and (known.pending.whole or known.pending.void):
-            return NOTHING, "its mirror is being made anew"
-        return known.lsn, f"its mirror is right up to {known.lsn}"
+            return NOTHING, "its mirror is being rebuilt"
+        return known.lsn, f"its mirror is complete up to {known.lsn}"
 
     def _is_mirrored(self, table: TableId) -> bool:
         return has_mirror(self._config, table)

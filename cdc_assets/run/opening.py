@@ -97,7 +97,7 @@ class Opening:
             raise LakeError(
                 f"The manifest {tables.location.uri(self._ledger.manifest.directory)} was replaced while the run began: it has "
                 f"{claimed.next_window} windows, and had {known.next_window} a moment ago. Nothing was captured. Next: mount or "
-                "restore the lake; the next run reads it anew."
+                "restore the lake; the next run reads it again."
             )
         if refused := other_name(claimed, self._config):
             raise refused

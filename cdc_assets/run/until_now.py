@@ -102,7 +102,7 @@ def _lack(entry: TableState, target: Lsn) -> str:
     if entry.status != "healthy":
         return f"has stopped: {entry.reason}"
     if entry.gap_until is not None and (entry.snapshot_lsn is None or entry.gap_until > entry.snapshot_lsn):
-        return f"lacks changes up to {entry.gap_until}, which nobody has read again"
+        return f"lacks changes up to {entry.gap_until}, until a snapshot reads it again"
     if entry.position is None:
         return "is not captured by the server. Next: EXEC sys.sp_cdc_enable_table for it, or exclude it"
     return "" if entry.position >= target else f"is complete up to {entry.position}, not {target}"

@@ -29,9 +29,9 @@ from cdc_assets.signals.model import (
 from cdc_assets.signals.notices import SnapshotNotice, aborted_without_tables, ends, of_tables, scanned
 from cdc_assets.signals.tables import EXPECTED, TableMatcher
 
-_SHOWN, _MOST_UNKNOWN = 200, 20
+_SHOWN, _MAX_UNKNOWN = 200, 20
 """Characters of an expression or list shown in messages, and number of unmatched expressions reported per signal."""
-_MOST_CONDITIONS = 4_000_000
+_MAX_CONDITIONS = 4_000_000
 """Maximum total length of one signal's conditions for all of its tables, which are recorded in one row."""
 
 
@@ -110,13 +110,13 @@ def _execute(outcome: Outcome, signal: Signal, request: ExecuteSnapshot, capture
     matcher = TableMatcher(captured)
     tables, unknown = matcher.of_all(request.collections)
     conditions = matcher.texts(request.conditions)
-    if sum(len(conditions.get(table, "")) for table in tables) > _MOST_CONDITIONS:
+    if sum(len(conditions.get(table, "")) for table in tables) > _MAX_CONDITIONS:
         outcome.warnings.append(
             f"Signal {signal.id!r} is skipped: the conditions of its {len(tables)} tables have more than "
-            f"{_MOST_CONDITIONS} characters."
+            f"{_MAX_CONDITIONS} characters."
         )
         return
-    unknown = [pattern[:_SHOWN] for pattern in unknown[:_MOST_UNKNOWN]]
+    unknown = [pattern[:_SHOWN] for pattern in unknown[:_MAX_UNKNOWN]]
     outcome.warnings += _unknown(signal, unknown, captured)
     if request.kind == "blocking":
         if tables:
@@ -165,7 +165,7 @@ def _stop(outcome: Outcome, signal: Signal, request: StopSnapshot) -> None:
     gone, unknown = TableMatcher(queued).of_all(request.collections) if request.collections else (queued, [])
     outcome.warnings += [
         f"Signal {signal.id!r}: {pattern[:_SHOWN]!r} matches no table of the incremental snapshot: expected {EXPECTED}."
-        for pattern in unknown[:_MOST_UNKNOWN]
+        for pattern in unknown[:_MAX_UNKNOWN]
     ]
     if not gone:
         outcome.warnings.append(f"Signal {signal.id!r}: none of its tables is queued, stop ignored.")

@@ -28,7 +28,7 @@ from cdc_assets.errors import LakeError
 
 _PATIENCE_S = 5.0
 """Seconds after which an unfinished last line counts as complete."""
-_MOST_BYTES = 256 * 1024 * 1024
+_MAX_BYTES = 256 * 1024 * 1024
 """Maximum size of the file, which is read into memory."""
 _AHEAD_S = 60.0
 """Seconds that the clock of a file system may be ahead; what is newer was written before our clock was set back."""
@@ -117,8 +117,8 @@ def _content(file: Path) -> bytes:
     found = file.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not an ordinary file")
-    if found.st_size > _MOST_BYTES:
-        raise OSError(errno.EFBIG, f"it has {found.st_size} bytes, more than {_MOST_BYTES}")
+    if found.st_size > _MAX_BYTES:
+        raise OSError(errno.EFBIG, f"it has {found.st_size} bytes, more than {_MAX_BYTES}")
     return file.read_bytes()
 
 

@@ -19,7 +19,7 @@ from cdc_assets.config.patterns import Patience, PatternError, compiled
 from cdc_assets.core.signal import LONGEST_DATA, Signal, storable
 from cdc_assets.errors import InvalidValueError
 
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 """Maximum number of entries in `data-collections`, since each is matched and reported."""
 _PARSING_S = 2.0
 """Maximum time in seconds to compile the expressions of one signal."""
@@ -249,10 +249,8 @@ def _patterns(data: Mapping[str, Any], *, required: bool) -> tuple[str, ...]:
         return ()
     if not isinstance(given, list) or not given or not all(isinstance(entry, str) and entry.strip() for entry in given):
         raise _BadDataError("data-collections is missing or not an array of names")
-    if len(given) > _MOST_NAMES:
-        raise _BadDataError(
-            f"data-collections has more than {_MOST_NAMES} entries; one expression may mean many tables"
-        )
+    if len(given) > _MAX_NAMES:
+        raise _BadDataError(f"data-collections has more than {_MAX_NAMES} entries; one expression may mean many tables")
     return _checked(entry.strip() for entry in given)
 
 

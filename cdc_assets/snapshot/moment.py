@@ -182,8 +182,8 @@ class Waiting:
                 raise ServerBusyError("The readers of a table without a key have ended. Next: it is read again")
             if self._clock.elapsed() > end:
                 raise CaptureNotReadyError(
-                    f"the capture job of {self.database} has not got behind the moment at which a table without a key was read "
-                    f"within {self._limit_s:g} s. Next: see that the job runs; if it lags, raise snapshot.keyless.wait.ms; if "
+                    f"the capture job of {self.database} has not passed the moment at which a table without a key was read "
+                    f"within {self._limit_s:g} s. Next: check that the job runs; if it lags, raise snapshot.keyless.wait.ms; if "
                     "nothing is committed there, set signal.data.collection, or grant VIEW DATABASE STATE"
                 )
             self._clock.sleep(_POLL_S)
@@ -236,7 +236,7 @@ class Marked:
         try:
             self._waiting.source.delete_signal(self._table, column, self._id)
         except CdcError as error:
-            log.warning("A row stays in %s, which asks for nothing: %s", self._table, error)
+            log.warning("A row without effect is left in %s: %s", self._table, error)
 
 
 class Passed:
@@ -295,7 +295,7 @@ class Timed:
         if lacking := [instance.name for instance in self.instances if instance.name not in commits]:
             raise PreflightError(
                 f"Changes of {', '.join(lacking)} cannot be counted: the change table is gone, or may not be read. "
-                "Next: `cdc-assets doctor` tells what is missing; then read the table again"
+                "Next: `cdc-assets doctor` names what is missing; then read the table again"
             )
         times = source.commit_times(database, sorted({lsn for found in commits.values() for lsn, _ in found}))
         near, latest = timedelta(seconds=_MARGIN_S / 2), self._begun.latest()

@@ -103,6 +103,6 @@ def require_present(source: Source, database: str, tables: Iterable[TableState])
     known = max((state.position for state in tables if state.position is not None), default=ZERO_LSN)
     if captured < known:
         raise IncompleteReadError(
-            f"Database {database} is captured up to {captured} on the replica that answers, behind {known}, and lacks tables that "
-            "were read already: it lags. It is asked again"
+            f"The replica that answered for database {database} lags: it is captured up to {captured}, before {known}, and lacks tables "
+            "that were read already. The question is repeated"
         )

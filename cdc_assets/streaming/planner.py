@@ -326,8 +326,8 @@ class Planner:
         beginning = self._server.source.beginning_tables(database) if tables else frozenset()
         if found := next((table for table in tables if table in beginning), None):
             raise CaptureNotReadyError(
-                f"{found} was enabled again, and the capture job of {database} has not come to the start of its capture instance. "
-                "Next: nothing; if it does not come there, see that the job runs"
+                f"{found} was enabled again, and the capture job of {database} has not reached the start of its capture instance. "
+                "Next: nothing; if that lasts, see that the job runs"
             )
 
     def _without_gap(

@@ -158,7 +158,7 @@ def test_log_in_the_store_stays_short_and_only_files_that_are_there_are_committe
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta_log, "_GRACE_S", -1.0)
-    monkeypatch.setattr(delta_log, "LEAST_COMMITS", 1)
+    monkeypatch.setattr(delta_log, "MIN_COMMITS", 1)
     monkeypatch.setattr(presence, "_LATE_S", 0.0)
     settings = LakeSettings(f"s3://{BUCKET}/short", tuple(options(store).items()), log_commits=1)
     tables, schema = TopicTables(Location.of(settings), "shop", settings), schema_of(id=pa.int32())

@@ -216,7 +216,7 @@ def test_signals_that_name_no_captured_table_are_told(kind: type[Server], tmp_pa
             data = json.dumps({"data-collections": [f"{schema}.itmes"], "type": snapshot})
             server.execute(f"insert into signals values ('{snapshot}', 'execute-snapshot', '{data}')")
         assert captured(tmp_path, own, idle=6) == 1, log_of(tmp_path)
-        assert "A blocking snapshot that a signal asked for has read no table" in log_of(tmp_path)
+        assert "The blocking snapshot of a signal has read no table" in log_of(tmp_path)
         assert f"by signal 'incremental' has not read '{schema}.itmes'" in log_of(tmp_path)
         assert f"Captured are: {schema}.items" in log_of(tmp_path)
 

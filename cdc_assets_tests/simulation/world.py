@@ -72,7 +72,7 @@ EVENTS: Final = {
 KINDS: Final = {"capture": 8, "mirror": 4, "publisher": 4, "snapshot": 1, "rebuild": 1, "look": 3}
 """Processes, and how often each is started."""
 
-_MOST: Final = {"capture": 2, "mirror": 2, "publisher": 2, "snapshot": 1, "rebuild": 1, "look": 1}
+_MAX: Final = {"capture": 2, "mirror": 2, "publisher": 2, "snapshot": 1, "rebuild": 1, "look": 1}
 """Processes of a kind at once."""
 
 
@@ -173,7 +173,7 @@ class World:
         producer = self.cluster.producer()
         most = self.rng.choice([1, 5, 1000])
         found = Publisher(feed, producer, Renderer(self.config.kafka), most, lambda _: None)
-        publish(found, feed, follow=False, pause_s=0, most_retries=2, close=producer.close)
+        publish(found, feed, follow=False, pause_s=0, max_retries=2, close=producer.close)
 
     def look(self) -> None:
         """Somebody looks at the capture; what is called healthy is held against the law."""
@@ -234,7 +234,7 @@ class World:
         """A process starts, beside those of its kind that sleep or run."""
         kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
         running = len(self.scheduler.of(kind))
-        if running < _MOST[kind] and (not running or self.rng.random() < 0.3):  # one of a kind is the rule
+        if running < _MAX[kind] and (not running or self.rng.random() < 0.3):  # one of a kind is the rule
             self._begin(kind)
 
     def _anybody(self) -> Actor | None:

@@ -28,7 +28,7 @@ _NO_BORDER = ("Wrong offset", "Invalid pos")
 """What servers say of a place in a binlog at which no event begins, and of one behind its end (error 1220)."""
 
 
-_MOST_EVENTS, _MOST_FILES = 2000, 3
+_MAX_EVENTS, _MAX_FILES = 2000, 3
 _MAPPED = re.compile(r"\((.+\..+)\)")
 
 
@@ -137,11 +137,11 @@ class MySqlProbe:
         skip += 1 if int(offset.get("row") or 0) else 0
         names = [str(row["log_name"]) for row in self._session.rows("SHOW BINARY LOGS")]
         files = [name for name in names if place.order[0] <= binlog_point(name, 0).order[0] <= end.order[0]]
-        if not files or binlog_point(files[0], 0).order[0] != place.order[0] or len(files) > _MOST_FILES:
+        if not files or binlog_point(files[0], 0).order[0] != place.order[0] or len(files) > _MAX_FILES:
             return False
         for number, name in enumerate(files):
-            events = self._events(name, place.order[1] if number == 0 else None, _MOST_EVENTS)
-            if events is None or len(events) == _MOST_EVENTS:
+            events = self._events(name, place.order[1] if number == 0 else None, _MAX_EVENTS)
+            if events is None or len(events) == _MAX_EVENTS:
                 return False
             for event in events[skip if number == 0 else 0 :]:
                 if _is_change(str(event["event_type"]), str(event["info"]), accepts):

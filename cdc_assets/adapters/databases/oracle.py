@@ -52,7 +52,7 @@ class OracleProbe:
         )
         columns = "id VARCHAR2(42) PRIMARY KEY, type VARCHAR2(32) NOT NULL, data VARCHAR2(2048)"
         self._signal_table = SignalTable(
-            config, self._session, quote='"', marks=":1, :2, :3", columns=columns, most_parts=2
+            config, self._session, quote='"', marks=":1, :2, :3", columns=columns, max_parts=2
         )
 
     def close(self) -> None:

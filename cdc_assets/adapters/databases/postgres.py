@@ -18,7 +18,7 @@ from cdc_assets.engine.source import WAKING, LogPoint, Retention, point_of_offse
 
 _END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist")
-_MOST_MESSAGES = 5000
+_MAX_MESSAGES = 5000
 _NO_CHANGES = "BCORY"
 """First bytes of messages that begin and commit transactions, or describe tables and types."""
 _NEAR_BYTES = 256 * 2**20
@@ -105,10 +105,10 @@ class PostgresProbe:
             "SELECT (lsn - '0/0'::pg_lsn)::numeric AS lsn, chr(get_byte(data, 0)) AS kind "
             "FROM pg_logical_slot_peek_binary_changes(%s, NULL, %s, 'proto_version', '1', 'publication_names', %s)",
             self._slot,
-            _MOST_MESSAGES,
+            _MAX_MESSAGES,
             self._publication,
         )
-        if found is None or len(found) >= _MOST_MESSAGES:
+        if found is None or len(found) >= _MAX_MESSAGES:
             return False
         return holds_no_changes([(str(row["kind"]), int(row["lsn"])) for row in found], point.order[0])
 
@@ -152,8 +152,8 @@ class PostgresProbe:
         """Why the slot no longer holds all that was not read; empty if it does."""
         if not slot:
             return (
-                f"The replication slot {self._slot} is gone, and with it the changes behind {recorded}. "
-                "Next: set snapshot.mode=when_needed, which reads the tables anew, or capture into a new lake."
+                f"The replication slot {self._slot} is gone, and with it the changes after {recorded}. "
+                "Next: set snapshot.mode=when_needed, which reads the tables again, or capture into a new lake."
             )
         if slot["wal_status"] == "lost" or slot["restart_lsn"] is None:
             return (
@@ -163,8 +163,8 @@ class PostgresProbe:
         if recorded is not None and not self._moves_by_itself() and wal_point(int(slot["begin"] or 0)) > recorded:
             return (
                 f"The replication slot {self._slot} begins at {slot['confirmed']}, behind {recorded}, to which the lake is "
-                "complete: it was made anew or moved, and changes in between are lost. Next: set "
-                "snapshot.mode=when_needed, which reads the tables anew, or capture into a new lake."
+                "complete: it was recreated or moved, and changes in between are lost. Next: set "
+                "snapshot.mode=when_needed, which reads the tables again, or capture into a new lake."
             )
         return ""
 

@@ -34,8 +34,8 @@ def open_probe(config: EngineConfig) -> Iterator[SourceProbe]:
     kind = _PROBES.get(config.kind)
     if kind is None:
         raise EngineError(
-            f"Nothing is known of the database of {config.properties.get('connector.class', '')}: its log cannot be asked. "
-            f"Next: none; these can: {', '.join(_PROBES)}."
+            f"The database of {config.properties.get('connector.class', '')} cannot be queried for the end of its log. "
+            f"Next: nothing; only these can: {', '.join(_PROBES)}."
         )
     probe = kind(config)
     try:

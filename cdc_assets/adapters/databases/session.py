@@ -23,7 +23,7 @@ def require_driver(package: str, extra: str) -> None:
     """
     if find_spec(package) is None:
         raise EngineError(
-            f"The driver {package} is not installed, so the database cannot be asked. "
+            f"The driver {package} is not installed, so the database cannot be queried. "
             f"Next: pip install 'cdc-assets[{extra}]'."
         )
 

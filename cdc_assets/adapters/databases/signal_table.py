@@ -19,15 +19,15 @@ class SignalTable:
         quote: what stands around names.
         marks: of the parameters of a statement.
         columns: its definition, for a remedy.
-        most_parts: parts of its name that a statement takes, from the last.
+        max_parts: parts of its name that a statement takes, from the last.
     """
 
     def __init__(
-        self, config: EngineConfig, session: DriverSession, *, quote: str, marks: str, columns: str, most_parts: int = 4
+        self, config: EngineConfig, session: DriverSession, *, quote: str, marks: str, columns: str, max_parts: int = 4
     ) -> None:
         self._given = config.properties.get(_NAME, "")
         self._session, self._quote, self._marks = session, quote, marks
-        self._columns, self._most_parts = columns, most_parts
+        self._columns, self._max_parts = columns, max_parts
 
     @property
     def _quoted(self) -> str:
@@ -38,7 +38,7 @@ class SignalTable:
                 "the name of a table (id, type, data)",
                 "create one and name it there, or configure the file channel (signal.enabled.channels, signal.file)",
             )
-        parts = self._given.split(".")[-self._most_parts :]
+        parts = self._given.split(".")[-self._max_parts :]
         return ".".join(self._quote + part.replace(self._quote, self._quote * 2) + self._quote for part in parts)
 
     def checks(self) -> Iterator[CheckResult]:

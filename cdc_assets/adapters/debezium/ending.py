@@ -5,7 +5,7 @@ from typing import Final
 
 from cdc_assets.errors import CdcError, ConnectionLostError, CredentialsError, EngineError
 
-GO_ON: Final = "the next run goes on behind the last batch"
+GO_ON: Final = "the next run continues after the last batch"
 _LOST: Final = re.compile(
     r"no longer available on the server|could not find first log file|purged required binary logs"
     r"|requested WAL segment \S+ has already been removed|can no longer get changes from replication slot"
@@ -17,7 +17,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str, type[CdcError]], ...]] = (
     (
         _LOST,
         "the source no longer has what follows the last batch, so the lake is complete only as far as that. Next: set "
-        "snapshot.mode=when_needed, which reads the tables anew, and keep the source's log for longer",
+        "snapshot.mode=when_needed, which reads the tables again, and keep the source's log for longer",
         EngineError,
     ),
     (
@@ -27,7 +27,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str, type[CdcError]], ...]] = (
     ),
     (
         re.compile(r"with the same server_(uuid|id)", re.IGNORECASE),
-        f"another client has the same number. Next: give each capture a database.server.id of its own; {GO_ON}",
+        f"another client has the same number. Next: give each capture its own database.server.id; {GO_ON}",
         ConnectionLostError,
     ),
     (
@@ -37,7 +37,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], str, type[CdcError]], ...]] = (
     ),
     (
         re.compile(r"access denied|permission denied|ORA-01031", re.IGNORECASE),
-        f"the user lacks a right. Next: grant what is missing, which `cdc-assets doctor` tells; {GO_ON}",
+        f"the user lacks a right. Next: grant what `cdc-assets doctor` names; {GO_ON}",
         EngineError,
     ),
     (

@@ -28,7 +28,7 @@ _NULLED: Final = (
 _NULLING: Final = re.compile(r"Failed to (properly )?convert|Unexpected value for JDBC type")
 """How their first lines begin."""
 _REMEMBERED: Final = 50
-_MOST_TEXT: Final = 1 << 16
+_MAX_TEXT: Final = 1 << 16
 
 
 class EngineLog:
@@ -81,7 +81,7 @@ class EngineLog:
                     self._level = _LEVELS.get(level[1], logging.INFO)
                     self._record = line if _NULLING.search(line) else ""
                 elif self._record:
-                    self._record = f"{self._record}\n{line}" if len(self._record) < _MOST_TEXT else ""
+                    self._record = f"{self._record}\n{line}" if len(self._record) < _MAX_TEXT else ""
                 self._count()
                 log.log(self._level, "%s", line)
 

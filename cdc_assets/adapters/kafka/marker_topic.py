@@ -26,8 +26,8 @@ def unfit(library: Any, admin: Any, topic: str, limit_s: float) -> str:
         return ""
     if len(found.partitions) > 1:
         return (
-            f"The topic of markers {topic} has {len(found.partitions)} partitions, expected one: which marker is the newest could not be "
-            f"told. Next: kafka-topics --delete --topic {topic}, then cdc-assets publish --resume, which makes it anew"
+            f"The topic of markers {topic} has {len(found.partitions)} partitions, expected one: the newest marker could not be "
+            f"recognised. Next: kafka-topics --delete --topic {topic}, then cdc-assets publish --resume, which creates it again"
         )
     policy = _policy(library, admin, topic, limit_s)
     if policy in (None, "compact"):

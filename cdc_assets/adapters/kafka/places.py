@@ -9,21 +9,21 @@ ANYWHERE: Final = (*AT_THE_END, *AT_THE_BEGINNING)
 ANEW: Final = "consumer.override.auto.offset.reset=earliest lets the next run read it from its beginning"
 MISSING: Final = (
     "it was read, and is not there any more: the topic was deleted, the user may not see it (DESCRIBE), or bootstrap.servers is "
-    "another cluster; name it no more in topics or topics.regex if it is to be forgotten"
+    "another cluster; leave it out of topics or topics.regex if it is not needed any more"
 )
 
 
 def lost_span(recorded: int, low: int, high: int) -> str:
     """Why a partition cannot be read on at an offset that it does not have."""
-    hint = "consumer.override.auto.offset.reset=earliest goes on with what there is"
+    hint = "consumer.override.auto.offset.reset=earliest continues with what is left"
     if recorded < low:
         return f"offsets {recorded} to {low - 1} were removed before they were read; {hint}"
-    return f"it ends at {high}, before the recorded offset {recorded}: it was made anew; {hint}"
+    return f"it ends at {high}, before the recorded offset {recorded}: it was recreated; {hint}"
 
 
 def was_anew(recorded: int) -> str:
     """The reason why a partition stops if its recorded offset belongs to a former topic with the same name and another id."""
-    return f"it was made anew after it was read to offset {recorded}; {ANEW}"
+    return f"it was recreated after it was read to offset {recorded}; {ANEW}"
 
 
 def jumped_span(recorded: int, low: int, begin: int, reset: str) -> str:
@@ -31,9 +31,9 @@ def jumped_span(recorded: int, low: int, begin: int, reset: str) -> str:
     lost = (
         f"offsets {recorded} to {begin - 1} are not in the lake"
         if recorded < low
-        else f"it is shorter than what was read, so it was made anew: what it had behind offset {recorded} is not in the lake"
+        else f"it is shorter than what was read, so it was recreated: what it had after offset {recorded} is not in the lake"
     )
-    return f"{lost}; it goes on at {begin} (auto.offset.reset={reset}), and the next run tells this no more"
+    return f"{lost}; it continues at {begin} (auto.offset.reset={reset}), and later runs do not report this again"
 
 
 def stream_name(topic: str, partition: int) -> str:

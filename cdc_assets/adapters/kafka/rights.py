@@ -47,5 +47,5 @@ def refused(servers: str, what: str, operations: Sequence[str], resource: str, n
     """
     return PreflightError(
         f"Kafka at {servers} does not allow this user to {what}. Next: give {given_by(operations, resource, name)}, "
-        "and start again; it goes on where the marker says."
+        "and start again; it continues where the marker says."
     )

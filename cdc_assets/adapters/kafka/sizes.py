@@ -84,5 +84,5 @@ class Limits:
         """Why a topic does not take a record of so many bytes."""
         if topic not in self._topics:
             rights = given_by(["DESCRIBE_CONFIGS"], "topic", topic)
-            return f"it has {size:,} bytes, and max.message.bytes of the topic cannot be asked for: it needs {rights}"
+            return f"it has {size:,} bytes, and max.message.bytes of the topic cannot be read: that needs {rights}"
         return f"it has {size:,} bytes, and the topic takes {self._topics[topic]:,} (max.message.bytes)"

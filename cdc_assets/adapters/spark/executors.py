@@ -131,7 +131,7 @@ class ExecutorWatch:
         if self._context is None:
             return (SparkTaskError if self._seen else EngineError)(
                 f"Spark Connect at {self._where} ran no task for {self._timeout_s:g} s: its cluster is full or has no "
-                "executors. Next: look at the server's page of executors; spark.cdc.executor.timeout says how long is waited."
+                "executors. Next: look at the server's page of executors; spark.cdc.executor.timeout sets the wait."
             )
         conf = self._context.getConf()
         driver = f"{conf.get('spark.driver.host')}:{conf.get('spark.driver.port')}"
@@ -140,13 +140,13 @@ class ExecutorWatch:
         if self._seen:
             return SparkTaskError(
                 f"Spark at {self._where} has lost its executors, and none came back within {self._timeout_s:g} s. "
-                "Next: look at the cluster's workers; what was read is read again."
+                "Next: look at the cluster's workers; the read is repeated."
             )
         return EngineError(
             f"No executor of {self._where} registered within {self._timeout_s:g} s with the driver at {driver}. Either the "
             "cluster has no cores or memory free (spark.executor.cores, spark.executor.memory, spark.cores.max), or its "
             "executors cannot reach that address and end again (spark.driver.host, spark.driver.port, a firewall). Next: look "
-            "at the master's page and at an executor's stderr; spark.cdc.executor.timeout says how long is waited."
+            "at the master's page and at an executor's stderr; spark.cdc.executor.timeout sets the wait."
         )
 
 

@@ -61,16 +61,16 @@ def job_error(error: Exception, where: str) -> CdcError:
     if connection_lost(error):
         return SparkTaskError(
             f"Spark's JVM at {where} does not answer any more: it has ended or was killed. Next: look for the kernel's "
-            "message if memory is short; another one is started, and what was read is read again."
+            "message if memory is short; another one is started, and the read is repeated."
         )
     if _AWAY.search(text):
         return SparkTaskError(
             f"Spark Connect at {where} does not answer any more. Next: look at the server and its log; a new session is "
-            "begun with it, and what was read is read again."
+            "begun with it, and the read is repeated."
         )
     return SparkTaskError(
         f"A Spark job at {where} broke: {root_cause(text) or type(error).__name__}. "
-        "Next: look for a killed Python worker or lost executor in Spark's log; what was read is read again."
+        "Next: look for a killed Python worker or lost executor in Spark's log; the read is repeated."
     )
 
 

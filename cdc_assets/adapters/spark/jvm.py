@@ -136,7 +136,7 @@ def end_if_stopped() -> bool:
         return False
     if process.pid not in _ours:
         return True
-    log.warning("Spark's JVM (process %s) is stopped and is killed, for this run is to end.", process.pid)
+    log.warning("Killing Spark's JVM (process %s), which is stopped, because this run ends.", process.pid)
     process.kill()
     process.wait()
     return False

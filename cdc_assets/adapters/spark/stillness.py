@@ -35,7 +35,7 @@ def _watch(done: threading.Event) -> None:
         for number in sorted(still - known):
             log.warning(
                 "Process %d of Spark is stopped while a job waits for it, by a signal or a debugger. Nothing is lost; "
-                "nothing is read either until it goes on. Next: kill -CONT %d, or kill -KILL %d: what was read is read again.",
+                "nothing is read until it continues. Next: kill -CONT %d, or kill -KILL %d: the read is repeated.",
                 number, number, number,
             )  # fmt: skip
         known = still

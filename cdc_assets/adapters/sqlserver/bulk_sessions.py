@@ -53,7 +53,7 @@ _STATES = (
 _STATE_OF = {sqlstate_to_exception(state, "").driver_error: state for state in _STATES}
 """SQLSTATEs by the texts into which mssql-python converts them."""
 
-IDLE_MOST: Final = 64
+MAX_IDLE: Final = 64
 """Maximum number of idle sessions."""
 IDLE_S: Final = 60.0
 """Maximum idle time in seconds; firewalls drop idle connections silently."""
@@ -264,7 +264,7 @@ class SessionPool:
         """Remove and return sessions that are idle for too long or too many; needs the lock."""
         oldest = time.monotonic() - IDLE_S
         found = []
-        while self._idle and (len(self._idle) > IDLE_MOST or self._idle[0].since < oldest):
+        while self._idle and (len(self._idle) > MAX_IDLE or self._idle[0].since < oldest):
             found.append(self._idle.popleft())
         return found
 

@@ -10,7 +10,7 @@ is answered or has the limit of all statements. Other questions, which are answe
 answer that statement either hangs, which says nothing about the question: the limit stays, and the end of the hang is found soon.
 """
 
-LEAST_S = 30.0
+MIN_S = 30.0
 
 
 class Patience:
@@ -20,22 +20,22 @@ class Patience:
         most_s: the limit of all statements, in seconds; 0 if there is none, and then questions have none either.
     """
 
-    def __init__(self, most_s: float) -> None:
-        self._most_s = most_s
+    def __init__(self, max_s: float) -> None:
+        self._max_s = max_s
         self._slow: dict[str, float] = {}
         """Limits of questions that took longer than others, by their text."""
 
     def limit_s(self, question: str) -> float:
         """Seconds for which a question may stay unanswered now; 0 for ever."""
-        return min(self._most_s, self._slow.get(question, LEAST_S))
+        return min(self._max_s, self._slow.get(question, MIN_S))
 
     def lost(self, question: str) -> None:
         """A question was not answered, on a connection that had answered before."""
-        self._slow[question] = 2 * self._slow.get(question, LEAST_S)
+        self._slow[question] = 2 * self._slow.get(question, MIN_S)
 
     def answered(self, question: str, after_s: float) -> None:
         """A question was answered after so many seconds."""
-        if 2 * after_s > LEAST_S:
+        if 2 * after_s > MIN_S:
             self._slow[question] = 2 * after_s
         else:
             self._slow.pop(question, None)

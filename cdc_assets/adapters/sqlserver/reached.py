@@ -55,8 +55,8 @@ class Reached:
             found = max(found, lsn_of(ask(queries.of_database(queries.NEWEST_START, floor.database))) or ZERO_LSN)
         if found < floor.lsn:
             raise IncompleteReadError(
-                f"Database {floor.database} on {server} is captured up to {found}, behind {floor.lsn}, which is known "
-                "already: it is a replica that lags. It is asked again"
+                f"Database {floor.database} on {server} is captured up to {found}, less than {floor.lsn}, which was "
+                "seen before: the replica lags. The question is repeated"
             )
         known[floor.database] = found
 

@@ -40,7 +40,7 @@ _PROBES: Final = 9
 a quarter of an hour: such bytes get the same time."""
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,2}")
 """Values that the drivers accept: 1 to 999."""
-_LEAST_MARK: Final = 500
+_MIN_MARK: Final = 500
 _MARKS: Final = 500
 _numbers = count()
 
@@ -56,7 +56,7 @@ class TcpConnection:
         times = [options.get(name, str(usual)) for name, usual in _USUAL.items()]
         self._times = [int(text) for text in times if _SECONDS.fullmatch(text)]
         number = next(_numbers)
-        self._mark = (_LEAST_MARK + number % _MARKS, _LEAST_MARK + number // _MARKS % _MARKS)
+        self._mark = (_MIN_MARK + number % _MARKS, _MIN_MARK + number // _MARKS % _MARKS)
         self._inode: int | None = None
         self._number = -1
         """Descriptor of the socket when it was found last."""

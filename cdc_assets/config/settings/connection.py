@@ -46,7 +46,7 @@ class FilterSettings:
         schema_include: `schema.include.list`; the exclude list of the same kind must be empty if it is not.
         table_include: `table.include.list`, matching `schema.table`.
         ignore_builtin: leave out system tables.
-        most_tables: `guardrail.collections.max`; 0 sets no limit.
+        max_tables: `guardrail.collections.max`; 0 sets no limit.
         limit_action: `guardrail.collections.limit.action`: reaction if the limit is exceeded.
         also: tables that are captured regardless of the lists, `db.schema.table` in lower case: signal tables.
     """
@@ -56,6 +56,6 @@ class FilterSettings:
     table_include: tuple[str, ...] = ()
     table_exclude: tuple[str, ...] = ()
     ignore_builtin: bool = True
-    most_tables: int = 0
+    max_tables: int = 0
     limit_action: Literal["warn", "fail"] = "warn"
     also: frozenset[str] = frozenset()

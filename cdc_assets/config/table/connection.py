@@ -97,7 +97,7 @@ CONNECTION = (
         None,
         "ODBC driver to use: its registered name or the path of its shared object. "
         "Absent: the registered ODBC Driver 18, else the one that comes with mssql-python.",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
 )
 
@@ -152,7 +152,7 @@ FILTERS = (
         kinds.integer(0),
         "0",
         "Maximum number of tables; 0 sets no limit. All tables of the databases count, or only captured ones with `schema.history.internal.store.only.captured.tables.ddl`.",
-        "filters.most_tables",
+        "filters.max_tables",
     ),
     Property(
         "guardrail.collections.limit.action",

@@ -105,7 +105,7 @@ IGNORED = (
 )
 
 _RESHAPED = (
-    f"{_PLUGIN}; reshape events in an asset behind the topic, or read current rows from a mirror (mirror.enabled)"
+    f"{_PLUGIN}; reshape events in an asset that reads the topic, or read current rows from a mirror (mirror.enabled)"
 )
 _NAMED = "databases are named by database.names"
 

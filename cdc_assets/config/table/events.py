@@ -68,7 +68,7 @@ EVENTS = (
         "Regular expression of characters in topic names that are replaced by `_`; `[^A-Za-z0-9._-]` if absent. "
         r"`[^\w.-]` keeps letters of every script.",
         "events.sanitize_pattern",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "message.key.columns",
@@ -192,7 +192,7 @@ EVENTS = (
         "Debezium release whose envelope is written: 3.6.3, or 2.3.4 without microseconds, nanoseconds and context headers. "
         "Choose it before the first run, because it changes the structure of every topic.",
         "events.event_version",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     *COLUMN_RULES,
 )

@@ -19,7 +19,7 @@ KAFKA = (
         "Publish in Dagster: in the runs that write topics, and by an asset and a job of their own. Leave it off if "
         "`cdc-assets publish --follow` runs as a service: of two publishers the newer ends the older.",
         "kafka.enabled",
-        note="Ours. Needs `bootstrap.servers`.",
+        note="Only in cdc-assets. Needs `bootstrap.servers`.",
     ),
     Property(
         "producer.<option>",
@@ -85,7 +85,7 @@ KAFKA = (
         "600000",
         "Time for which events may wait for Kafka before the capture is in trouble; after a minute it is not healthy.",
         "kafka.late_s",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "kafka.transaction.rows",
@@ -93,7 +93,7 @@ KAFKA = (
         "200000",
         "Events of one Kafka transaction, after which it is committed; after 20 seconds it is in any case.",
         "kafka.transaction_rows",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "transforms",

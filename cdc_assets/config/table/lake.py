@@ -10,7 +10,7 @@ LAKE = (
         "lake",
         "Directory or object-store URL that holds one Delta table per topic.",
         "lake.path",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "lake.storage.option.<option>",
@@ -18,7 +18,7 @@ LAKE = (
         None,
         "Option of the object store's client, such as `AWS_REGION`.",
         secret=True,
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "lake.compact.after.files",
@@ -26,7 +26,7 @@ LAKE = (
         "200",
         "Number of small files at which a table is compacted; 0 never.",
         "lake.compact_after_files",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "lake.target.file.bytes",
@@ -34,7 +34,7 @@ LAKE = (
         str(128 * 1024 * 1024),
         "Target file size of compaction.",
         "lake.target_file_bytes",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "lake.retention.hours",
@@ -43,7 +43,7 @@ LAKE = (
         "Age at which unreferenced files may be removed; readers of older versions, and writers that take longer, "
         "would miss them. Each checkpoint of a Delta log lists the files that wait for removal, so commits cost more with more hours.",
         "lake.retention_hours",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "lake.log.commits",
@@ -52,7 +52,7 @@ LAKE = (
         "Number of newest commits that stay in a table's Delta log; readers that follow the log commit by commit, such as a "
         "stream over the table, must keep up with them.",
         "lake.log_commits",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "lake.sample.rows",
@@ -61,16 +61,16 @@ LAKE = (
         "Rows of a table's newest file that each materialization of its assets shows, and so Dagster's storage keeps; 0 for none. "
         "Columns that are masked, hashed or truncated are shown as masked.",
         "lake.sample_rows",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "lake.topic.retention.hours",
         kinds.integer(0, 1_000_000),
         "0",
         "Age of changes that are dropped from topics, once their mirror and the publisher to Kafka have them; 0 keeps all. Topics "
-        "without a mirror keep theirs. Whoever asks for what was dropped gets an error.",
+        "without a mirror keep theirs. A reader that asks for dropped events gets an error.",
         "lake.topic_hours",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "lake.topic.cleanup.policy",
@@ -79,7 +79,7 @@ LAKE = (
         "Which changes of that age are dropped: all, or (compact) those that later ones of the same key replace, so that a topic "
         "always makes its table's rows. A table without a key, or with events that shorten it, keeps all.",
         "lake.topic_policy",
-        note="Ours; the words of Kafka.",
+        note="Only in cdc-assets; the values are those of Kafka.",
     ),
     Property(
         "lake.topic.retention.unmirrored",
@@ -87,6 +87,6 @@ LAKE = (
         "false",
         "Drop them also from topics without a mirror: then they are nowhere in the lake.",
         "lake.topic_unmirrored",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
 )

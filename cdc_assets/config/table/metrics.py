@@ -10,15 +10,15 @@ METRICS = (
         "0",
         "Port on which `cdc-assets capture` serves metrics for Prometheus; 0 serves none. Needs the extra `metrics`.",
         "metrics.port",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "metrics.address",
         kinds.HOST,
         "127.0.0.1",
-        "Address on which the metrics are served; the default is reachable from the same machine alone.",
+        "Address on which the metrics are served; the default is reachable only from the same machine.",
         "metrics.address",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "metrics.textfile",
@@ -27,7 +27,7 @@ METRICS = (
         "File ending in `.prom` to which runs, also those of Dagster, write their metrics for the node exporter's textfile "
         "collector; empty for none. Needs the extra `metrics`.",
         "metrics.textfile",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "metrics.otlp",
@@ -36,6 +36,6 @@ METRICS = (
         "Whether runs, also those of Dagster, push their metrics by OpenTelemetry (OTLP over HTTP); where to is said by "
         "`OTEL_EXPORTER_OTLP_ENDPOINT` and the specification's other variables. Needs the extra `otel`.",
         "metrics.otlp",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
 )

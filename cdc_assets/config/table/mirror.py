@@ -10,7 +10,7 @@ MIRROR = (
         "false",
         "Keep for each captured table its current rows and their history as tables in natural types, next to the topic.",
         "mirror.enabled",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "mirror.table.include.list",
@@ -18,7 +18,7 @@ MIRROR = (
         "",
         "Tables with a mirror, as `schema.table` or `database.schema.table`; all if empty.",
         "mirror.include",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "mirror.interval.ms",
@@ -26,15 +26,15 @@ MIRROR = (
         "30000",
         "Time from one step of the mirrors to the next while a loop runs; at its end they follow anyway.",
         "mirror.interval_s",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "mirror.late.ms",
         kinds.milliseconds(),
         "600000",
-        "Time for which mirrors may be behind their topics without any of them moving before the capture is in trouble.",
+        "The capture is in trouble when mirrors lag behind their topics and none has moved for this time.",
         "mirror.late_s",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "mirror.reconcile.ranges",
@@ -43,7 +43,7 @@ MIRROR = (
         "Number of key ranges of each table that a run of the job `<capture>_reconcile` compares with the server, after those "
         "that it compared last; 0 compares all.",
         "mirror.reconcile_ranges",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "mirror.reconcile.settle.ms",
@@ -53,6 +53,6 @@ MIRROR = (
         "nothing else is committed, if the login may not see what the job does (VIEW DATABASE STATE). Used by "
         "`reconcile`, by `capture --until-now`, and after a snapshot for its mirror. A job that polls less often than every 5 seconds needs more.",
         "mirror.settle_s",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
 )

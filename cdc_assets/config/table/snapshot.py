@@ -49,7 +49,7 @@ SNAPSHOT = (
         "Longest time for which the snapshot of a table without a key waits for the capture job. Its writers wait as long unless "
         "the database allows SNAPSHOT isolation.",
         "snapshot.keyless_wait_s",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "snapshot.include.collection.list",
@@ -128,7 +128,7 @@ SNAPSHOT = (
         "8",
         "Key-range partitions of a table's snapshot asset; fixed once the asset exists.",
         "snapshot.partitions",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
 )
 

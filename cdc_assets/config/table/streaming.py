@@ -99,7 +99,7 @@ STREAMING = (
         "0",
         "Number of parts of a window; 0 uses the number of tasks that Spark runs at once, or fewer parts of at least 10,000 rows.",
         "streaming.slices",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "stream.idle.timeout.ms",
@@ -107,7 +107,7 @@ STREAMING = (
         "10000",
         "Time without a change after which a run ends; 0 never.",
         "streaming.idle_timeout_s",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "stream.max.duration.ms",
@@ -115,7 +115,7 @@ STREAMING = (
         "43200000",
         "Time after which a run ends at the next window border; 0 never.",
         "streaming.max_duration_s",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "sensor.wait.ms",
@@ -123,7 +123,7 @@ STREAMING = (
         "4000",
         "Time for which a tick of the sensor that finds nothing waits for a change; Dagster evaluates sensors every 5 s. 0: not.",
         "streaming.sensor_wait_s",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "gap.policy",
@@ -131,6 +131,6 @@ STREAMING = (
         "fail",
         "Reaction for a table whose changes were cleaned up before they were read.",
         "streaming.gap_policy",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
 )

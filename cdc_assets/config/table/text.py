@@ -14,7 +14,7 @@ TEXT = (
         "Records that `tail` prints and `publish` writes: Debezium's key and value, or flat FlinkX (ChunJun) records. "
         "The lake holds the same typed envelopes either way.",
         "text.format",
-        note="Ours.",
+        note="Only in cdc-assets.",
     ),
     Property(
         "flinkx.paving",

@@ -73,7 +73,7 @@ class Outbox:
             return
         if self._settings.invalid == "fatal":
             raise InvalidValueError(
-                "outbox", part.topic, "inserts and deletes alone", "set table.op.invalid.behavior=warn"
+                "outbox", part.topic, "only inserts and deletes", "set table.op.invalid.behavior=warn"
             )
         level = logging.ERROR if self._settings.invalid == "error" else logging.WARNING
         log.log(level, "%d updates in the outbox %s are not published.", int(updates.sum()), part.topic)

@@ -80,7 +80,7 @@ def test_half_open_connection(standin: StandIn) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions that ask little are given up after a second."""
-    monkeypatch.setattr(patience, "LEAST_S", 1.0)
+    monkeypatch.setattr(patience, "MIN_S", 1.0)
     monkeypatch.setattr(watchdog, "GRACE_S", 0.3)
 
 

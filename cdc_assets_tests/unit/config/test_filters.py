@@ -49,12 +49,12 @@ def test_no_table_is_an_error_that_names_what_there_is() -> None:
 
 
 def test_guardrail(caplog: pytest.LogCaptureFixture) -> None:
-    assert len(TableFilter(FilterSettings(most_tables=3, limit_action="fail")).require(ALL)) == 3
+    assert len(TableFilter(FilterSettings(max_tables=3, limit_action="fail")).require(ALL)) == 3
     with pytest.raises(ConfigurationError, match=r"guardrail\.collections\.max 2 .* 3 tables"):
-        TableFilter(FilterSettings(most_tables=2, limit_action="fail")).require(ALL)
-    assert len(TableFilter(FilterSettings(most_tables=2)).require(ALL)) == 3
+        TableFilter(FilterSettings(max_tables=2, limit_action="fail")).require(ALL)
+    assert len(TableFilter(FilterSettings(max_tables=2)).require(ALL)) == 3
     assert "guardrail.collections.max" in caplog.text
-    narrow = FilterSettings(table_include=("dbo.Orders",), most_tables=2, limit_action="fail")
+    narrow = FilterSettings(table_include=("dbo.Orders",), max_tables=2, limit_action="fail")
     assert TableFilter(narrow).require(ALL) == [ORDERS]
     with pytest.raises(ConfigurationError, match="4 tables"):
         TableFilter(narrow).require(ALL, guard_all=True)

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.property import Property, Status
-from cdc_assets.incremental.rounds import MOST_CHUNKS
+from cdc_assets.incremental.rounds import MAX_CHUNKS
 
 ROOT = Path(__file__).parents[3]
 MODULES = sorted(
@@ -55,8 +55,8 @@ def test_named_properties_exist(module: Path) -> None:
 
 
 def test_chunks_of_a_round() -> None:
-    assert f"Up to {MOST_CHUNKS} chunks" in property_of("incremental.snapshot.chunk.size").note
-    assert f"{MOST_CHUNKS} times" in (ROOT / "docs" / "signals.md").read_text()
+    assert f"Up to {MAX_CHUNKS} chunks" in property_of("incremental.snapshot.chunk.size").note
+    assert f"{MAX_CHUNKS} times" in (ROOT / "docs" / "signals.md").read_text()
 
 
 @cache

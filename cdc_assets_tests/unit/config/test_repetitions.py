@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.config.load import config_of
-from cdc_assets.config.patterns import MOST_REPEATED, PatternError, compiled, matches
+from cdc_assets.config.patterns import MAX_REPEATED, PatternError, compiled, matches
 from cdc_assets.config.repetitions import written_out
 from cdc_assets.errors import ConfigurationError
 from cdc_assets_tests.unit.config.minimum import MINIMUM
@@ -33,7 +33,7 @@ BOMBS = ["dbo.a{10000000}", "a{999999999}", "a{" + "9" * 5000 + "}", "((a{100}){
 def test_counts_that_take_all_memory_are_refused_at_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regex, "compile", lambda *_: pytest.fail("it is compiled"))
     begun = time.process_time()
-    with pytest.raises(PatternError, match=f"more than {MOST_REPEATED}"):
+    with pytest.raises(PatternError, match=f"more than {MAX_REPEATED}"):
         compiled(text)
     with pytest.raises(ConfigurationError, match=r"table\.include\.list.*does not compile"):
         config_of(MINIMUM | {"table.include.list": text.replace(",", r"\,")}, {})

@@ -42,7 +42,7 @@ def watched(probe: Probe) -> WatchedFeed:
     ("probe", "text"),
     [
         (Probe(ConnectionLostError("db:1 cannot be reached.")), "has not answered .*db:1 cannot be reached"),
-        (Probe(is_read=False), "nobody reads its log"),
+        (Probe(is_read=False), "does not read the log"),
     ],
 )
 def test_silence_ends_the_run(probe: Probe, text: str) -> None:

@@ -27,7 +27,7 @@ KEPT = 2 * CHECKPOINT_EVERY
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits expire by their number at once."""
     monkeypatch.setattr(delta_log, "_GRACE_S", 0.0)
-    monkeypatch.setattr(delta_log, "LEAST_COMMITS", KEPT)
+    monkeypatch.setattr(delta_log, "MIN_COMMITS", KEPT)
 
 
 @pytest.fixture

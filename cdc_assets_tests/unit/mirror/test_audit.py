@@ -82,14 +82,14 @@ def test_a_mirror_whose_record_or_tables_lost_something_is_made_anew(
 ) -> None:
     lose(world)
     change(world, "INSERT INTO dbo.t VALUES (3, 3)", "DELETE FROM dbo.t WHERE id = 1")
-    assert f"The mirror of {TOPIC} is made anew" in caplog.text
+    assert f"Rebuilding the mirror of {TOPIC}" in caplog.text
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
     versions = DeltaTable(str(world.lake / HISTORY)).to_pyarrow_table().to_pylist()
     assert len(versions) == 7, "three of each row, and the one that was deleted"
     assert not mirrors_of(str(world.lake)).behind()
     caplog.clear()
     change(world, "INSERT INTO dbo.t VALUES (4, 4)")
-    assert "made anew" not in caplog.text
+    assert "Rebuilding the mirror" not in caplog.text
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
@@ -102,5 +102,5 @@ def test_what_nobody_has_lost_is_no_alarm(world: World, caplog: pytest.LogCaptur
     with pytest.raises(PowerCutError), cut_at("mirror-committed"):
         world.mirror()
     change(world, "UPDATE dbo.t SET v = 0")
-    assert "made anew" not in caplog.text
+    assert "Rebuilding the mirror" not in caplog.text
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))

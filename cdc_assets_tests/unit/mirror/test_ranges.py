@@ -140,7 +140,7 @@ def test_a_task_holds_few_of_many_large_events(tmp_path: Path, what: str) -> Non
 
 
 def test_rows_without_a_key_that_no_array_holds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "MOST_BYTES", 100)
+    monkeypatch.setattr(tasks, "MAX_BYTES", 100)
     world = LeafWorld(tmp_path, KEYLESS)
     world.fold(events(KEYLESS, [Step(number, "c", {"id": number, "a": "text"}) for number in range(1, 40)]))
     with pytest.raises(MirrorError, match=r"a key, its own or by message\.key\.columns"):

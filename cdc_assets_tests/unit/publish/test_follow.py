@@ -31,7 +31,7 @@ def test_a_commit_in_the_lake_is_seen_without_waiting_for_the_next_look(
         world.capture("snapshot")
         feed = Feed(world.config, TopicTables.of(world.config))
         publisher = Publisher(feed, broker, Renderer(world.config.kafka), 100, sent.append)
-        options = {"follow": True, "pause_s": 1.0, "most_retries": 0, "close": broker.close, "ends": ended.is_set}
+        options = {"follow": True, "pause_s": 1.0, "max_retries": 0, "close": broker.close, "ends": ended.is_set}
         thread = Thread(target=follow.publish, args=(publisher, feed), kwargs=options, daemon=True)
         thread.start()
         wait_for(lambda: len(broker.topics[TOPIC]) == 1)
@@ -98,12 +98,10 @@ class Endings:
     def forget(self) -> None:
         self.forgotten += 1
 
-    def run(self, most_retries: int = -1, *, following: bool = False) -> None:
+    def run(self, max_retries: int = -1, *, following: bool = False) -> None:
         own: Any = self
         ends = (lambda: not self.endings) if following else (lambda: False)
-        follow.publish(
-            own, own, follow=following, pause_s=0.0, most_retries=most_retries, close=lambda: None, ends=ends
-        )
+        follow.publish(own, own, follow=following, pause_s=0.0, max_retries=max_retries, close=lambda: None, ends=ends)
 
 
 AWAY, GONE, FENCED = ConnectionLostError("away"), LakeError("a file is gone"), FencedError("another one")
@@ -117,7 +115,7 @@ def test_a_broker_that_goes_away_behind_a_fence_is_waited_for(monkeypatch: pytes
         other.run()
     assert other.opened == 1, "who opens the broker ends the newer publisher"
     with pytest.raises(ConnectionLostError):
-        Endings(FENCED, fenced=[AWAY] * 9).run(most_retries=2)
+        Endings(FENCED, fenced=[AWAY] * 9).run(max_retries=2)
 
 
 def test_a_second_error_of_the_lake_in_a_row_ends_it_and_other_errors_do_not_count() -> None:
@@ -129,7 +127,7 @@ def test_a_second_error_of_the_lake_in_a_row_ends_it_and_other_errors_do_not_cou
     away = LakeAwayError("The store does not answer.")
     Endings(away, away, away, 0).run()
     with pytest.raises(LakeAwayError):
-        Endings(away, away, away, 0).run(most_retries=2)
+        Endings(away, away, away, 0).run(max_retries=2)
 
 
 def test_who_follows_waits_for_a_lake_that_cannot_be_read_once_publishing_has_begun(
@@ -141,7 +139,7 @@ def test_who_follows_waits_for_a_lake_that_cannot_be_read_once_publishing_has_be
     told = [record for record in caplog.records if record.levelname == "WARNING" and "a file is gone" in record.message]
     assert len(told) == 1, "one line when it begins"
     with pytest.raises(LakeError):
-        Endings(1, GONE, GONE, GONE, 1).run(most_retries=2, following=True)
+        Endings(1, GONE, GONE, GONE, 1).run(max_retries=2, following=True)
     with pytest.raises(LakeError):
         Endings(1, GONE, GONE, 1).run()
     never = Endings(0)
@@ -164,7 +162,7 @@ def test_a_lake_that_is_away_for_a_while_is_waited_for(tmp_path: Path, there: st
         world.capture("snapshot")
         feed = Feed(world.config, TopicTables.of(world.config))
         publisher = Publisher(feed, broker, Renderer(world.config.kafka), 100, sent.append)
-        options = {"follow": True, "pause_s": 0.2, "most_retries": -1, "close": broker.close, "ends": ended.is_set}
+        options = {"follow": True, "pause_s": 0.2, "max_retries": -1, "close": broker.close, "ends": ended.is_set}
         thread = Thread(target=follow.publish, args=(publisher, feed), kwargs=options, daemon=True)
         thread.start()
         wait_for(lambda: len(broker.topics[TOPIC]) == 1)

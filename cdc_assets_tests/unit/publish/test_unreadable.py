@@ -41,7 +41,7 @@ def published(world: World, broker: MemoryBroker) -> Publisher:
     feed = Feed(world.config, TopicTables.of(world.config))
     broker.begins_with(feed)
     found = Publisher(feed, broker, Renderer(world.config.kafka), 2, lambda _: None)
-    follow.publish(found, feed, follow=False, pause_s=0.0, most_retries=3, close=broker.close)
+    follow.publish(found, feed, follow=False, pause_s=0.0, max_retries=3, close=broker.close)
     return found
 
 

@@ -30,7 +30,7 @@ def trial(tmp_path: Path) -> Trial:
 def test_the_record_does_not_grow_with_files_that_are_gone(
     trial: Trial, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(files, "_MOST_GONE", 3)
+    monkeypatch.setattr(files, "_MAX_GONE", 3)
     trial.write("stays.json", {"id": 0})
     for number in range(1, 9):
         trial.write(f"{number}.json", {"id": number})
@@ -75,7 +75,7 @@ def test_a_file_that_comes_back_is_read_on_where_it_was_read_to(
 ) -> None:
     trial = Trial(tmp_path, files__topic="t", errors__tolerance="all", engine__batch__rows="1")
     monkeypatch.setattr(content, "_BLOCK", 10)
-    monkeypatch.setattr(files, "_MOST_LINES", 1)
+    monkeypatch.setattr(files, "_MAX_LINES", 1)
     trial.write("a.json", *({"id": number} for number in range(1, 6)))
     with suppress(PowerCutError), cut_at("files-written", 2):
         trial.run()

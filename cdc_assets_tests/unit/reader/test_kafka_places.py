@@ -64,7 +64,7 @@ class Topics:
     def describe_topics(self, names: list[str], request_timeout: float) -> Any:
         del request_timeout
         return {
-            name: SimpleNamespace(result=lambda id_=self.ids[name]: SimpleNamespace(topic_id=id_)) for name in names
+            name: SimpleNamespace(result=lambda *_, id_=self.ids[name]: SimpleNamespace(topic_id=id_)) for name in names
         }
 
     def incremental_unassign(self, places: list[Place]) -> None:
@@ -185,7 +185,7 @@ def test_a_topic_that_was_made_anew_is_not_read_on(broker: Topics) -> None:
     reading = reader()
     reading(with_id("before", p0=4, p1=7), [])
     assert not broker.assigned
-    assert "events partition 0: it was made anew after it was read to offset 4" in reading.stopped["events:0"]
+    assert "events partition 0: it was recreated after it was read to offset 4" in reading.stopped["events:0"]
     assert set(reading.stopped) == {"events:0", "events:1"}
 
 
@@ -294,4 +294,4 @@ def test_a_shorter_topic_of_the_same_name_is_told(broker: Topics) -> None:
     reading = reader("earliest")
     reading(recorded(p0=9, p1=7), [])
     assert list(broker.assigned.values()) == [0, 7]
-    assert "what it had behind offset 9" in reading.stopped["events:0"]
+    assert "what it had after offset 9" in reading.stopped["events:0"]

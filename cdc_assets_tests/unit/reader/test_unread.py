@@ -115,7 +115,7 @@ class Consumer:
 
     def describe_topics(self, names: list[str], request_timeout: float) -> Any:
         del request_timeout
-        return {name: SimpleNamespace(result=lambda: SimpleNamespace(topic_id=self.id_)) for name in names}
+        return {name: SimpleNamespace(result=lambda *_: SimpleNamespace(topic_id=self.id_)) for name in names}
 
     def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
         del timeout
@@ -215,7 +215,7 @@ def test_partitions_that_were_read_and_are_another_ones_or_none_are_told(ask: An
 def test_a_topic_that_was_made_anew_is_told_however_many_records_it_has(ask: Any, size: int) -> None:
     messages = [message(0, 100)]
     found = ask(Consumer({0: (0, size, messages)}, id_="second"), {0: 9})
-    assert found.missing.startswith("t partition 0: it was made anew after it was read to offset 9")
+    assert found.missing.startswith("t partition 0: it was recreated after it was read to offset 9")
     assert found.what == f"up to {size} records of 1 partitions"
     onward = ask(Consumer({0: (0, size, messages)}, id_="second"), {0: 9}, "earliest")
     assert (onward.missing, onward.what) == ("", f"up to {size} records of 1 partitions")

@@ -115,7 +115,7 @@ def test_a_row_that_came_again_before_it_was_removed_stays(world: World) -> None
 
 
 def test_no_more_rows_are_removed_than_the_ledger_may_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_assets.mirror.capture.MOST_ABSENT", 2)
+    monkeypatch.setattr("cdc_assets.mirror.capture.MAX_ABSENT", 2)
     world.behind_the_log("DELETE FROM dbo.t WHERE id IN (3, 4, 5)")
     found = world.reconcile(repair=True)
     assert (found.absent, found.removed) == (3, 2)
@@ -159,11 +159,11 @@ def test_rows_that_share_a_key_in_the_mirror_are_told(world: World, monkeypatch:
     found = world.reconcile(repair=True)
     assert kinds(found) == [("more than once in the mirror", "5"), ("more than once in the mirror", "9")]
     assert (found.differing, found.doubled, found.absent, found.asked) == (2, 2, 0, 0)
-    assert "2 are in the mirror more than once: no event mends that, make it anew" in found.summary
+    assert "2 are in the mirror more than once: rebuild it" in found.summary
 
 
 def test_differences_behind_many_changes_in_flight_are_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "MOST", 10)
+    monkeypatch.setattr(compare, "MAX_CHANGED", 10)
     world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id > 95")
     world.sql("UPDATE dbo.t SET note = N'new' WHERE id < 80")
     late = threading.Timer(1.0, world.follow)
@@ -177,7 +177,7 @@ def test_differences_behind_many_changes_in_flight_are_found(world: World, monke
 def test_a_table_of_which_very_many_rows_change_all_the_time_is_not_told_to_be_equal(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "MOST", 10)
+    monkeypatch.setattr(compare, "MAX_CHANGED", 10)
     compared, turns = Reconciler._compared, itertools.count()
 
     def beside_changes(self: Reconciler, *given: Any) -> Any:

@@ -11,7 +11,7 @@ from mssql_standin.control import StandIn
 
 @pytest.fixture(autouse=True)
 def _small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incremental_round, "MOST_CHUNKS", 64)
+    monkeypatch.setattr(incremental_round, "MAX_CHUNKS", 64)
 
 
 @pytest.fixture

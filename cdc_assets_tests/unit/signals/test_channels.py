@@ -103,7 +103,7 @@ def test_a_pipe_in_its_place_is_not_waited_for_and_nothing_endless_is_read(
     with pytest.raises(LakeError, match="not an ordinary file"):
         channel.forget(Delivery())
     (tmp_path / "signals.txt.abc.taken").unlink()
-    monkeypatch.setattr("cdc_assets.signals.file._MOST_BYTES", 10)
+    monkeypatch.setattr("cdc_assets.signals.file._MAX_BYTES", 10)
     file.write_text(line("log", id="a") + "\n")
     with pytest.raises(LakeError, match="more than 10"):
         channel.receive({})

@@ -8,7 +8,7 @@ from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 _BUSY = ("marker-written", "chunk-read", "window-complete", "signals-recorded", "reads-committed", "reading")
-_MOST = 400
+_MAX = 400
 """Changes after which nothing more is written, so that the stream can end."""
 
 
@@ -40,7 +40,7 @@ class Weather:
                 self.left -= 1
                 if self.left == 0:
                     raise PowerCutError(name)
-            if name in _BUSY and self.version < _MOST:
+            if name in _BUSY and self.version < _MAX:
                 self.write()
                 if self._agent and self.chance.random() < 0.1:
                     self.world.server.agent.pause()

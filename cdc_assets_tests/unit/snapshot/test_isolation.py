@@ -83,7 +83,7 @@ def test_without_locking_nobody_is_kept_out(server: StandIn, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("timeout", "least_s"), [("0", 0.0), ("200", 0.2)])
-def test_lock_that_is_not_to_be_had_in_time(server: StandIn, tmp_path: Path, timeout: str, least_s: float) -> None:
+def test_lock_that_is_not_to_be_had_in_time(server: StandIn, tmp_path: Path, timeout: str, min_s: float) -> None:
     shop = Shop(server, tmp_path, "exclusive", snapshot_lock_timeout_ms=timeout)
     with server.connect(DATABASE) as other:
         other.execute("BEGIN TRAN")
@@ -91,7 +91,7 @@ def test_lock_that_is_not_to_be_had_in_time(server: StandIn, tmp_path: Path, tim
         began = time.monotonic()
         with pytest.raises(ServerBusyError, match=rf"dbo\.b could not be locked within {timeout} ms.*lock\.timeout"):
             shop.world.snapshot()
-        assert least_s <= time.monotonic() - began < least_s + 8
+        assert min_s <= time.monotonic() - began < min_s + 8
         other.execute("ROLLBACK")
     assert shop.world.snapshot().tables == tuple(shop.tables)
 

@@ -97,7 +97,7 @@ def test_what_the_log_does_not_tell_any_more_is_not_known_until_a_run_has_compar
     report = report_of(world)
     assert report.health == "not known"
     assert {trouble.where for trouble in report.unknown} == {f"shop.{table}", f"shop.{other}"}
-    assert "whether other programs have put rows in a second time is not known" in report.headline
+    assert "it is not known whether other programs have put rows in a second time" in report.headline
 
     make_capture(world.server, world.config).stream()
     assert sorted(positions(world.config, table)) == before

@@ -59,7 +59,7 @@ def test_read_that_was_refused_is_a_trouble_at_once(
                 make_capture(server, config).stream()
             report = seen(server, config)
             assert report.health == "in trouble"
-            assert "The last run: it could not go on since" in report.headline
+            assert "The last run: it has been unable to continue since" in report.headline
             assert "dbo_orders_CT" in str(report.troubles)
             assert report.next_steps == ["`cdc-assets doctor` prints the GRANT"]
     make_capture(server, config).stream()

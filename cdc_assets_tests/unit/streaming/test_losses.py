@@ -313,7 +313,7 @@ def test_checkpoint_of_a_log_that_was_shortened_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """The newest one can be done without, since the commits from the one before it on are kept."""
-    for name in ("_YOUNG_COMMITS", "LEAST_COMMITS"):
+    for name in ("_YOUNG_COMMITS", "MIN_COMMITS"):
         monkeypatch.setattr(delta_log, name, 1)
     world = make_world(tmp_path / "lake", log_commits=1, max_iteration_transactions=1)
     for key in range(100, 155):

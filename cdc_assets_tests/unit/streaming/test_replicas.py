@@ -172,7 +172,7 @@ def test_a_replica_that_goes_back_by_some_commits_is_no_restore(tmp_path: Path, 
     server, config, _lines, orders = started(tmp_path)
     now, known = server.captured, server.fork
     server.is_secondary, server.fork, server.captured = True, fork, ZERO_LSN.next()
-    with pytest.raises(IncompleteReadError, match="which lags"):
+    with pytest.raises(IncompleteReadError, match="lags"):
         make_capture(server, config).stream()
     server.fork, server.captured = known, now
     server.commit((orders, "insert", 11, "b"))

@@ -133,7 +133,7 @@ HIDES = {
     "set_the_clock_back": {"stop_job"},
 }
 """What is not known either, while nobody can tell the first."""
-_MOST = int(os.environ.get("CDC_TROUBLES", "2"))
+_MAX = int(os.environ.get("CDC_TROUBLES", "2"))
 """Troubles at the same time."""
 
 
@@ -170,7 +170,7 @@ def test_no_combination_of_troubles_is_healthy(tmp_path: Path) -> None:
     lake, kept = tmp_path / "lake", tmp_path / "kept"
     whole, config = streaming(lake)
     lake.rename(kept)
-    for count in range(1, _MOST + 1):
+    for count in range(1, _MAX + 1):
         for chosen in itertools.combinations(TROUBLES, count):
             server = deepcopy(whole)
             shutil.copytree(kept, lake)
@@ -328,7 +328,7 @@ def test_unknown_lag_is_told_after_a_minute_without_a_window(tmp_path: Path) -> 
     ]
     assert (soon.health, soon.unknown) == ("working", ())
     assert late.health == "not known"
-    assert "changes wait that nobody has read for 1 min 1 s" in late.headline
+    assert "changes wait, and no run has read for 1 min 1 s" in late.headline
 
 
 def test_table_that_the_server_does_not_capture_changes_no_health(tmp_path: Path) -> None:
