@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import dagster as dg
 
+from cdc_assets.defs.checks.health import HEALTH
 from cdc_assets.defs.dagster_internals import CheckRecord, newest_target
-from cdc_assets.defs.health import HEALTH
 from cdc_assets.overview.words import without_numbers
 
 Verdict = tuple[bool, str | None]
@@ -136,7 +136,7 @@ class CheckBoard:
 def verdict_of(result: dg.AssetCheckEvaluation) -> Verdict:
     """What a result says."""
     text = result.description
-    if result.check_name == HEALTH and text is not None:
+    if result.check_name == HEALTH.name and text is not None:
         text = without_numbers(text)
     return result.passed, text
 
@@ -145,18 +145,3 @@ def recorded_verdict(record: CheckRecord) -> Verdict | None:
     """What a record says; None if it was planned and not evaluated."""
     evaluation = record.evaluation
     return verdict_of(evaluation) if evaluation is not None and record.status.value in ("SUCCEEDED", "FAILED") else None
-
-
-def evaluated(
-    result: dg.AssetCheckResult, key: dg.AssetKey, name: str, *, blocking: bool = False
-) -> dg.AssetCheckEvaluation:
-    """A check's result as the event of it."""
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=name,
-        passed=result.passed,
-        metadata=result.metadata,
-        severity=result.severity,
-        description=result.description,
-        blocking=blocking,
-    )

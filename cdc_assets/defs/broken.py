@@ -18,16 +18,17 @@ import dagster as dg
 from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties
 from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.checks.health import HEALTH
+from cdc_assets.defs.checks.job import definitions_of
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.discovery import recall, remembered
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.health import health_check
 from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.defs.markdown import escaped
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
+from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.system_topics import WINDOWS
@@ -80,16 +81,17 @@ def broken_definitions(
         return Seen(CaptureReport(name, datetime.now(UTC), troubles=(trouble,)))
 
     listed = [spec.with_io_manager_key(names.envelope_io) for spec in tables]
-    sensor = _sensor(Subject(name, key, "", look), problem, f"{word(name)}_log" if is_engine else names.sensor)
+    view = CaptureView(name, key, "", look)
+    sensor = _sensor(view, problem, f"{word(name)}_log" if is_engine else names.sensor)
     return dg.Definitions(
         [page, *listed],
-        asset_checks=[health_check(key, lambda _: look().report)],
+        asset_checks=definitions_of([HEALTH], view, names.headroom, "", lambda _: view),
         sensors=[sensor],
         resources=resources(names) if _is_shown(capture) else {},
     )
 
 
-def _sensor(subject: Subject, problem: Callable[[], ConfigurationError | None], name: str) -> dg.SensorDefinition:
+def _sensor(view: CaptureView, problem: Callable[[], ConfigurationError | None], name: str) -> dg.SensorDefinition:
     page = IdlePage()
 
     @dg.sensor(
@@ -99,7 +101,7 @@ def _sensor(subject: Subject, problem: Callable[[], ConfigurationError | None], 
         description="The capture's configuration is broken: the ticks say why.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        for event in page.events(context.instance, subject):
+        for event in page.events(context.instance, view):
             context.instance.report_runless_asset_event(event)
         if found := problem():
             raise found

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,22 @@ import dagster as dg
 from cdc_assets.core.collection import keep_all, without_collections
 from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
 from cdc_assets.defs.broken import broken_definitions
-from cdc_assets.defs.capture_job import capture_job_check
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog, Names
 from cdc_assets.defs.changes import changes_assets
-from cdc_assets.defs.checks import drift_check, headroom_check
+from cdc_assets.defs.checks.job import definitions_of, half_hourly_schedule
+from cdc_assets.defs.checks.sqlserver import CHECKS
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.dagster_internals import left_by_load
 from cdc_assets.defs.discovery import discover, remembered
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
-from cdc_assets.defs.headroom import headroom_schedule
-from cdc_assets.defs.health import health_check
 from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.kafka import kafka_asset
-from cdc_assets.defs.live import look
 from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
+from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.signals import signal_job
 from cdc_assets.defs.snapshot import snapshot_assets
 from cdc_assets.defs.spark import AnySparkResource, SparkResource, spark_of
@@ -165,9 +164,8 @@ def _capture_definitions(
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem, file)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
-    health = health_check(catalog.windows_key, lambda resource: look(catalog, resource).report, names.resource)
-    whole = [headroom_check(catalog), capture_job_check(catalog), health]
-    checks = [*whole, *([drift_check(catalog)] if discovery.tables else [])]
+    view = partial(server_view, catalog)
+    checks = definitions_of(CHECKS, catalog, names.headroom, names.resource, view)
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
     followed = dg.AssetSelection.assets(catalog.windows_key).without_checks()
     jobs = [
@@ -194,7 +192,7 @@ def _capture_definitions(
         assets=[*catalog.specs("source", deps=None), changes, *(made for made in (snapshot, mirrors, kafka) if made)],
         asset_checks=[*checks, *([matches] if matches else [])],
         jobs=[*jobs, headroom_job, signal_job(catalog)],
-        schedules=[headroom_schedule(catalog, headroom_job, whole)],
+        schedules=[half_hourly_schedule(catalog, headroom_job, CHECKS, names.resource, view)],
         sensors=[lsn_sensor(catalog, jobs)],
         resources=capture_resources(names, capture, io_managers),
     )

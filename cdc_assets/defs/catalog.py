@@ -20,6 +20,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import signal_table
+from cdc_assets.defs.checks.check import Of
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role, require_distinct_keys
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.runs import CaptureRuns
@@ -311,6 +312,12 @@ class CaptureCatalog:
     def system_key(self, name: str) -> dg.AssetKey:
         """Key of one of these assets by its short name, see `lake.system_topics`."""
         return dg.AssetKey([self.prefix, name])
+
+    def checked(self, of: Of) -> list[dg.AssetKey]:
+        """Assets that have such checks."""
+        kafka = [self.kafka_key] if self.has_kafka else []
+        whole: dict[Of, list[dg.AssetKey]] = {"capture": [self.windows_key], "kafka": kafka}
+        return whole[of] if of in whole else list(self.keys("current" if of == "mirror" else "changes"))
 
     def runs(self) -> CaptureRuns:
         """Recognizes runs of this capture."""

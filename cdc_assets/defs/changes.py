@@ -21,16 +21,18 @@ from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.continuity import ContinuityReport, continuity_spec
+from cdc_assets.defs.checks.sqlserver import CONTINUITY
+from cdc_assets.defs.continuity import ContinuityReport
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.kafka import KafkaFollower
-from cdc_assets.defs.live import LivePage, subject_of
+from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.pauses import Seldom
 from cdc_assets.defs.queue import somebody_waits
 from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, CaptureRuns, is_asked_for, repository_of
+from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
@@ -67,7 +69,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=names.changes_op,
         specs=[*catalog.specs("changes", deps="source"), *catalog.system_specs()],
-        check_specs=[continuity_spec(key) for key in catalog.keys("changes")],
+        check_specs=CONTINUITY.specs(catalog),
         can_subset=True,
         pool=names.pool,
         required_resource_keys={names.resource, names.envelope_io, names.history_io},
@@ -82,7 +84,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             writers = Writers(names, context)
             system = SystemReport(catalog, context, writers)
             session = Session(catalog, "changes", context, writers, config.report_every_s)
-            page = LivePage(subject_of(catalog, resource), context, writers.topics)
+            page = LivePage(server_view(catalog, resource), context, writers.topics)
             continuity = ContinuityReport(catalog, context, page.board)
             mirrors = MirrorFollower(catalog, context, resource)
             listed = {schema.table for schema in catalog.tables}

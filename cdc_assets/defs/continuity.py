@@ -19,67 +19,16 @@ was recorded: the run has failed, by the crash.
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
 
 import dagster as dg
 
 from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs.board import CheckBoard, evaluated
+from cdc_assets.defs.board import CheckBoard
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.checks.sqlserver import CONTINUITY, continuity_result
 from cdc_assets.lake.retained import Retained
-from cdc_assets.ledger.state import CaptureState, TableState
-
-CONTINUITY = "lsn_continuity"
-_REPAIR = "Next: materialize the table's snapshot asset."
-
-
-def continuity_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
-    """The check's spec; it blocks, because nothing may be built on a table with a gap."""
-    return dg.AssetCheckSpec(
-        CONTINUITY,
-        asset=key,
-        blocking=True,
-        description="Every change up to the table's position was read: no interval of the log is missing.",
-    )
-
-
-def continuity_result(key: dg.AssetKey, state: TableState, holds: Retained | None = None) -> dg.AssetCheckResult:
-    """The check's result from the table's state in the manifest.
-
-    Args:
-        holds: what its topic still holds, if older events were dropped: they were read, so the check passes.
-    """
-    facts: dict[str, Any] = {"complete_to": str(state.position) if state.position else "not streamed"}
-    if state.status == "gap":
-        facts |= {"missing_after": str(state.gap_after), "missing_until": str(state.gap_until)}
-    if state.ignored_gaps:
-        facts["lacks"] = [f"after {after} up to {until}" for after, until in state.ignored_gaps]
-    if past := state.gaps[: -1 if state.status == "gap" else None]:
-        facts["lost_before"] = [f"after {after} up to {until}" for after, until in past]
-    if holds is not None and holds.after:
-        facts["complete_after"] = holds.after
-    healthy = state.status == "healthy"
-    lacks = (
-        f"It lacks changes {', '.join(facts['lacks'])} (gap.policy=ignore). {_REPAIR}"
-        if state.ignored_gaps
-        else "complete"
-    )
-    return dg.AssetCheckResult(
-        passed=healthy and not state.ignored_gaps,
-        asset_key=key,
-        check_name=CONTINUITY,
-        severity=dg.AssetCheckSeverity.WARN if healthy else dg.AssetCheckSeverity.ERROR,
-        metadata=facts,
-        description=state.reason or (lacks if healthy else state.status),
-    )
-
-
-def continuity_evaluation(
-    key: dg.AssetKey, state: TableState, holds: Retained | None = None
-) -> dg.AssetCheckEvaluation:
-    """The result as an event."""
-    return evaluated(continuity_result(key, state, holds), key, CONTINUITY, blocking=True)
+from cdc_assets.ledger.state import CaptureState
 
 
 class ContinuityReport:
@@ -119,7 +68,7 @@ class ContinuityReport:
         states = state.tables
         for table, key in self._planned.items():
             if table in states:
-                yield continuity_result(key, states[table], self._holds(table, state))
+                yield CONTINUITY.named(continuity_result(states[table], self._holds(table, state)), key)
         changed = [key for table, key in self._others.items() if table in self._changed]
         self._show(self._others, state, changed, last=True)
         broken = [states[table] for table in self._others if table in states and states[table].status != "healthy"]
@@ -135,7 +84,7 @@ class ContinuityReport:
         if new := [entry for entry in broken if str(entry.table) not in known]:
             raise dg.Failure(
                 description="\n".join(f"{entry.table}: {entry.reason or entry.status}" for entry in new),
-                metadata={"check": CONTINUITY, "failed": len(new)},
+                metadata={"check": CONTINUITY.name, "failed": len(new)},
                 allow_retries=False,
             )
 
@@ -149,7 +98,7 @@ class ContinuityReport:
     ) -> None:
         states = state.tables
         results = (
-            continuity_evaluation(key, states[table], self._holds(table, state))
+            CONTINUITY.event(continuity_result(states[table], self._holds(table, state)), key)
             for table, key in keys.items()
             if table in states
         )

@@ -25,8 +25,9 @@ import dagster as dg
 
 from cdc_assets.defs.asking import begun, overdue_s
 from cdc_assets.defs.board import Verdict, recorded_verdict, verdict_of
-from cdc_assets.defs.live import SHARE, Seen, Subject
+from cdc_assets.defs.live import SHARE
 from cdc_assets.defs.page import page_of, tells
+from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.errors import describe_error
 from cdc_assets.overview.report import Trouble
 
@@ -56,61 +57,61 @@ class IdlePage:
         self._may_differ = True
         """Whether Dagster may show results of checks that are not true any more."""
 
-    def events(self, instance: dg.DagsterInstance, subject: Subject, troubles: Sequence[Trouble] = ()) -> Events:
+    def events(self, instance: dg.DagsterInstance, view: CaptureView, troubles: Sequence[Trouble] = ()) -> Events:
         """The page and the checks of the whole capture, if Dagster shows something else.
 
         Args:
             troubles: what the sensor knows beside what a look finds.
         """
-        seen = self._seen(subject) or (self._last if troubles else None)
+        seen = self._seen(view) or (self._last if troubles else None)
         if seen is None:
             return []
         seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *troubles)))
-        report, results = seen.report, subject.results(seen)
+        report, results = seen.report, view.results(seen)
         if not (report.tables or report.findings):
             return []
-        facts, shown = page_of(report), _shown(instance, subject.key)
+        facts, shown = page_of(report), _shown(instance, view.key)
         is_news = shown is None or tells(shown) != tells(facts)
-        of_whole = (subject.key, *subject.others)
+        of_whole = (view.key, *view.others)
         corrected = self._corrected(instance, results, is_news=is_news)
         if not is_news and (report.healthy or not _is_old(shown or {})):
             return [*corrected]
         whole = [result for result in results if result.asset_key in of_whole]
         rest = [result for result in corrected if result.asset_key not in of_whole]
-        return [dg.AssetMaterialization(subject.key, metadata=facts), *whole, *rest]
+        return [dg.AssetMaterialization(view.key, metadata=facts), *whole, *rest]
 
-    def begin(self, subject: Subject) -> None:
+    def begin(self, view: CaptureView) -> None:
         """Begin a look unless one is under way, for a tick that lasts: when it ends, the look has an answer, or is late itself."""
         if self._under_way is None:
             self._is_void = False
-            self._under_way = self._begun(subject)
+            self._under_way = self._begun(view)
 
     def forget(self) -> None:
         """A run looks and tells by itself; look again once it does not."""
         self._next, self._is_void, self._last, self._may_differ = 0.0, True, None, True
 
-    def _seen(self, subject: Subject) -> Seen | None:
+    def _seen(self, view: CaptureView) -> Seen | None:
         """What the newest look has found, if it has ended and nobody was told, or that it does not end; begins one if it is time."""
         if self._under_way is None:
             if monotonic() < self._next:
                 return None
-            self.begin(subject)
+            self.begin(view)
         assert self._under_way is not None  # noqa: S101 - begun just now
         if not wait([self._under_way], _PATIENCE_S if self._is_short else 0.0).done:
             lasts = monotonic() - self._began
-            return self._unanswered(subject, f"no answer for {lasts:.0f} s") if lasts > overdue_s(self._took) else None
+            return self._unanswered(view, f"no answer for {lasts:.0f} s") if lasts > overdue_s(self._took) else None
         look, self._under_way = self._under_way, None
         if self._is_void or monotonic() - self._ended > _OLD_S:
             self._next = 0.0
-            return self._seen(subject)
+            return self._seen(view)
         try:
             self._last = look.result()
         except Exception as error:  # noqa: BLE001 - it is told
-            return self._unanswered(subject, describe_error(error))
+            return self._unanswered(view, describe_error(error))
         return self._last
 
-    def _unanswered(self, subject: Subject, reason: str) -> Seen:
-        return subject.unanswered(reason, self._last)
+    def _unanswered(self, view: CaptureView, reason: str) -> Seen:
+        return view.unanswered(reason, self._last)
 
     def _corrected(
         self, instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckEvaluation], *, is_news: bool
@@ -129,19 +130,19 @@ class IdlePage:
         """Whether a look is expected to end while a tick waits."""
         return self._took <= _PATIENCE_S
 
-    def _begun(self, subject: Subject) -> Future[Seen]:
+    def _begun(self, view: CaptureView) -> Future[Seen]:
         pause = 0.0 if self._is_short else _PAUSE_S
         self._began = monotonic() + pause
 
         def work() -> Seen:
             try:
-                return subject.look()
+                return view.look()
             finally:
                 self._ended = monotonic()
                 self._took = self._ended - self._began
                 self._next = self._ended + min(_LONGEST_S, max(_EVERY_S, SHARE * self._took))
 
-        return begun(f"look at {subject.capture}", work, pause)
+        return begun(f"look at {view.capture}", work, pause)
 
 
 def _shown(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, Any] | None:

@@ -35,17 +35,15 @@ from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.checks.sqlserver import PUBLISHED, published_facts, published_result
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.overview.report import LATE_S
 from cdc_assets.publish.publisher import Commit
-from cdc_assets.publish.view import PublishedReport
 
 log = logging.getLogger(__name__)
 
-PUBLISHED = "published"
 _REST_S: Final = 20.0
 """Seconds that a run of topics waits at its end for what is not published yet."""
 _SILENT_S: Final = 5.0
@@ -54,11 +52,6 @@ _PARTING_S: Final = 1.0
 """Seconds in which publishing may end by itself if nothing is waited for."""
 _REPORT_S: Final = 10.0
 """Least seconds between two materializations in a run."""
-_LATE: Final = (
-    f"Windows wait that were complete in the lake more than {LATE_S:.0f} s ago: the page of the capture tells how many, and for how long. "
-    "Next: see whether a run publishes, and its log"
-)
-"""Without numbers: as a check's result it would be another one every few seconds."""
 _AGAIN_S: Final = 60.0
 """Seconds after which a run of topics begins to publish again if that has failed, or somebody else has published."""
 _LOOK_S: Final = 5.0
@@ -93,16 +86,11 @@ class Sum:
 def kafka_asset(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     """The asset of the topics in Kafka."""
     names = catalog.names
-    check = dg.AssetCheckSpec(
-        PUBLISHED,
-        asset=catalog.kafka_key,
-        description="No topic is stopped, and what is complete in the lake is in Kafka.",
-    )
 
     @dg.multi_asset(
         name=names.publish_op,
         specs=[catalog.kafka_spec()],
-        check_specs=[check],
+        check_specs=PUBLISHED.specs(catalog),
         pool=names.kafka_pool,
         required_resource_keys={names.resource},
     )
@@ -114,8 +102,8 @@ def kafka_asset(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             stopped = resource.publish(done.add)
             found = resource.published()
         tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(done.transactions)})
-        yield dg.MaterializeResult(asset_key=catalog.kafka_key, metadata=done.metadata() | report_facts(found))
-        yield published_result(catalog, found)
+        yield dg.MaterializeResult(asset_key=catalog.kafka_key, metadata=done.metadata() | published_facts(found))
+        yield PUBLISHED.named(published_result(found), catalog.kafka_key)
         known = before.stopped if before else {}
         for topic in stopped.keys() & known.keys():
             context.log.error(f"{topic} is still not published further: {stopped[topic]}")
@@ -125,32 +113,6 @@ def kafka_asset(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             )
 
     return kafka
-
-
-def report_facts(found: PublishedReport | None) -> dict[str, Any]:
-    """How far the topics are, as metadata."""
-    if found is None or found.problem:
-        return {}
-    facts: dict[str, Any] = {"windows_behind": found.waiting, "seconds_behind": round(found.behind_s or 0.0, 3)}
-    return facts | ({"published_to_lsn": str(found.lsn)} if found.lsn else {})
-
-
-def published_result(catalog: CaptureCatalog, found: PublishedReport | None) -> dg.AssetCheckResult:
-    """Fails if a topic is stopped; warns if that is not known, or much time has passed since what waits was complete."""
-    found = found or PublishedReport(problem="nobody asked")
-    late = (found.behind_s or 0.0) > LATE_S
-    texts = [f"{topic} is not published further: {reason}" for topic, reason in found.stopped.items()]
-    texts += [f"Not known: {found.problem}"] if found.problem else []
-    held = f". What comes behind it waits for {found.held}" if found.held else ""
-    texts += [f"{_LATE}{held}"] if late and not texts else []
-    return dg.AssetCheckResult(
-        passed=not texts,
-        asset_key=catalog.kafka_key,
-        check_name=PUBLISHED,
-        severity=dg.AssetCheckSeverity.ERROR if found.stopped else dg.AssetCheckSeverity.WARN,
-        metadata=report_facts(found),
-        description="; ".join(texts) or "No topic is stopped, and nothing waits for long.",
-    )
 
 
 class KafkaFollower:

@@ -13,13 +13,13 @@ from pydantic import Field
 
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.checks.check import not_known
+from cdc_assets.defs.checks.sqlserver import MATCHES
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.reporting import ran_on_facts
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Wishes
-
-MATCHES = "matches_source"
 
 
 class ReconcileConfig(dg.Config):
@@ -38,17 +38,9 @@ def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
     """Whether each mirror equals the table on the server."""
     names = catalog.names
     tables = catalog.keys("current")
-    specs = [
-        dg.AssetCheckSpec(
-            MATCHES,
-            asset=key,
-            description="All rows that were compared are on the server as in the mirror, apart from changes in flight.",
-        )
-        for key in tables
-    ]
 
     @dg.multi_asset_check(
-        name=names.reconcile_op, specs=specs, can_subset=True, required_resource_keys={names.resource}
+        name=names.reconcile_op, specs=MATCHES.specs(catalog), can_subset=True, required_resource_keys={names.resource}
     )
     def check(context: dg.AssetCheckExecutionContext, config: ReconcileConfig) -> Iterator[dg.AssetCheckResult]:
         resource: CaptureResource = getattr(context.resources, names.resource)
@@ -59,16 +51,17 @@ def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
             captured = set(mirrors.captured([tables[key] for key in selected]))
             for key in selected:
                 if tables[key] not in captured:
-                    yield _unknown(key, "nothing of the table was captured yet, so there is no mirror.")
+                    nothing = not_known("nothing of the table was captured yet, so there is no mirror.")
+                    yield MATCHES.named(nothing, key)
                     continue
                 before = reconciler.account.of("reconcile")
                 try:
                     found = reconciler.reconcile(tables[key], wishes)
                 except CdcError as error:
-                    yield _unknown(key, describe_error(error))
+                    yield MATCHES.named(not_known(describe_error(error)), key)
                     continue
                 ran_on = ran_on_facts(reconciler.account.of("reconcile").since(before))
-                yield _result(key, not found.differing, found.summary, facts(found) | ran_on)
+                yield MATCHES.named(_result(found, facts(found) | ran_on), key)
 
     return check
 
@@ -102,16 +95,5 @@ def _text(values: dict[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _unknown(key: dg.AssetKey, reason: str) -> dg.AssetCheckResult:
-    """Nothing was compared, so nobody knows."""
-    return dg.AssetCheckResult(
-        passed=False,
-        asset_key=key,
-        check_name=MATCHES,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=f"Not known: {reason}",
-    )
-
-
-def _result(key: dg.AssetKey, passed: bool, text: str, about: dict[str, Any] | None = None) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(passed=passed, asset_key=key, check_name=MATCHES, metadata=about or {}, description=text)
+def _result(found: Pass, about: dict[str, Any]) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=not found.differing, metadata=about, description=found.summary)

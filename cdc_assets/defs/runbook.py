@@ -6,24 +6,12 @@
 import os
 from typing import Final
 
+from cdc_assets.defs.checks.registry import CHECKS
 from cdc_assets.overview.report import Health
 
 RUNBOOK_VARIABLE: Final = "CDC_RUNBOOK_URL"
 RUN_FAILED: Final = "run-failed"
 _FILE: Final = "docs/runbook/{page}.md"
-
-CHECK_PAGES: Final = {
-    "capture_job": "capture-job",
-    "complete_to_log_end": "gap",
-    "connector": "run-failed",
-    "health": "in-trouble",
-    "lsn_continuity": "gap",
-    "matches_source": "mirror",
-    "published": "kafka",
-    "retention_headroom": "retention",
-    "schema_drift": "drift",
-}
-"""Page by name of a check."""
 
 HEALTH_PAGES: Final[dict[Health, str]] = {"in trouble": "in-trouble", "not known": "not-known"}
 """Page by a capture's health, where somebody has to act or to look."""
@@ -44,4 +32,4 @@ def check_runbook(name: str) -> str:
     Args:
         name: the check's name, without its asset.
     """
-    return runbook_url(CHECK_PAGES[name]) if name in CHECK_PAGES else ""
+    return runbook_url(CHECKS[name].page) if name in CHECKS else ""

@@ -50,7 +50,6 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.derived_runs import KafkaRuns, mirroring
-from cdc_assets.defs.live import subject_of
 from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.pauses import (
@@ -64,6 +63,7 @@ from cdc_assets.defs.pauses import (
     streaming_starts,
 )
 from cdc_assets.defs.runs import repository_here
+from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.service import start_id
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.defs.ticks import Watch, start_of
@@ -139,7 +139,7 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
                     answer = answer_of(context, resource)
             return answer
 
-        return watch.tick(context, decide, subject_of(catalog, resource))
+        return watch.tick(context, decide, server_view(catalog, resource))
 
     return sensor
 

@@ -12,11 +12,12 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.kafka import KafkaFollower
-from cdc_assets.defs.live import LivePage, subject_of
+from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
+from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
@@ -54,7 +55,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             writers = Writers(names, context)
             system = SystemReport(catalog, context, writers)
             session = Session(catalog, "snapshot", context, writers, every_s=float("inf"))
-            page = LivePage(subject_of(catalog, resource), context, writers.topics)
+            page = LivePage(server_view(catalog, resource), context, writers.topics)
 
             def on_progress(progress: Progress) -> None:
                 session.on_progress(progress)

@@ -19,11 +19,11 @@ import dagster as dg
 
 from cdc_assets.defs.asking import Asking
 from cdc_assets.defs.idle_page import Events, IdlePage
-from cdc_assets.defs.live import Subject
 from cdc_assets.defs.pauses import failures_in_a_row
 from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import CaptureRuns, repository_here
 from cdc_assets.defs.seen import was_just_seen
+from cdc_assets.defs.view import CaptureView
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.report import Trouble
 
@@ -49,7 +49,7 @@ class Watch:
         self._asking: Asking[tuple[Answer, str]] = Asking(f"tick of {capture}")
 
     def tick(
-        self, context: dg.SensorEvaluationContext, decide: Callable[[], Answer], subject: Subject
+        self, context: dg.SensorEvaluationContext, decide: Callable[[], Answer], view: CaptureView
     ) -> Answer | dg.SensorResult:
         """Decide, look, and tell.
 
@@ -60,10 +60,10 @@ class Watch:
             Exception: a decision's, unless it may succeed later; the page was told before.
         """
         context.instance  # noqa: B018 - opened here, and not by the thread beside
-        subject.share_home(context.instance)
+        view.share_home(context.instance)
         error, hindrance, start = None, "", start_of(context)
         try:
-            found = self._found(lambda: (decide(), start_of(context)), subject)
+            found = self._found(lambda: (decide(), start_of(context)), view)
         except Exception as raised:  # noqa: BLE001 - raised again, once the page is told
             answer: Answer = dg.SkipReason(describe_error(raised))
             if not (isinstance(raised, CdcError) and raised.retryable):
@@ -73,7 +73,7 @@ class Watch:
                 hindrance = f"no answer from the server, the lake or Kafka since {self._asking.since:%H:%M:%S} UTC"
             answer, start = found or (dg.SkipReason(f"There was {hindrance}."), start)
         context.update_cursor(f"{reason_of(answer)}{_BEHIND_REASON}{start}")
-        events = self._events(context, subject, hindrance)
+        events = self._events(context, view, hindrance)
         if error is not None:
             for event in events:
                 context.instance.report_runless_asset_event(event)
@@ -84,23 +84,23 @@ class Watch:
             return dg.SensorResult(run_requests=[answer], asset_events=events)
         return dg.SensorResult(skip_reason=answer, asset_events=events)
 
-    def _found(self, question: Callable[[], tuple[Answer, str]], subject: Subject) -> tuple[Answer, str] | None:
+    def _found(self, question: Callable[[], tuple[Answer, str]], view: CaptureView) -> tuple[Answer, str] | None:
         """The decision; None if there is none in time."""
         if self._asking.is_under_way:
             return self._asking.ask(question, _AGAIN_S)
         found = self._asking.ask(question, _SOON_S)
         if found is None:
-            self._page.begin(subject)
+            self._page.begin(view)
             found = self._asking.ask(question, _PATIENCE_S - _SOON_S)
         return found
 
-    def _events(self, context: dg.SensorEvaluationContext, subject: Subject, hindrance: str) -> Events:
+    def _events(self, context: dg.SensorEvaluationContext, view: CaptureView, hindrance: str) -> Events:
         """The capture's page if there is news and no run tells it."""
         instance, runs = context.instance, self._runs.of(repository_here(context))
-        if runs.active(instance) and was_just_seen(instance, subject.key):
+        if runs.active(instance) and was_just_seen(instance, view.key):
             self._page.forget()
             return []
-        return self._page.events(instance, subject, list(_troubles(instance, runs, hindrance)))
+        return self._page.events(instance, view, list(_troubles(instance, runs, hindrance)))
 
 
 def _troubles(instance: dg.DagsterInstance, runs: CaptureRuns, hindrance: str) -> Iterator[Trouble]:

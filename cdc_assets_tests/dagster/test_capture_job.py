@@ -3,8 +3,9 @@
 import dagster as dg
 import pytest
 
-from cdc_assets.defs import capture_job, idle_page
+from cdc_assets.defs import idle_page
 from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets_tests.shop import Shop
@@ -36,7 +37,7 @@ def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
         pages = [event for event in data.asset_events if isinstance(event, dg.AssetMaterialization)]
         assert [page.asset_key for page in pages] == ([WINDOWS] if data.asset_events else [])
         checks = [event for event in data.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
-        return [check.passed for check in checks if check.check_name == capture_job.CAPTURE_JOB]
+        return [check.passed for check in checks if check.check_name == CAPTURE_JOB.name]
 
     assert told() == []
     shop.server.agent.stop()
@@ -52,6 +53,6 @@ def test_job_of_checks_names_the_stopped_agent(shop: Shop, instance: dg.DagsterI
     shop.server.agent.stop()
     checks = shop.run("shop_headroom", instance).get_asset_check_evaluations()
     shop.server.agent.start()
-    (found,) = [check for check in checks if check.check_name == capture_job.CAPTURE_JOB]
+    (found,) = [check for check in checks if check.check_name == CAPTURE_JOB.name]
     assert (found.passed, found.asset_key) == (False, WINDOWS)
     assert "SQL Server Agent is stopped" in str(found.description)

@@ -30,6 +30,7 @@ from cdc_assets.defs import build, component, discovery
 from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
+from cdc_assets.defs.checks.sqlserver import CHECKS
 from cdc_assets.defs.component import ScaffoldOptions
 from cdc_assets.defs.discovery import Discovery, discover, recall, remember
 from cdc_assets.defs.io_managers import IOManagers
@@ -145,9 +146,9 @@ def test_sensors_checks_jobs_and_schedules_are_described(shop: Shop) -> None:
     described = [sensor, *repository.schedule_defs, *(repository.get_job(name) for name in JOBS)]
     assert all(thing.description for thing in described)
     checks = definitions.resolve_asset_graph().asset_check_keys
-    of_capture, of_tables = {"capture_job", "health", "retention_headroom"}, {"lsn_continuity", "schema_drift"}
+    of_capture, of_tables = ({one.name for one in CHECKS if one.of == of} for of in ("capture", "table"))
     assert {check.name for check in checks} == of_capture | of_tables
-    assert len(checks) == 2 * len(TABLES) + 3
+    assert len(checks) == len(of_tables) * len(TABLES) + len(of_capture)
 
 
 JOBS = ("shop_changes", "shop_follow", "shop_snapshot", "shop_headroom")

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from cdc_assets.cli.main import app
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.defs.board import evaluated, verdict_of
+from cdc_assets.defs.board import verdict_of
 from cdc_assets.defs.build import build_definitions
-from cdc_assets.defs.health import HEALTH, health_result
+from cdc_assets.defs.checks.health import HEALTH, health_result
 from cdc_assets.defs.live import differs
 from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
@@ -46,9 +46,9 @@ def test_what_a_run_was_refused_fails_it(shop: Shop, instance: dg.DagsterInstanc
     hindrances = RecordedHindrances(Location.of(shop.config().lake), "shop")
     hindrances.write("stream", {"SalesDb": denied}, NOW)
     found = checked(shop, instance)
-    assert failing(found) == [HEALTH]
-    assert "denied access: SELECT on dbo_orders_CT. Next: grant it" in (found[HEALTH].description or "")
-    assert found[HEALTH].severity is dg.AssetCheckSeverity.ERROR
+    assert failing(found) == [HEALTH.name]
+    assert "denied access: SELECT on dbo_orders_CT. Next: grant it" in (found[HEALTH.name].description or "")
+    assert found[HEALTH.name].severity is dg.AssetCheckSeverity.ERROR
     hindrances.write("stream", {}, NOW)
     assert failing(checked(shop, instance)) == []
 
@@ -56,8 +56,8 @@ def test_what_a_run_was_refused_fails_it(shop: Shop, instance: dg.DagsterInstanc
 def test_mirrors_that_nobody_ever_made_fail_it(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.write({"mirror.enabled": "true", "mirror.late.ms": "1"})
     found = checked(shop, instance)
-    assert failing(found) == [HEALTH]
-    assert "none was ever made" in (found[HEALTH].description or "")
+    assert failing(found) == [HEALTH.name]
+    assert "none was ever made" in (found[HEALTH.name].description or "")
     doctor = CliRunner().invoke(app, ["doctor", "--json", "-c", str(shop.file)], env=dict(shop.environment))
     (told,) = [check for check in json.loads(doctor.stdout)["checks"] if check["check"] == "following"]
     assert "none was ever made" in told["actual"]
@@ -72,9 +72,9 @@ def test_mirror_that_cannot_follow_fails_it(shop: Shop, instance: dg.DagsterInst
     why = PreflightError("Its file is gone. Next: make it anew")
     RecordedHindrances(Location.of(shop.config().lake), "shop").write("mirrors", {"shop.SalesDb.dbo.orders": why}, NOW)
     found = checked(shop, instance)
-    assert failing(found) == [HEALTH]
+    assert failing(found) == [HEALTH.name]
     assert re.search(
-        "the mirror of .*orders: it cannot follow its topic: .*Its file is gone", found[HEALTH].description or ""
+        "the mirror of .*orders: it cannot follow its topic: .*Its file is gone", found[HEALTH.name].description or ""
     )
 
 
@@ -85,7 +85,7 @@ def test_capture_whose_configuration_is_broken_has_it(shop: Shop) -> None:
     )
     with shop.in_environment():
         definitions = build_definitions(shop.file, other)
-    key = dg.AssetCheckKey(dg.AssetKey(["other", "windows"]), HEALTH)
+    key = dg.AssetCheckKey(dg.AssetKey(["other", "windows"]), HEALTH.name)
     assert key in definitions.resolve_asset_graph().asset_check_keys
 
 
@@ -117,7 +117,7 @@ def test_numbers_that_change_all_the_time_are_no_other_result() -> None:
     def told(seconds: int) -> dg.AssetCheckEvaluation:
         troubles = tuple(Trouble("SalesDb", f"nothing came for {seconds} s") for _ in range(30))
         report = CaptureReport("shop", NOW + timedelta(seconds=seconds), troubles, tables=(STREAMING,))
-        return evaluated(health_result(report), WINDOWS, HEALTH)
+        return HEALTH.event(health_result(report), WINDOWS)
 
     assert verdict_of(told(5)) == verdict_of(told(60))
     assert (told(5).description or "").endswith("And 10 more.")
@@ -130,7 +130,7 @@ def test_tables_whose_names_differ_by_digits_alone_are_told_apart() -> None:
         return CaptureReport("shop", NOW, troubles=(Trouble("SalesDb", f"dbo.{table}: {what}"),))
 
     def verdict(found: CaptureReport) -> tuple[bool, str | None]:
-        return verdict_of(evaluated(health_result(found), WINDOWS, HEALTH))
+        return verdict_of(HEALTH.event(health_result(found), WINDOWS))
 
     first, second = report("orders_2023", "late by 61 s"), report("orders_2024", "late by 61 s")
     assert differs(first, second)

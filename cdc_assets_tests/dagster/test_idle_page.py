@@ -10,10 +10,11 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import asking, idle_page
-from cdc_assets.defs.health import HEALTH
+from cdc_assets.defs.checks.health import HEALTH
+from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
 from cdc_assets.defs.idle_page import IdlePage
-from cdc_assets.defs.live import Seen, Subject
 from cdc_assets.defs.page import page_of
+from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.errors import LakeError
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import TableReport, Trouble
@@ -30,11 +31,6 @@ def healthy() -> Seen:
     """All is well."""
     table = TableReport(TableId("SalesDb", "dbo", "orders"), "shop.SalesDb.dbo.orders", "streaming")
     return Seen(CaptureReport("shop", datetime.now(UTC), tables=(table,)))
-
-
-def not_known(reason: str) -> Iterator[dg.AssetCheckEvaluation]:
-    """The only check."""
-    yield dg.AssetCheckEvaluation(dg.AssetKey("windows"), "capture_job", passed=False, metadata={}, description=reason)
 
 
 class Looks:
@@ -72,61 +68,63 @@ def looks() -> Looks:
 
 
 @pytest.fixture
-def subject(looks: Looks) -> Subject:
+def view(looks: Looks) -> CaptureView:
     """A capture that is looked at."""
-    return Subject("shop", dg.AssetKey("windows"), "windows", looks, unknown=not_known)
+    return CaptureView("shop", dg.AssetKey("windows"), "windows", looks, checks=[CAPTURE_JOB])
 
 
-def troubles(page: IdlePage, instance: dg.DagsterInstance, subject: Subject) -> str:
+def troubles(page: IdlePage, instance: dg.DagsterInstance, view: CaptureView) -> str:
     """What a tick tells of them once a look has ended."""
     patience = Patience(60)
-    while not (events := page.events(instance, subject)):
+    while not (events := page.events(instance, view)):
         assert patience
         sleep(0.01)
     return str(events[0].metadata["troubles"].value)
 
 
-def test_tick_does_not_wait_for_a_look_that_lasts(instance: dg.DagsterInstance, subject: Subject, looks: Looks) -> None:
+def test_tick_does_not_wait_for_a_look_that_lasts(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
+) -> None:
     page, began = IdlePage(), monotonic()
-    assert not page.events(instance, subject)
-    assert not page.events(instance, subject)
+    assert not page.events(instance, view)
+    assert not page.events(instance, view)
     assert monotonic() - began < 30  # a look lasts a minute
     looks.may_end.set()
-    assert troubles(page, instance, subject) == "1"
+    assert troubles(page, instance, view) == "1"
     assert looks.begun == 1
-    assert not page.events(instance, subject)  # it is not time for another one
+    assert not page.events(instance, view)  # it is not time for another one
     assert looks.begun == 1
 
 
-def test_look_from_before_a_run_is_thrown_away(instance: dg.DagsterInstance, subject: Subject, looks: Looks) -> None:
+def test_look_from_before_a_run_is_thrown_away(instance: dg.DagsterInstance, view: CaptureView, looks: Looks) -> None:
     page = IdlePage()
     looks.found = lambda: seen("quiet", "away")
-    assert not page.events(instance, subject)
+    assert not page.events(instance, view)
     page.forget()
     looks.found = lambda: seen("quiet")
     looks.may_end.set()
-    assert troubles(page, instance, subject) == "1"
+    assert troubles(page, instance, view) == "1"
     assert looks.begun == 2
 
 
 def test_look_from_long_ago_is_thrown_away(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = IdlePage()
     looks.found = lambda: seen("quiet", "away")
-    assert not page.events(instance, subject)
+    assert not page.events(instance, view)
     looks.may_end.set()
     while page._ended == 0.0:
         sleep(0.01)
     looks.found = lambda: seen("quiet")
     now = monotonic() + 2 * idle_page._OLD_S
     monkeypatch.setattr(idle_page, "monotonic", lambda: now)
-    assert troubles(page, instance, subject) == "1"
+    assert troubles(page, instance, view) == "1"
     assert looks.begun == 2
 
 
 def test_look_that_fails_is_told_and_the_next_tick_looks_again(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
 ) -> None:
     page = IdlePage()
 
@@ -135,7 +133,7 @@ def test_look_that_fails_is_told_and_the_next_tick_looks_again(
 
     looks.found = broken
     looks.may_end.set()
-    page_told, check, health = page.events(instance, subject)
+    page_told, check, health = page.events(instance, view)
     assert "The lake is gone" in str(page_told.metadata["health"])
     assert isinstance(check, dg.AssetCheckEvaluation)
     assert (check.passed, "The lake is gone" in str(check.description)) == (False, True)
@@ -143,67 +141,69 @@ def test_look_that_fails_is_told_and_the_next_tick_looks_again(
     assert (health.passed, "The lake is gone" in str(health.description)) == (False, True)
     looks.found = lambda: seen("quiet")
     page._next = 0.0
-    assert troubles(page, instance, subject) == "1"
+    assert troubles(page, instance, view) == "1"
 
 
 def test_look_without_an_end_is_a_trouble_over_what_was_seen_last(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = IdlePage()
     looks.found = healthy
     looks.may_end.set()
-    (told, *_) = page.events(instance, subject)
+    (told, *_) = page.events(instance, view)
     assert str(told.metadata["health"].value) == "healthy"
     instance.report_runless_asset_event(told)
     looks.may_end.clear()
     page._next = 0.0
-    assert page.events(instance, subject) == []
+    assert page.events(instance, view) == []
     monkeypatch.setattr(asking, "_OVERDUE_S", 0.0)
-    told, check, _ = page.events(instance, subject)
+    told, check, _ = page.events(instance, view)
     assert str(told.metadata["health"].value).startswith("not known: The state of the capture is not known: no answer")
     assert told.metadata["tables_streaming"].value == 1
     assert isinstance(check, dg.AssetCheckEvaluation)
     assert not check.passed
     instance.report_runless_asset_event(told)
     looks.may_end.set()
-    (told, *_) = page.events(instance, subject)
+    (told, *_) = page.events(instance, view)
     assert str(told.metadata["health"].value) == "healthy"
 
 
-def test_what_somebody_else_has_told_is_corrected(instance: dg.DagsterInstance, subject: Subject, looks: Looks) -> None:
+def test_what_somebody_else_has_told_is_corrected(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
+) -> None:
     """A run, or the sensor before the code location was loaded again."""
     looks.found = healthy
     looks.may_end.set()
     trouble = page_of(seen("away").report)
-    instance.report_runless_asset_event(dg.AssetMaterialization(subject.key, metadata=trouble))
-    (told, *_) = IdlePage().events(instance, subject)
+    instance.report_runless_asset_event(dg.AssetMaterialization(view.key, metadata=trouble))
+    (told, *_) = IdlePage().events(instance, view)
     instance.report_runless_asset_event(told)
     assert str(told.metadata["health"].value) == "healthy"
-    assert IdlePage().events(instance, subject) == []
+    assert IdlePage().events(instance, view) == []
 
 
 def test_page_that_is_not_healthy_is_told_again(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks.may_end.set()
-    for told in IdlePage().events(instance, subject):
+    for told in IdlePage().events(instance, view):
         instance.report_runless_asset_event(told)
-    assert IdlePage().events(instance, subject) == []
+    assert IdlePage().events(instance, view) == []
     monkeypatch.setattr(idle_page, "_REPORT_S", 0.0)
-    assert len(IdlePage().events(instance, subject)) == 2, "with its check"
+    assert len(IdlePage().events(instance, view)) == 2, "with its check"
 
 
 def test_look_that_will_last_begins_when_the_tick_has_ended(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
 ) -> None:
     page = IdlePage()
     looks.may_end.set()
-    assert troubles(page, instance, subject) == "1"
+    assert troubles(page, instance, view) == "1"
     page._next, page._took = 0.0, 5.0
     looks.found = lambda: seen("quiet", "away")
-    assert not page.events(instance, subject)
+    assert not page.events(instance, view)
     assert looks.begun == 1
-    assert troubles(page, instance, subject) == "2"
+    assert troubles(page, instance, view) == "2"
     assert looks.begun == 2
 
 
@@ -216,10 +216,10 @@ def of_table(*, passed: bool) -> Callable[[], Seen]:
     return lambda: Seen(healthy().report, (check,))
 
 
-def recorded(page: IdlePage, instance: dg.DagsterInstance, subject: Subject) -> list[str]:
+def recorded(page: IdlePage, instance: dg.DagsterInstance, view: CaptureView) -> list[str]:
     """What a tick tells, once it is recorded."""
     page._next = 0.0
-    events = page.events(instance, subject)
+    events = page.events(instance, view)
     for event in events:
         instance.report_runless_asset_event(event)
     checks = [event for event in events if isinstance(event, dg.AssetCheckEvaluation) and event.asset_key == ORDERS]
@@ -227,58 +227,58 @@ def recorded(page: IdlePage, instance: dg.DagsterInstance, subject: Subject) -> 
 
 
 def test_check_of_a_table_that_passes_again_is_told_also_after_the_page(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
 ) -> None:
     page = IdlePage()
     looks.may_end.set()
     looks.found = of_table(passed=True)
-    assert recorded(page, instance, subject) == []  # nothing failed before
+    assert recorded(page, instance, view) == []  # nothing failed before
     looks.found = lambda: Seen(seen("away").report, of_table(passed=False)().checks)
-    assert recorded(page, instance, subject) == ["False"]
-    assert recorded(page, instance, subject) == []
+    assert recorded(page, instance, view) == ["False"]
+    assert recorded(page, instance, view) == []
     looks.found = of_table(passed=False)
-    recorded(page, instance, subject)  # the page is healthy again
+    recorded(page, instance, view)  # the page is healthy again
     looks.found = of_table(passed=True)
-    assert recorded(page, instance, subject) == ["True"]
-    assert recorded(page, instance, subject) == []
+    assert recorded(page, instance, view) == ["True"]
+    assert recorded(page, instance, view) == []
 
 
 def test_check_that_a_former_code_server_has_told_is_corrected(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
 ) -> None:
     looks.may_end.set()
     looks.found = of_table(passed=False)
-    assert recorded(IdlePage(), instance, subject) == ["False"]
+    assert recorded(IdlePage(), instance, view) == ["False"]
     looks.found = of_table(passed=True)
-    assert recorded(IdlePage(), instance, subject) == ["True"]
+    assert recorded(IdlePage(), instance, view) == ["True"]
 
 
 def test_look_that_a_late_tick_has_begun_is_told_when_it_ends(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = IdlePage()
-    page.begin(subject)
-    page.begin(subject)
+    page.begin(view)
+    page.begin(view)
     assert looks.begun == 1
     monkeypatch.setattr(asking, "_OVERDUE_S", 0.0)
-    (told, check, _) = page.events(instance, subject)
+    (told, check, _) = page.events(instance, view)
     assert str(told.metadata["health"].value).startswith("not known")
     assert isinstance(check, dg.AssetCheckEvaluation)
     looks.may_end.set()
 
 
 def test_check_that_another_job_has_told_is_corrected_by_a_healthy_page(
-    instance: dg.DagsterInstance, subject: Subject, looks: Looks
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
 ) -> None:
     """The half-hourly checks may have met what is over when the page is compared."""
     page = IdlePage()
     looks.may_end.set()
     looks.found = healthy
-    recorded(page, instance, subject)
-    wrong = dg.AssetCheckEvaluation(subject.key, HEALTH, passed=False, metadata={}, description="away")
+    recorded(page, instance, view)
+    wrong = dg.AssetCheckEvaluation(view.key, HEALTH.name, passed=False, metadata={}, description="away")
     instance.report_runless_asset_event(wrong)
     page.forget()
     page._next = 0.0
-    (corrected,) = page.events(instance, subject)
+    (corrected,) = page.events(instance, view)
     assert isinstance(corrected, dg.AssetCheckEvaluation)
-    assert (corrected.check_name, corrected.passed) == (HEALTH, True)
+    assert (corrected.check_name, corrected.passed) == (HEALTH.name, True)

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,8 +14,9 @@ from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.load import load_config
 from cdc_assets.defs import pauses
 from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.checks.sqlserver import PUBLISHED, published_result
 from cdc_assets.defs.derived_runs import KAFKA_TAG
-from cdc_assets.defs.kafka import PUBLISHED, KafkaFollower, published_result
+from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.shop import Shop, open_shop, tick, tick_with_cursor
@@ -33,7 +33,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 def verdict(instance: dg.DagsterInstance) -> tuple[bool, str]:
     """The newest result of the check."""
-    key = dg.AssetCheckKey(KEY, PUBLISHED)
+    key = dg.AssetCheckKey(KEY, PUBLISHED.name)
     record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
     assert record.evaluation is not None
     return record.evaluation.passed, record.evaluation.description or ""
@@ -145,9 +145,8 @@ def test_a_topic_that_is_stopped_is_tried_again_on_a_quiet_capture(shop: Shop, m
 
 def test_late_publishing_is_the_same_result_at_each_look() -> None:
     """It was another one, and another record, every three seconds, for the time by which it is late was in it."""
-    catalog: Any = SimpleNamespace(kafka_key=dg.AssetKey(["shop", "kafka"]))
     found = [
-        published_result(catalog, PublishedReport(window=number, waiting=number, behind_s=100.0 + 3 * number))
+        published_result(PublishedReport(window=number, waiting=number, behind_s=100.0 + 3 * number))
         for number in range(3)
     ]
     assert not any(result.passed for result in found)

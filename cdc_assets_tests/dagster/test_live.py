@@ -1,7 +1,6 @@
 """The page of a run that works: a look without an answer is told while it lasts, and so is its end."""
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from time import sleep
 from types import SimpleNamespace
@@ -11,14 +10,16 @@ import dagster as dg
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs import asking, live
+from cdc_assets.defs import asking, live, server_view
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.live import LivePage, Seen, Subject
+from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
+from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator
+from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import TableReport
@@ -26,11 +27,6 @@ from cdc_assets_tests.patience import Patience
 from cdc_assets_tests.shop import Shop
 
 WINDOWS = dg.AssetKey("windows")
-
-
-def not_known(reason: str) -> Iterator[dg.AssetCheckEvaluation]:
-    """The only check."""
-    yield dg.AssetCheckEvaluation(WINDOWS, "capture_job", passed=False, metadata={}, description=reason)
 
 
 def look() -> Seen:
@@ -72,7 +68,7 @@ def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.Monke
     for module, name in [(asking, "_OVERDUE_S"), (live, "_FIRST_S"), (live, "_EVERY_S")]:
         monkeypatch.setattr(module, name, 0.05)
     monkeypatch.setattr(live, "account_of", lambda *_: {})
-    subject = Subject("shop", WINDOWS, "windows", server.look, unknown=not_known)
+    view = CaptureView("shop", WINDOWS, "windows", server.look, checks=[CAPTURE_JOB])
 
     def told(instance: dg.DagsterInstance, says: str, *, passes: bool) -> None:
         patience = Patience(60)
@@ -83,7 +79,7 @@ def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.Monke
 
     @dg.asset(key=WINDOWS)
     def windows(context: dg.AssetExecutionContext) -> None:
-        with LivePage(subject, context, cast(TopicTables, cast(Any, None))).fresh():
+        with LivePage(view, context, cast(TopicTables, cast(Any, None))).fresh():
             told(context.instance, "healthy", passes=True)
             server.answers.clear()
             told(context.instance, "not known: The state of the capture is not known: no answer", passes=False)
@@ -104,10 +100,10 @@ def test_look_asks_the_broker_that_the_settings_name_by_now(shop: Shop, monkeypa
     with shop.in_environment():
         resource = CaptureResource(server=server, spark=SparkResource())
         catalog = CaptureCatalog(server.settings(), server.tables(), CdcTranslator())
-        live.look(catalog, resource)
+        server_view.look(catalog, resource)
         shop.write({"bootstrap.servers": "127.0.0.1:9"})
-        live.look(catalog, resource)
+        server_view.look(catalog, resource)
         shop.write({"bootstrap.servers": "127.0.0.1:9", "database.port": "1"})  # no answer
-        live.look(catalog, resource)
+        server_view.look(catalog, resource)
     assert asked[0] == ""
     assert set(asked[1:]) == {"127.0.0.1:9"}

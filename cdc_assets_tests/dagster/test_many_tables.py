@@ -12,8 +12,9 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.live import look
+from cdc_assets.defs.checks.sqlserver import CHECKS
 from cdc_assets.defs.partitions import all_ranges, range_partitions
+from cdc_assets.defs.server_view import look
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator
@@ -26,6 +27,8 @@ NUMBER = 50
 NAMES = [f"many_{number:02d}" for number in range(NUMBER)]
 ALL = len(TABLES) + NUMBER
 WINDOWS = dg.AssetKey(["shop", "windows"])
+OF_CAPTURE, OF_TABLE = [one.name for one in CHECKS if one.of == "capture"], sum(one.of == "table" for one in CHECKS)
+"""Checks of a capture, and the number of those that each of its tables has."""
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +176,7 @@ def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance
     found = records(instance, result.run_id)
     assert materialized(instance, result.run_id) == {*(key(name, "changes") for name in changed), WINDOWS}
     assert found["ASSET_MATERIALIZATION_PLANNED"] == 1
-    assert found["ASSET_CHECK_EVALUATION"] == 2 * len(changed) + 3, "two checks of each, and those of the whole capture"
+    assert found["ASSET_CHECK_EVALUATION"] == OF_TABLE * len(changed) + len(OF_CAPTURE)
     assert found["ASSET_CHECK_EVALUATION_PLANNED"] == 0
     assert sum(found.values()) < 40
     for name in changed:
@@ -243,7 +246,7 @@ def of_the_schedule(shop: Shop, instance: dg.DagsterInstance) -> dg.RunRequest:
 
 
 def test_half_hourly_checks_are_of_tables_whose_result_has_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
-    whole = {dg.AssetCheckKey(WINDOWS, name) for name in ("retention_headroom", "capture_job", "health")}
+    whole = {dg.AssetCheckKey(WINDOWS, name) for name in OF_CAPTURE}
     assert set(of_the_schedule(shop, instance).asset_check_keys or ()) == whole
     shop.execute(f"ALTER TABLE dbo.{NAMES[40]} ADD later int NULL")
     request = of_the_schedule(shop, instance)

@@ -12,7 +12,7 @@ import pytest
 from cdc_assets.core import refused_logins
 from cdc_assets.defs import idle_page
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.live import look
+from cdc_assets.defs.server_view import look
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.errors import CredentialsError

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
+from cdc_assets.defs.checks.sqlserver import PUBLISHED
 from cdc_assets.defs.derived_runs import KAFKA_TAG
-from cdc_assets.defs.kafka import PUBLISHED
 from cdc_assets_tests.dagster.conftest import NESTED_RESOURCES
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import read_committed
@@ -69,7 +69,7 @@ def test_windows_are_published_in_the_run_that_writes_them_or_by_a_run_that_the_
         asked = tick(shop, instance)
         assert (asked.job_name, asked.tags[KAFKA_TAG]) == ("shop_publish", "1")
         assert shop.run("shop_publish", instance).success
-        key = dg.AssetCheckKey(KEY, PUBLISHED)
+        key = dg.AssetCheckKey(KEY, PUBLISHED.name)
         record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
         assert record.evaluation is not None
         assert record.evaluation.passed

@@ -9,12 +9,13 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_assets.core.signal import Signal
+from cdc_assets.defs.board import CheckBoard
 from cdc_assets.defs.changes import StreamConfig
+from cdc_assets.defs.checks.connector import CONNECTOR
 from cdc_assets.defs.engines.catalog import ConnectorCatalog, patterns
-from cdc_assets.defs.engines.checks import CONNECTOR, connector_spec, report_connector
-from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.report import BatchReport
 from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.live import LivePage
@@ -33,6 +34,7 @@ READ_TO = "cdc/read_to"
 """On a run that ended because nothing was new: where the log ended before it started, so all of that was read."""
 _WITHOUT_ROWS = ("never", "no_data", "schema_only", "schema_only_recovery", "recovery")
 """Snapshot modes in which a connector's first run reads no rows."""
+_ENDED = dg.AssetCheckResult(passed=True, description="The connector ended by itself.")
 
 
 class ReadConfig(dg.Config):
@@ -56,7 +58,7 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=names.changes_op,
         specs=[*catalog.specs("changes", deps="source"), *catalog.system_specs()],
-        check_specs=[connector_spec(catalog)],
+        check_specs=CONNECTOR.specs(catalog),
         can_subset=True,
         pool=names.pool,
         required_resource_keys={names.resource, names.envelope_io, names.history_io},
@@ -68,10 +70,10 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         follows = is_sensors or config.idle_timeout_s is not None or config.max_duration_s is not None
         with as_step(context), Turns(context, catalog.record).taken():
             writers = Writers(names, context)
-            page = LivePage(engine_subject(catalog, resource), context, writers.topics)
+            page = LivePage(connector_view(catalog, resource), context, writers.topics)
             report = BatchReport(catalog, context, writers, config.report_every_s, page)
             count = page.exported(catalog.config.metrics, catalog.prefix)
-            with _observed(catalog, context), report.counting(count), page.fresh():
+            with _observed(context, page.board, catalog.batches_key), report.counting(count), page.fresh():
                 end = _log_end(context, resource)
                 summary = resource.run(
                     writers.topics,
@@ -82,8 +84,8 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
                 )
         _close(context, summary, end)
         yield from report.results(all_selected=not is_sensors)
-        if any(check.name == CONNECTOR for check in context.selected_asset_check_keys):
-            yield dg.AssetCheckResult(passed=True, check_name=CONNECTOR, asset_key=catalog.batches_key)
+        if _is_planned(context):
+            yield CONNECTOR.named(_ENDED, catalog.batches_key)
 
     return changes
 
@@ -104,10 +106,10 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         enable_info_logs()
         with as_step(context), Turns(context, catalog.record).taken():
             writers = Writers(names, context)
-            page = LivePage(engine_subject(catalog, resource), context, writers.topics)
+            page = LivePage(connector_view(catalog, resource), context, writers.topics)
             report = BatchReport(catalog, context, writers, float("inf"), page)
             count = page.exported(catalog.config.metrics, catalog.prefix)
-            with _observed(catalog, context), report.counting(count), page.fresh():
+            with _observed(context, page.board, catalog.batches_key), report.counting(count), page.fresh():
                 end = _log_end(context, resource)
                 signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
                 what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
@@ -173,11 +175,18 @@ def _close(context: dg.AssetExecutionContext, summary: EngineSummary, end: LogPo
 
 
 @contextmanager
-def _observed(catalog: ConnectorCatalog, context: dg.AssetExecutionContext) -> Iterator[None]:
-    """Report the check of the connector, whether the block succeeds or fails; an interruption tells nothing of it."""
+def _observed(context: dg.AssetExecutionContext, board: CheckBoard, key: dg.AssetKey) -> Iterator[None]:
+    """Report the check of the connector: if the block fails, or if it succeeds and that is news, and nobody has planned it. An
+    interruption says nothing of it."""
     try:
         yield
     except CdcError as error:
-        report_connector(catalog, context, describe_error(error))
+        failed = dg.AssetCheckResult(passed=False, description=describe_error(error))
+        board.show([CONNECTOR.event(failed, key)], {key})
         raise
-    report_connector(catalog, context, "")
+    if not _is_planned(context):
+        board.show([CONNECTOR.event(_ENDED, key)], ())
+
+
+def _is_planned(context: dg.AssetExecutionContext) -> bool:
+    return any(check.name == CONNECTOR.name for check in context.selected_asset_check_keys)

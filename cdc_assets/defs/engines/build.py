@@ -1,20 +1,21 @@
 """Definitions of one capture by an embedded connector."""
 
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 
+from cdc_assets.defs.checks.connector import CHECKS
+from cdc_assets.defs.checks.job import definitions_of, half_hourly_schedule
 from cdc_assets.defs.configuration import CaptureSource, source_fields
 from cdc_assets.defs.discovery import remembered
 from cdc_assets.defs.engines.assets import changes_assets, snapshot_assets
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
-from cdc_assets.defs.engines.checks import complete_check, headroom_check
-from cdc_assets.defs.engines.page import look
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.sensor import log_sensor
 from cdc_assets.defs.engines.signals import signal_job
 from cdc_assets.defs.engines.tables import find_tables
-from cdc_assets.defs.health import health_check
+from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.translator import CdcTranslator
@@ -36,24 +37,18 @@ def connector_definitions(
     names = catalog.names
     changes = changes_assets(catalog)
     snapshot = snapshot_assets(catalog) if catalog.specs("snapshot", deps=None) else None
-    health = health_check(catalog.batches_key, lambda found: look(catalog, found).report, names.resource)
-    checks = [complete_check(catalog), headroom_check(catalog), health]
+    view = partial(connector_view, catalog)
+    checks = definitions_of(CHECKS, catalog, names.headroom, names.resource, view)
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
     jobs = [own_job(names.changes, streamed, description=_CHANGES_JOB)]
     if snapshot:
         jobs.append(own_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
     headroom_job = own_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
-    schedule = dg.ScheduleDefinition(
-        job=headroom_job,
-        cron_schedule="*/30 * * * *",
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Checks every half hour whether the lake is complete, and whether the database keeps what was not read yet.",
-    )
     return dg.Definitions(
         assets=[*catalog.specs("source", deps=None), changes, *([snapshot] if snapshot else [])],
         asset_checks=checks,
         jobs=[*jobs, headroom_job, signal_job(catalog)],
-        schedules=[schedule],
+        schedules=[half_hourly_schedule(catalog, headroom_job, CHECKS, names.resource, view)],
         sensors=[log_sensor(catalog, jobs)],
         resources={names.resource: resource} | io_managers.of(names, fields),
     )

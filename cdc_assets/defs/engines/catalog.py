@@ -16,6 +16,7 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.checks.check import Of
 from cdc_assets.defs.columns import COLUMNS
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role, require_distinct_keys
 from cdc_assets.defs.runs import CaptureRuns
@@ -131,6 +132,10 @@ class ConnectorCatalog:
     def system_key(self, name: str) -> dg.AssetKey:
         """Key of one of these assets by its short name."""
         return dg.AssetKey([self.prefix, name])
+
+    def checked(self, of: Of) -> list[dg.AssetKey]:
+        """Assets that have such checks."""
+        return [self.batches_key] if of == "capture" else []
 
     def runs(self) -> CaptureRuns:
         """Recognizes runs of this capture."""

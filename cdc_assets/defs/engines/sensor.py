@@ -30,8 +30,8 @@ from cdc_assets.assembly.engine import inbox_of
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.defs.engines.assets import READ_TO
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
-from cdc_assets.defs.engines.page import engine_subject
 from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.pauses import after_end, pause_of, retry_time, run_key
 from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.sensors import SIGNAL_TAG
@@ -87,7 +87,7 @@ def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefin
                     answer = answer_of(context, resource, seen)
             return answer
 
-        return watch.tick(context, decide, engine_subject(catalog, resource))
+        return watch.tick(context, decide, connector_view(catalog, resource))
 
     return sensor
 

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import dagster as dg
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
 from cdc_assets.cli.topic_events import newest
-from cdc_assets.defs.continuity import continuity_result
+from cdc_assets.defs.checks.sqlserver import continuity_result
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.unit.snapshot.world import World
@@ -62,7 +61,7 @@ def test_lost_topic(world: World, lose: Callable[[Path], None], what: str, statu
     for command, code in (("status", 1), ("doctor", 1)):
         found, text = tell(world, command)
         assert (found, str(orders.gap_until) in text, "snapshot asset" in text) == (code, True, True)
-    check = continuity_result(dg.AssetKey("orders"), orders)
+    check = continuity_result(orders)
     assert not check.passed
     assert f"up to {orders.gap_until} are lost" in str(check.description)
 

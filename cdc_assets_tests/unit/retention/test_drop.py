@@ -4,14 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.config.load import config_of
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
-from cdc_assets.defs.continuity import continuity_result
+from cdc_assets.defs.checks.sqlserver import continuity_result
 from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError, LakeError
 from cdc_assets.lake import audit
 from cdc_assets.lake.location import Location
@@ -308,7 +307,7 @@ def test_audit_status_and_check_tell_it_and_find_no_loss(world: World) -> None:
     for table in world.tables:
         holds = world.holds(table)
         assert overview.state.retained[world.topic(table)] == holds
-        check = continuity_result(dg.AssetKey("t"), state.tables[table], holds)
+        check = continuity_result(state.tables[table], holds)
         assert check.passed
         assert check.metadata["complete_after"].value == holds.after
 

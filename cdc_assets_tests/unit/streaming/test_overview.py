@@ -10,7 +10,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import RecoveryFork
-from cdc_assets.defs.checks import headroom_result
+from cdc_assets.defs.checks.sqlserver import headroom_result
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError
 from cdc_assets.overview import CaptureOverview, TableOverview
 from cdc_assets_tests.unit.streaming.captures import make_capture

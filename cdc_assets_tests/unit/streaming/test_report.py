@@ -19,7 +19,7 @@ from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange, RecoveryFork
-from cdc_assets.defs.continuity import continuity_result
+from cdc_assets.defs.checks.sqlserver import continuity_result
 from cdc_assets.defs.page import page_of
 from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, DatabaseAwayError, LakeError, QueryError
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
@@ -363,7 +363,7 @@ def test_gap_that_is_ignored_is_told_until_a_snapshot_of_the_table_is_taken(tmp_
     assert f"orders lacks changes after {after} up to {until} (gap.policy=ignore)" in report.headline
     assert f"lacks changes after {after}" in page_of(report)["tables"].value
     assert json.loads(json.dumps(report.as_json()))["tables"][1]["ignored_gaps"] == [[str(after), str(until)]]
-    check = continuity_result(dg.AssetKey("orders"), state)
+    check = continuity_result(state)
     assert (check.passed, check.severity, str(after) in str(check.description)) == (
         False,
         dg.AssetCheckSeverity.WARN,
@@ -372,7 +372,7 @@ def test_gap_that_is_ignored_is_told_until_a_snapshot_of_the_table_is_taken(tmp_
     make_capture(plain, config).snapshot([lines, orders])
     assert look_now().headline == "healthy"
     assert CaptureOverview(config, plain).state.tables[orders].gaps == ((after, until),), "it is not forgotten"
-    assert continuity_result(dg.AssetKey("orders"), CaptureOverview(config, plain).state.tables[orders]).passed
+    assert continuity_result(CaptureOverview(config, plain).state.tables[orders]).passed
 
 
 def test_schema_history_that_is_gone_is_told_before_and_after_a_run_has_met_it(tmp_path: Path) -> None:

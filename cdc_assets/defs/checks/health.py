@@ -1,20 +1,18 @@
-"""The check `health`: what the page of a capture says, as a check.
+"""The check `health` of every capture: what its page says, as a check.
 
-Other checks tell of one thing each, and can be right while the capture is in trouble: a mirror cannot follow, nobody publishes, a right on one
+Other checks are about one thing each, and can be right while the capture is in trouble: a mirror cannot follow, no run publishes, a right on one
 change table was taken away, a run waits in a queue, an expression matches nothing. This one is made of the report that is the
 page, where that is shown, so it passes only if that is healthy, or works at what nobody has to act for.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import dagster as dg
 
-from cdc_assets.defs.failures import as_failures
+from cdc_assets.defs.checks.check import Check, Facts
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import STOPPED
 
-HEALTH = "health"
 _MOST_NAMED = 20
 
 
@@ -39,25 +37,19 @@ def _found(report: CaptureReport) -> Iterator[str]:
         yield "nothing is captured yet"
 
 
-def health_check(
-    key: dg.AssetKey, look: Callable[[Any], CaptureReport], resource: str = ""
-) -> dg.AssetChecksDefinition:
-    """The check for the job of checks.
+def _health(facts: Facts, key: dg.AssetKey) -> dg.AssetCheckResult:
+    del key
+    return health_result(facts.report)
 
-    Args:
-        key: asset that carries the page.
-        look: makes the report with the capture's resource, or with nothing.
-        resource: key of that resource; empty if none is needed.
-    """
 
-    @dg.asset_check(
-        asset=key,
-        name=HEALTH,
-        required_resource_keys={resource} if resource else set(),
-        description="Nothing that the page of the capture tells needs somebody to act: tables, mirrors, Kafka, runs and settings.",
-    )
-    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        with as_failures():
-            return health_result(look(getattr(context.resources, resource) if resource else None))
-
-    return check
+HEALTH = Check(
+    name="health",
+    of="capture",
+    about="Nothing that the page of the capture tells needs somebody to act: tables, mirrors, Kafka, runs and settings.",
+    error="the page of the capture is in trouble",
+    warning="something is not known, or late by more than a minute; a snapshot is neither",
+    page="in-trouble",
+    when="half-hourly",
+    made_of="report",
+    result=_health,
+)

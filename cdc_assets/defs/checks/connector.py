@@ -1,0 +1,160 @@
+"""Checks of a capture by an embedded connector: functions that make results, and their entries in the registry.
+
+All are of the record of batches, because the connector reads one log for all tables. None passes on what is not known: if the database
+does not answer, they fail and say so.
+"""
+
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.defs.checks.check import Check, Of, not_known
+from cdc_assets.defs.checks.health import HEALTH
+from cdc_assets.engine.overview import EngineOverview
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.engine import Answers, Asked, report_of_engine
+
+_ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+
+
+class ConnectorFacts:
+    """What lake and database say of a capture.
+
+    Args:
+        page: asset that carries the page.
+        asked: what the database says.
+    """
+
+    problem = ""
+
+    def __init__(self, page: dg.AssetKey, overview: EngineOverview, asked: Asked, at: datetime) -> None:
+        self._page, self._overview, self._asked, self._at = page, overview, asked, at
+        self._answers = asked if isinstance(asked, Answers) else None
+        self._why = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to ask"
+
+    @cached_property
+    def report(self) -> CaptureReport:
+        """As `Facts.report`."""
+        return report_of_engine(self._overview, self._asked, self._at)
+
+    def keys(self, of: Of) -> tuple[dg.AssetKey, ...]:
+        """As `Facts.keys`."""
+        return (self._page,) if of == "capture" else ()
+
+    def headroom(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+        """Whether the database still has what was not read yet."""
+        del key
+        if self._answers is None:
+            return not_known(self._why)
+        kept = self._answers.retention
+        text = kept.lost or kept.near
+        return dg.AssetCheckResult(
+            passed=not text,
+            severity=_ERROR if kept.lost else _WARN,
+            metadata=dict(kept.facts),
+            description=text or self._nothing() or "The database still has every change that was not read yet.",
+        )
+
+    def _nothing(self) -> str:
+        """Why nothing of the database's log is to be read; empty if something is, or that is not known."""
+        try:
+            known = self._overview.known
+        except CdcError:
+            return ""
+        if not known:
+            return "Nothing was captured yet: the first run of the connector begins with the log as it is then."
+        if self._overview.config.properties.get("snapshot.mode") == "initial_only":
+            return "No table streams: snapshot.mode=initial_only reads no log, so nothing that is removed from it is missed."
+        return ""
+
+    def complete(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+        """Whether the lake is complete to the end of the log."""
+        del key
+        try:
+            return self._complete()
+        except CdcError as error:  # the lake cannot be read
+            return dg.AssetCheckResult(passed=False, severity=_ERROR, description=describe_error(error))
+
+    def _complete(self) -> dg.AssetCheckResult:
+        overview, answers = self._overview, self._answers
+        facts: dict[str, Any] = {"complete_to": str(overview.point or "not known")}
+        facts |= {"log_end": str(answers.end)} if answers else {}
+        gaps = [str(gap) for gap in overview.state.gaps]
+        facts |= {"lost_changes": " ".join(gaps)} if gaps else {}
+        severity, text = _ERROR, " ".join(overview.losses.values())
+        if not text:
+            severity, text = _WARN, self._lateness()
+        good = "Every change up to the end of the log is in the lake."
+        return dg.AssetCheckResult(
+            passed=not text, severity=severity, metadata=facts, description=" ".join([text or good, *gaps])
+        )
+
+    def _lateness(self) -> str:
+        """Why the lake may lack changes that can still be read; empty if it lacks none."""
+        state, point = self._overview.state, self._overview.point
+        if not self._overview.known:
+            return "Nothing was captured yet."
+        if self._answers is None:
+            return f"The end of the log is not known: {self._why}"
+        if state.pending is not None:
+            return f"Batch {state.pending.batch_id} is planned and not in all its tables yet; the next run finishes it."
+        end = self._answers.end
+        if self._answers.proved:
+            return ""
+        if point is None:
+            return "The connector's offset does not tell up to where it has read."
+        if point > end:
+            return f"The lake is complete to {point}, and the log ends before that, at {end}: this is another log."
+        return f"The lake is complete to {point}, and the log ends at {end}: the rest is read by the next run."
+
+    def is_complete_certain(self) -> bool:
+        """Whether it is more than lateness: while changes come, that is another place every few seconds, and the page has it."""
+        try:
+            is_certain = self._answers is not None and self._answers.proved
+            return is_certain or bool(self._overview.losses) or isinstance(self._asked, CdcError)
+        except CdcError:
+            return True
+
+
+CONNECTOR = Check(
+    name="connector",
+    of="capture",
+    about="The last run of the connector ended by itself, without an error.",
+    error="the connector or its process ended with an error; reported by each run with the error's text",
+    page="run-failed",
+    when="runs",
+    made_of="run",
+)
+COMPLETE = Check(
+    name="complete_to_log_end",
+    of="capture",
+    about=(
+        "Every change up to the end of the database's log is in the lake, and every table of the lake holds its batches. "
+        "While changes go on, a warning tells how far the lake is behind."
+    ),
+    error="a topic table has lost a batch",
+    warning="it is not proved that every change up to the end of the log is in the lake",
+    page="gap",
+    when="half-hourly",
+    made_of="answers",
+    result=ConnectorFacts.complete,
+    is_reported=ConnectorFacts.is_complete_certain,
+)
+HEADROOM = Check(
+    name="retention_headroom",
+    of="capture",
+    about="The database's log still begins before what was not read yet: binlog files, the replication slot, archived logs.",
+    error="what was not read yet is gone: binlog files purged, the log reset, the replication slot dropped or lost, archived logs removed",
+    warning="it soon will be, or that is not known",
+    page="retention",
+    when="half-hourly",
+    made_of="answers",
+    result=ConnectorFacts.headroom,
+    blocking=True,
+)
+
+CHECKS = (HEALTH, CONNECTOR, HEADROOM, COMPLETE)
+"""In the order in which the documents list them."""

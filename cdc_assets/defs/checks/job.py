@@ -1,0 +1,111 @@
+"""The half-hourly checks of a capture between runs: the steps of their job, and its schedule.
+
+Dagster writes two records for each check of a run, and each table has a check: with a thousand tables a run of
+all of them every half hour writes a hundred thousand records a day that say what is shown already. So the schedule compares the
+tables itself, by a few statements for all, and selects the checks of the whole capture and of those tables whose result is
+another one than Dagster shows, or the first. A run of the stream evaluates the checks of the tables that it writes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.defs.board import recorded_verdict
+from cdc_assets.defs.checks.check import Check, Checked, Facts, ReportAlone
+from cdc_assets.defs.failures import as_failures
+from cdc_assets.defs.seen import was_just_seen
+from cdc_assets.defs.view import CaptureView
+from cdc_assets.errors import CdcError
+
+ViewOf = Callable[[Any], CaptureView]
+"""The view of a capture, from its resource; or from nothing if none is needed."""
+
+
+def definitions_of(
+    checks: Sequence[Check], catalog: Checked, job: str, resource: str, view: ViewOf
+) -> list[dg.AssetChecksDefinition]:
+    """Definitions of the half-hourly checks of a capture; each is a step of its job.
+
+    Args:
+        job: name of that job.
+        resource: key of the capture's resource; empty if none is needed.
+    """
+    own = [check for check in checks if check.when == "half-hourly"]
+    return [_definition(check, specs, job, resource, view) for check in own if (specs := check.specs(catalog))]
+
+
+def _definition(
+    check: Check, specs: Sequence[dg.AssetCheckSpec], job: str, resource: str, view: ViewOf
+) -> dg.AssetChecksDefinition:
+    needed = {resource} if resource else set[str]()
+
+    @dg.multi_asset_check(name=f"{job}_{check.name}", specs=specs, can_subset=True, required_resource_keys=needed)
+    def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        chosen = sorted(found.asset_key for found in context.selected_asset_check_keys)
+        seen_by = view(getattr(context.resources, resource) if resource else None)
+        with as_failures(), _facts(check, seen_by) as facts:
+            results = [check.found(facts, key) for key in chosen]
+        yield from results
+
+    return evaluate
+
+
+def _facts(check: Check, view: CaptureView) -> AbstractContextManager[Facts]:
+    """What a check is made of."""
+    if check.made_of == "report" or view.answers is None:
+        return nullcontext(ReportAlone(view.look().report, "", view.key))
+    return view.answers()
+
+
+def half_hourly_schedule(
+    catalog: Checked, job: Any, checks: Sequence[Check], resource: str, view: ViewOf
+) -> dg.ScheduleDefinition:
+    """The schedule of the job.
+
+    Args:
+        job: runs all checks; what `dg.define_asset_job` returns.
+        resource: key of the capture's resource.
+    """
+
+    @dg.schedule(
+        job=job,
+        cron_schedule="*/30 * * * *",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        required_resource_keys={resource},
+        name=f"{job.name}_schedule",
+        description=f"Every half hour: {job.description}",
+    )
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        seen_by = view(getattr(context.resources, resource))
+        if seen_by.runs and seen_by.runs.active(context.instance) and was_just_seen(context.instance, seen_by.key):
+            return dg.SkipReason("A run is at work, which checks them itself.")
+        own = [check for check in checks if check.when == "half-hourly"]
+        always = [dg.AssetCheckKey(seen_by.key, check.name) for check in own if check.of == "capture"]
+        of_tables = [check for check in own if check.of != "capture" and catalog.checked(check.of)]
+        outdated = _outdated(of_tables, catalog, seen_by, context.instance) if of_tables else []
+        return dg.RunRequest(asset_selection=[], asset_check_keys=[*always, *outdated])
+
+    return schedule
+
+
+def _outdated(
+    checks: Sequence[Check], catalog: Checked, view: CaptureView, instance: dg.DagsterInstance
+) -> list[dg.AssetCheckKey]:
+    """Checks of tables whose result is not the one that Dagster shows."""
+    try:
+        with _facts(checks[0], view) as facts:
+            results = {
+                dg.AssetCheckKey(key, check.name): check.found(facts, key)
+                for check in checks
+                for key in catalog.checked(check.of)
+            }
+    except CdcError:  # the check of the whole capture says it
+        return []
+    shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(results))
+    return [
+        key
+        for key, result in results.items()
+        if key not in shown or recorded_verdict(shown[key]) != (result.passed, result.description)
+    ]

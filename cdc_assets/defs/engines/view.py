@@ -1,0 +1,40 @@
+"""The view of a capture by an embedded connector, or of events that others have written.
+
+Lateness is only on the page while a run works: as a check's result it would be another one every few seconds. A database that
+does not answer fails the check of completeness at once, as it fails that of head-room.
+"""
+
+from contextlib import nullcontext
+from datetime import UTC, datetime
+
+from cdc_assets.adapters.databases.probe import is_asked
+from cdc_assets.assembly.engine import ask_unread
+from cdc_assets.defs.checks.connector import CHECKS, ConnectorFacts
+from cdc_assets.defs.engines.catalog import ConnectorCatalog
+from cdc_assets.defs.engines.resource import ConnectorResource
+from cdc_assets.defs.known_lake import Home
+from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.engine.topics import BATCHES
+from cdc_assets.overview.engine import answers_of
+
+
+def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource) -> CaptureView:
+    """The capture."""
+
+    def facts() -> ConnectorFacts:
+        at, overview = datetime.now(UTC), resource.overview()
+        probe = resource.probe if is_asked(overview.config) else None
+        return ConnectorFacts(
+            catalog.batches_key, overview, answers_of(overview, probe, ask_unread(overview.config)), at
+        )
+
+    return CaptureView(
+        capture=catalog.config.name,
+        key=catalog.batches_key,
+        directory=catalog.system[BATCHES],
+        look=lambda: Seen.of(CHECKS, facts()),
+        answers=lambda: nullcontext(facts()),
+        checks=CHECKS,
+        runs=catalog.runs(),
+        home=lambda: Home.of(resource.settings().lake, catalog.system[BATCHES]),
+    )

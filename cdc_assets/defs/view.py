@@ -1,0 +1,89 @@
+"""A capture as its runs, its sensor and its checks see it, whichever connector makes it.
+
+There are two sources of it: `server_view` for SQL Server, and `engines.view` for the other connectors and for events that others have
+written. What is made of it exists once: the page, what runs and sensors report, the job of checks.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from cdc_assets.defs.checks.check import Check, Facts, Of, reported, unanswered
+from cdc_assets.defs.checks.health import HEALTH, health_result
+from cdc_assets.defs.known_lake import Home, share_home
+from cdc_assets.defs.runs import CaptureRuns
+from cdc_assets.errors import CdcError
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import Trouble
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen at one time: the page, and a result for each check but `health`, which repeats the page."""
+
+    report: CaptureReport
+    checks: Sequence[dg.AssetCheckEvaluation] = field(default=())
+
+    @classmethod
+    def of(cls, checks: Sequence[Check], facts: Facts) -> "Seen":
+        """What is reported of the facts."""
+        return cls(facts.report, tuple(reported([check for check in checks if check is not HEALTH], facts)))
+
+
+Look = Callable[[], Seen]
+"""Queries everything once; what has no answer is in the report, and fails the checks that depend on it."""
+
+
+@dataclass(frozen=True)
+class CaptureView:
+    """One capture.
+
+    Args:
+        capture: its name.
+        key: asset that carries the page: the record of windows, or of batches.
+        directory: of that asset's table.
+        answers: what checks are made of; raises a `CdcError` if the server does not answer.
+        checks: entries of the registry that are for its kind.
+        others: assets that a run materializes beside it, with a check of their own.
+        tables: how many there are.
+        runs: those that write to the capture, of which some may wait.
+        home: where its record is, by the settings as they are now.
+    """
+
+    capture: str
+    key: dg.AssetKey
+    directory: str
+    look: Look
+    answers: Callable[[], AbstractContextManager[Facts]] | None = None
+    checks: Sequence[Check] = ()
+    others: tuple[dg.AssetKey, ...] = ()
+    tables: int = 0
+    runs: CaptureRuns | None = None
+    home: Callable[[], Home] | None = None
+
+    def checked(self, of: Of) -> list[dg.AssetKey]:
+        """As `checks.check.Checked`, of a capture with no table."""
+        return [self.key] if of == "capture" else []
+
+    def share_home(self, instance: dg.DagsterInstance) -> None:
+        """Let Dagster and this process know of the capture's record what the other knows."""
+        with suppress(CdcError):  # of settings that are wrong, which is told by who needs them
+            if self.home is not None:
+                share_home(instance, self.key, self.home())
+
+    def results(self, seen: Seen) -> Sequence[dg.AssetCheckEvaluation]:
+        """Those of all checks."""
+        return [*seen.checks, HEALTH.event(health_result(seen.report), self.key)]
+
+    def unanswered(self, reason: str, last: Seen | None = None) -> Seen:
+        """What is known if there is no answer: what was seen last, and that nothing is known now."""
+        what = (
+            f"The state of the capture is not known: {reason}. Next: see whether the server and the lake's store answer"
+        )
+        unknown = Trouble("The state of the capture", what)
+        before = last.report if last is not None else CaptureReport(self.capture, datetime.now(UTC))
+        report = replace(before, at=datetime.now(UTC), unknown=(*before.unknown, unknown))
+        return Seen(report, tuple(unanswered(self.checks, [self.key], reason)))

@@ -1,0 +1,1 @@
+"""Parts of the integration into Dagster that need no run."""

@@ -1,0 +1,139 @@
+"""The registry of checks: one entry is all that is to be known of a check."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import dagster as dg
+import pytest
+
+from cdc_assets.defs.checks import connector, sqlserver
+from cdc_assets.defs.checks.check import Check, Facts, Of, ReportAlone, reported, table_of, unanswered
+from cdc_assets.defs.checks.health import HEALTH
+from cdc_assets.defs.checks.job import definitions_of
+from cdc_assets.defs.checks.registry import CHECKS
+from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.errors import CdcError, QueryError
+from cdc_assets.overview import CaptureReport
+
+PAGE, ORDERS = dg.AssetKey("windows"), dg.AssetKey("orders")
+REPORT = CaptureReport("shop", datetime.now(UTC))
+
+
+@dataclass
+class Tables:
+    """A catalogue, and facts, of one table."""
+
+    report: CaptureReport = REPORT
+    problem: str = ""
+
+    def keys(self, of: Of) -> list[dg.AssetKey]:
+        return {"capture": [PAGE], "table": [ORDERS]}.get(of, [])
+
+    checked = keys
+
+
+def passes(facts: Tables, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """All is well."""
+    return dg.AssetCheckResult(passed=True, description=f"{key.path[-1]} of {facts.report.capture}")
+
+
+ROUND = Check(
+    name="rows_are_round",
+    of="capture",
+    about="Rows are round.",
+    error="a row is square",
+    page="gap",
+    when="half-hourly",
+    made_of="answers",
+    result=passes,
+    blocking=True,
+)
+SMALL = replace(ROUND, name="table_is_small", of="table", blocking=False)
+
+
+def view(facts: Facts | CdcError) -> CaptureView:
+    """A capture whose server answers so."""
+
+    @contextmanager
+    def answers() -> Iterator[Facts]:
+        if isinstance(facts, CdcError):
+            raise facts
+        yield facts
+
+    return CaptureView("shop", PAGE, "windows", lambda: Seen(REPORT), answers, (HEALTH, ROUND, SMALL))
+
+
+def evaluated(facts: Facts | CdcError) -> dict[str, dg.AssetCheckEvaluation]:
+    """What the job of checks finds."""
+    made = definitions_of([HEALTH, ROUND, SMALL], Tables(), "shop_headroom", "", lambda _: view(facts))
+    assets = [dg.AssetSpec(PAGE), dg.AssetSpec(ORDERS)]
+    job = dg.define_asset_job("shop_headroom", dg.AssetSelection.checks(*made))
+    definitions = dg.Definitions(assets, asset_checks=made, jobs=[job], executor=dg.in_process_executor)
+    result = definitions.resolve_job_def("shop_headroom").execute_in_process(raise_on_error=False)
+    return {found.check_name: found for found in result.get_asset_check_evaluations()}
+
+
+def test_one_entry_makes_spec_step_of_the_job_and_what_runs_report() -> None:
+    spec = ROUND.spec(PAGE)
+    assert (spec.name, spec.blocking, spec.description) == ("rows_are_round", True, "Rows are round.")
+    found = evaluated(Tables())
+    assert {name: one.asset_key for name, one in found.items()} == {
+        "health": PAGE,
+        "rows_are_round": PAGE,
+        "table_is_small": ORDERS,
+    }
+    assert found["rows_are_round"].blocking
+    looked = {one.check_name: one for one in reported([ROUND, SMALL], Tables())}
+    for name in ("rows_are_round", "table_is_small"):
+        assert (looked[name].passed, looked[name].description) == (found[name].passed, found[name].description)
+
+
+def test_server_that_does_not_answer_leaves_no_check_of_the_capture_as_it_was() -> None:
+    facts = ReportAlone(REPORT, "the server is away", PAGE)
+    (one,) = reported([ROUND, SMALL], facts)
+    assert (one.check_name, one.passed, one.blocking, one.severity) == (
+        "rows_are_round",
+        False,
+        True,
+        dg.AssetCheckSeverity.WARN,
+    )
+    assert one.description == "Not known: the server is away"
+    assert [found.check_name for found in unanswered([HEALTH, ROUND, SMALL], [PAGE], "frozen")] == ["rows_are_round"]
+    assert set(evaluated(QueryError("away"))) == {"health"}, "the others fail their run"
+
+
+def test_check_that_runs_do_not_report_is_left_to_the_job() -> None:
+    shy = replace(ROUND, is_reported=lambda _: False)
+    assert list(reported([shy], Tables())) == []
+
+
+def test_checks_that_both_kinds_have_are_alike() -> None:
+    for one in (*sqlserver.CHECKS, *connector.CHECKS):
+        other = CHECKS[one.name]
+        assert (one.page, one.of, one.blocking, one.when) == (other.page, other.of, other.blocking, other.when)
+
+
+@pytest.mark.parametrize("one", [*sqlserver.CHECKS, *connector.CHECKS], ids=lambda one: one.name)
+def test_each_says_when_it_fails_and_who_evaluates_it(one: Check) -> None:
+    assert one.error or one.warning
+    assert (one.result is None) == (one.made_of == "run")
+    assert f"| `{one.name}` | " in table_of([one])
+
+
+def test_stored_names_and_severities_stay() -> None:
+    """They are in Dagster's storage of users."""
+    blocking = {name for name, one in CHECKS.items() if one.blocking}
+    assert set(CHECKS) == {
+        "capture_job",
+        "complete_to_log_end",
+        "connector",
+        "health",
+        "lsn_continuity",
+        "matches_source",
+        "published",
+        "retention_headroom",
+        "schema_drift",
+    }
+    assert blocking == {"lsn_continuity", "retention_headroom"}
