@@ -37,7 +37,7 @@ TODAY = {
     "capture": 6,
     "cli": 8,
     "core": 10,
-    "defs": 15,
+    "defs": 13,
     "engine": 16,
     "errors": 6,
     "heartbeat": 8,

@@ -23,12 +23,12 @@ from cdc_assets.defs.checks.job import definitions_of
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.discovery import recall, remembered
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.markdown import escaped
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.watch import IdlePage
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.system_topics import WINDOWS

@@ -26,17 +26,17 @@ from cdc_assets.defs.continuity import ContinuityReport
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.kafka import KafkaFollower
-from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
-from cdc_assets.defs.pauses import Seldom
 from cdc_assets.defs.queue import somebody_waits
+from cdc_assets.defs.reporter import Reporter
 from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, CaptureRuns, is_asked_for, repository_of
+from cdc_assets.defs.schedule import Seldom
 from cdc_assets.defs.server_view import server_view
-from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
+from cdc_assets.defs.watch import LivePage
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.run.until_now import UntilNow
 
@@ -83,7 +83,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         with as_step(context), turns.taken():
             writers = Writers(names, context)
             system = SystemReport(catalog, context, writers)
-            session = Session(catalog, "changes", context, writers, config.report_every_s)
+            reporter = Reporter(catalog, "changes", context, writers, config.report_every_s)
             page = LivePage(server_view(catalog, resource), context, writers.topics)
             continuity = ContinuityReport(catalog, context, page.board)
             mirrors = MirrorFollower(catalog, context, resource)
@@ -91,7 +91,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
             def on_progress(progress: Progress) -> None:
                 page.note(catalog.key(table, "changes") for table in progress.tables)
-                session.on_progress(progress)
+                reporter.on_progress(progress)
                 system.note(progress)
                 continuity.on_progress(progress, capture.state)
                 mirrors.note_commit()
@@ -102,7 +102,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 on_progress,
                 Notices(catalog, context).send,
                 writers.topics,
-                on_read=session.on_read,
+                on_read=reporter.on_read,
                 idle_timeout_s=config.idle_timeout_s,
                 max_duration_s=config.max_duration_s,
             )
@@ -111,7 +111,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 if (gap_s := runs.gap_s(context.instance)) is not None:
                     context.log.info(f"Nothing was streamed for {gap_s:.1f} s since the run before.")
                 goal = capture.until_now() if _has_goal(catalog, context, config) else None
-                with session.reporting_in_any_case():
+                with reporter.reporting_in_any_case():
                     summary = capture.stream(
                         should_yield=_reached(goal) if goal else _others_wait(runs, context, turns),
                         is_added=lambda table: table not in listed,
@@ -119,7 +119,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 if summary.ended == "deadline" or (summary.ended == "yielded" and goal is None):
                     tag_run(context.instance, context.run.run_id, {LEFT_AT_TAG: f"{time():.3f}"})
                 _tell(context, summary, goal)
-                yield from session.results(capture.structures(), _to_report(session, summary) if goal else ())
+                yield from reporter.results(capture.structures(), _to_report(reporter, summary) if goal else ())
                 mirrors.finish()
             tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             state = capture.state()
@@ -130,7 +130,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 continue
             states[trouble.table] = replace(states[trouble.table], status=trouble.status, reason=trouble.reason)
         between = {} if gap_s is None else {"seconds_between_runs": round(gap_s, 1)}
-        yield from system.results(session.windows, page.facts() | between, all_selected=goal is not None)
+        yield from system.results(reporter.windows, page.facts() | between, all_selected=goal is not None)
         yield from continuity.results(replace(state, tables=states))
 
     return changes
@@ -166,10 +166,10 @@ def _tell(context: dg.AssetExecutionContext, summary: StreamSummary, goal: Until
         context.log.warning(f"Not all that was committed when the run began is in the lake: {lack}")
 
 
-def _to_report(session: Session, summary: StreamSummary) -> list[TableId]:
+def _to_report(reporter: Reporter, summary: StreamSummary) -> list[TableId]:
     """Selected tables of which all changes were read, though there may have been none."""
     troubled = {trouble.table for trouble in summary.troubled}
-    return [table for table in session.chosen() if table not in troubled and table.database not in summary.left_out]
+    return [table for table in reporter.chosen() if table not in troubled and table.database not in summary.left_out]
 
 
 def _others_wait(runs: CaptureRuns, context: dg.AssetExecutionContext, turns: Turns) -> Callable[[], bool]:

@@ -24,8 +24,8 @@ import dagster as dg
 
 from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs.board import CheckBoard
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.checks.board import CheckBoard
 from cdc_assets.defs.checks.sqlserver import CONTINUITY, continuity_result
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.state import CaptureState

@@ -12,8 +12,8 @@ import dagster as dg
 
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.pauses import MOST_FAILURES, pause_ends, run_key
 from cdc_assets.defs.runs import CaptureRuns
+from cdc_assets.defs.schedule import MOST_FAILURES, pause_ends, run_key
 from cdc_assets.errors import describe_error
 
 MIRRORS_TAG = "cdc/mirrors"

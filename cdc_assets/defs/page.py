@@ -4,13 +4,16 @@ Dagster's pages show Markdown in place if it has fewer than a thousand character
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import NOWHERE
 from cdc_assets.defs.markdown import escaped, markdown_table
-from cdc_assets.defs.reporting import OPERATIONS, ran_on_facts
+from cdc_assets.defs.reporter import OPERATIONS, ran_on_facts
 from cdc_assets.defs.runbook import HEALTH_PAGES, runbook_url
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import STOPPED, DatabaseReport, TableReport
@@ -20,6 +23,7 @@ from cdc_assets.overview.words import (
     describe_jobs,
     describe_published,
     duration,
+    without_numbers,
 )
 
 _SHOWN_IN_PLACE = 990
@@ -183,3 +187,26 @@ def _numbers(report: CaptureReport) -> dict[str, Any]:
 
 def _most(values: Any) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def differs(before: CaptureReport, now: CaptureReport) -> bool:
+    """Whether health or troubles are others, or a table does something else."""
+    return (before.health, _troubles(before), _conditions(before)) != (now.health, _troubles(now), _conditions(now))
+
+
+def _troubles(report: CaptureReport) -> set[tuple[str, str]]:
+    """Troubles and what is not known, without the numbers in them, which change all the time."""
+    return {(trouble.where, without_numbers(trouble.what)) for trouble in report.findings}
+
+
+def _conditions(report: CaptureReport) -> dict[TableId, str]:
+    return {table.table: table.condition for table in report.tables}
+
+
+def unchanging(report: CaptureReport) -> CaptureReport:
+    """The report without what changes while nothing happens."""
+    databases = tuple(
+        replace(found, server_time=None, lag=replace(found.lag, capture_job_s=None)) for found in report.databases
+    )
+    published = replace(report.published, behind_s=None) if report.published else None
+    return replace(report, at=datetime.min.replace(tzinfo=UTC), databases=databases, published=published)

@@ -16,7 +16,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks.check import not_known
 from cdc_assets.defs.checks.sqlserver import MATCHES
 from cdc_assets.defs.failures import as_failures
-from cdc_assets.defs.reporting import ran_on_facts
+from cdc_assets.defs.reporter import ran_on_facts
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Wishes

@@ -1,7 +1,7 @@
 """One sensor per capture: checks for a new LSN, and starts a run when there is something to do.
 
 A tick is one small query per database, one read of the manifest, and a check of
-the signal channels; no JVM. One that finds nothing waits for a change (`waiting`). Rows of the signal table are changes like any
+the signal channels; no JVM. One that finds nothing waits for a change (`schedule`). Rows of the signal table are changes like any
 others, so they start a run by themselves; if there are any among the new changes, one more question sees them, and the run
 is tagged with them. Behind a run that did not succeed the same question looks for rows that it may have read and not carried
 out. A file, a Kafka topic, requests of users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
@@ -15,7 +15,7 @@ server, twice in the run, and with two descriptions of all tables.
 A snapshot run of the sensor reads all tables that need it, too, so it selects `_MOST_SELECTED` of them at most: a selected
 table costs four records, another one only its materialization.
 
-*Run keys, failures, terminations:* `pauses`.
+*Run keys, failures, terminations:* `schedule`.
 
 *Mirrors* follow in the runs that write topics. If some are behind while nothing else is to do, because they
 are new or their last step failed, a run for them alone is started, one after each run of the capture; also before the next stream, if a
@@ -52,9 +52,12 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.derived_runs import KafkaRuns, mirroring
 from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.partitions import all_ranges
-from cdc_assets.defs.pauses import (
+from cdc_assets.defs.runs import repository_here
+from cdc_assets.defs.schedule import (
     MOST_FAILURES,
+    Asks,
     Seldom,
+    change_comes,
     growing_retry_time,
     pause_ends,
     pause_of,
@@ -62,12 +65,10 @@ from cdc_assets.defs.pauses import (
     run_key,
     streaming_starts,
 )
-from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.service import start_id
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.defs.ticks import Watch, start_of
-from cdc_assets.defs.waiting import Asks, change_comes
 
 RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""

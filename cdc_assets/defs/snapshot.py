@@ -12,16 +12,16 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.kafka import KafkaFollower
-from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
+from cdc_assets.defs.reporter import Reporter
 from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.server_view import server_view
-from cdc_assets.defs.session import Session
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
+from cdc_assets.defs.watch import LivePage
 from cdc_assets.ledger.state import CaptureState
 
 
@@ -54,29 +54,29 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         with as_step(context), turns.taken():
             writers = Writers(names, context)
             system = SystemReport(catalog, context, writers)
-            session = Session(catalog, "snapshot", context, writers, every_s=float("inf"))
+            reporter = Reporter(catalog, "snapshot", context, writers, every_s=float("inf"))
             page = LivePage(server_view(catalog, resource), context, writers.topics)
 
             def on_progress(progress: Progress) -> None:
-                session.on_progress(progress)
+                reporter.on_progress(progress)
                 count(progress)
 
             notices = Notices(catalog, context)
             opened = resource.open(
-                context.run.run_id, on_progress, notices.send, writers.topics, on_read=session.on_read
+                context.run.run_id, on_progress, notices.send, writers.topics, on_read=reporter.on_read
             )
             kafka = KafkaFollower(catalog, context, resource)
             with page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture, page.fresh():
-                with session.reporting_in_any_case():
+                with reporter.reporting_in_any_case():
                     if config.due_only:
                         summary = capture.snapshot()
                     else:
-                        summary = capture.snapshot(session.chosen(), _ranges(catalog, context))
+                        summary = capture.snapshot(reporter.chosen(), _ranges(catalog, context))
                 if config.due_only:
                     _warn_of_missing_tables(catalog, context, capture.state(), summary)
-                yield from session.results(capture.structures())
+                yield from reporter.results(capture.structures())
                 MirrorFollower(catalog, context, resource).finish()
-        yield from system.results(session.windows, page.facts())
+        yield from system.results(reporter.windows, page.facts())
         tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
         if summary.failed:
             raise dg.Failure(

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 import dagster as dg
 
 from cdc_assets.defs.asking import Asking
-from cdc_assets.defs.idle_page import Events, IdlePage
-from cdc_assets.defs.pauses import failures_in_a_row
 from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import CaptureRuns, repository_here
+from cdc_assets.defs.schedule import failures_in_a_row
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.defs.view import CaptureView
+from cdc_assets.defs.watch import Events, IdlePage
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.report import Trouble
 

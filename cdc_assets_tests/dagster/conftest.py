@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cdc_assets.defs import idle_page
+from cdc_assets.defs import watch
 from cdc_assets_tests.shop import Shop, open_shop
 
 HERE = Path(__file__).parent
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick waits for its look, however busy the machine is, so that it always tells what it has found."""
-    monkeypatch.setattr(idle_page, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(watch, "_PATIENCE_S", 60.0)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from dagster._core.loader import LoadingContextForTest
 
-from cdc_assets.defs.board import CheckBoard
+from cdc_assets.defs.checks.board import CheckBoard
 
 ASSET = dg.AssetKey("changes")
 CHECK = dg.AssetCheckKey(ASSET, "drift")

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from cdc_assets.defs import idle_page
+from cdc_assets.defs import watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
 from cdc_assets.defs.spark import SparkResource
@@ -16,8 +16,8 @@ WINDOWS = dg.AssetKey(["shop", "windows"])
 def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle_page, "_EVERY_S", 0.0)
-    monkeypatch.setattr(idle_page, "SHARE", 0.0)
+    monkeypatch.setattr(watch, "_IDLE_EVERY_S", 0.0)
+    monkeypatch.setattr(watch, "_SHARE", 0.0)
     assert shop.snapshot(instance).success
     definitions = shop.definitions()
     (sensor,) = definitions.get_repository_def().sensor_defs

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from cdc_assets.cli.main import app
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.defs.board import verdict_of
 from cdc_assets.defs.build import build_definitions
+from cdc_assets.defs.checks.board import verdict_of
 from cdc_assets.defs.checks.health import HEALTH, health_result
-from cdc_assets.defs.live import differs
+from cdc_assets.defs.page import differs
 from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.hindrances import RecordedHindrances

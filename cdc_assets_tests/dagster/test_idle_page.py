@@ -9,12 +9,12 @@ import dagster as dg
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs import asking, idle_page
+from cdc_assets.defs import asking, watch
 from cdc_assets.defs.checks.health import HEALTH
 from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
-from cdc_assets.defs.idle_page import IdlePage
 from cdc_assets.defs.page import page_of
 from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.watch import IdlePage
 from cdc_assets.errors import LakeError
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import TableReport, Trouble
@@ -51,7 +51,7 @@ class Looks:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of that of the other modules."""
-    monkeypatch.setattr(idle_page, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(watch, "_PATIENCE_S", 0.1)
 
 
 @pytest.fixture
@@ -117,8 +117,8 @@ def test_look_from_long_ago_is_thrown_away(
     while page._ended == 0.0:
         sleep(0.01)
     looks.found = lambda: seen("quiet")
-    now = monotonic() + 2 * idle_page._OLD_S
-    monkeypatch.setattr(idle_page, "monotonic", lambda: now)
+    now = monotonic() + 2 * watch._OLD_S
+    monkeypatch.setattr(watch, "monotonic", lambda: now)
     assert troubles(page, instance, view) == "1"
     assert looks.begun == 2
 
@@ -189,7 +189,7 @@ def test_page_that_is_not_healthy_is_told_again(
     for told in IdlePage().events(instance, view):
         instance.report_runless_asset_event(told)
     assert IdlePage().events(instance, view) == []
-    monkeypatch.setattr(idle_page, "_REPORT_S", 0.0)
+    monkeypatch.setattr(watch, "_IDLE_REPORT_S", 0.0)
     assert len(IdlePage().events(instance, view)) == 2, "with its check"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.load import load_config
-from cdc_assets.defs import pauses
+from cdc_assets.defs import schedule
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.checks.sqlserver import PUBLISHED, published_result
 from cdc_assets.defs.derived_runs import KAFKA_TAG
@@ -131,11 +131,11 @@ def test_a_topic_that_is_stopped_is_tried_again_on_a_quiet_capture(shop: Shop, m
             assert not publish(), "the topic has just stopped"
         with patch.object(CaptureResource, "published", return_value=found):
             assert "Publishing to Kafka failed; the next attempt starts after" in answer().skip_message
-            monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+            monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
             assert publish(), "it still is"
-            monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(minutes=1))
+            monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(minutes=1))
             assert "Publishing to Kafka failed; the next attempt starts after" in answer().skip_message
-            monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+            monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
             assert publish()
             assert publish()
         with patch.object(CaptureResource, "published", return_value=PublishedReport(window=4)) as asked:

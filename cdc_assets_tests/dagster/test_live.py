@@ -10,16 +10,16 @@ import dagster as dg
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs import asking, live, server_view
+from cdc_assets.defs import asking, server_view, watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
-from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.watch import LivePage
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import TableReport
@@ -65,9 +65,9 @@ def passed(instance: dg.DagsterInstance) -> bool:
 
 def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     server, found = Server(), list[str]()
-    for module, name in [(asking, "_OVERDUE_S"), (live, "_FIRST_S"), (live, "_EVERY_S")]:
+    for module, name in [(asking, "_OVERDUE_S"), (watch, "_FIRST_S"), (watch, "_RUN_EVERY_S")]:
         monkeypatch.setattr(module, name, 0.05)
-    monkeypatch.setattr(live, "account_of", lambda *_: {})
+    monkeypatch.setattr(watch, "account_of", lambda *_: {})
     view = CaptureView("shop", WINDOWS, "windows", server.look, checks=[CAPTURE_JOB])
 
     def told(instance: dg.DagsterInstance, says: str, *, passes: bool) -> None:
@@ -95,7 +95,9 @@ def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.Monke
 def test_look_asks_the_broker_that_the_settings_name_by_now(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that never ends has read them long ago, and so have its definitions."""
     asked: list[str] = []
-    monkeypatch.setattr(live, "TICK_MARKER", SimpleNamespace(ask=lambda config: asked.append(config.kafka.servers)))
+    monkeypatch.setattr(
+        server_view, "TICK_MARKER", SimpleNamespace(ask=lambda config: asked.append(config.kafka.servers))
+    )
     server = SqlServerCdcResource(config_file=str(shop.file))
     with shop.in_environment():
         resource = CaptureResource(server=server, spark=SparkResource())

@@ -9,8 +9,7 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ran_on import RanOn
-from cdc_assets.defs.live import differs
-from cdc_assets.defs.page import page_of
+from cdc_assets.defs.page import differs, page_of
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import DatabaseReport, Lag, QueuedSnapshot, Rates, TableReport, Trouble
 

@@ -10,7 +10,7 @@ from cdc_assets.capture.progress import Progress, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ran_on import RanOn
-from cdc_assets.defs.reporting import Tally
+from cdc_assets.defs.reporter import Tally
 
 TABLE = TableId("SalesDb", "dbo", "orders")
 EVERY_S = 10.0

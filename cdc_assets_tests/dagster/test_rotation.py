@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from cdc_assets.core import refused_logins
-from cdc_assets.defs import idle_page
+from cdc_assets.defs import watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.server_view import look
 from cdc_assets.defs.spark import SparkResource
@@ -37,8 +37,8 @@ def minute(monkeypatch: pytest.MonkeyPatch) -> Minute:
     clock = SimpleNamespace(time=found.time, monotonic=refused_logins.time.monotonic)
     monkeypatch.setattr(refused_logins, "time", clock)
     monkeypatch.setattr(refused_logins, "_accounts", {})
-    monkeypatch.setattr(idle_page, "_EVERY_S", 0.0)
-    monkeypatch.setattr(idle_page, "SHARE", 0.0)
+    monkeypatch.setattr(watch, "_IDLE_EVERY_S", 0.0)
+    monkeypatch.setattr(watch, "_SHARE", 0.0)
     return found
 
 

@@ -17,8 +17,10 @@ from dagster import DagsterRunStatus
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.core import processes
 from cdc_assets.core.processes import is_gone, own_process
-from cdc_assets.defs import pauses, runs, waiting
-from cdc_assets.defs.pauses import (
+from cdc_assets.defs import runs, schedule
+from cdc_assets.defs.process import process_tag
+from cdc_assets.defs.runs import COMMITTED_TAG
+from cdc_assets.defs.schedule import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     failures_in_a_row,
@@ -28,8 +30,6 @@ from cdc_assets.defs.pauses import (
     streaming_starts,
     terminated_until,
 )
-from cdc_assets.defs.process import process_tag
-from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.sensors import NEW_TABLES_TAG, READINGS_TAG, RETRY_TAG
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
@@ -112,7 +112,7 @@ def test_run_that_somebody_terminated_is_not_followed_at_once(shop: Shop, instan
     try:
         instance.report_run_canceled(run)
         assert "was terminated" in tick(shop, instance).skip_message
-        with patch.object(pauses, "AFTER_TERMINATION", timedelta(0)):
+        with patch.object(schedule, "AFTER_TERMINATION", timedelta(0)):
             assert tick(shop, instance).job_name == "shop_snapshot"
     finally:
         instance.delete_run(run.run_id)
@@ -149,7 +149,7 @@ def test_after_the_snapshot_only_news_start_a_run(shop: Shop, instance: dg.Dagst
 
 def test_idle_tick_of_the_daemon_waits_for_a_change(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.changes(instance)
-    with patch.object(waiting, "_may_wait", return_value=True), ThreadPoolExecutor(1) as others:
+    with patch.object(schedule, "_may_wait", return_value=True), ThreadPoolExecutor(1) as others:
         later = others.submit(lambda: (time.sleep(1), shop.add_customers(1)))
         request = tick(shop, instance)
         later.result()
@@ -165,7 +165,7 @@ def test_idle_tick_asks_once_a_poll_and_ends_before_the_daemon_looks_again(
     ask, began = Mock(return_value=None), time.monotonic()
     try:
         with (
-            patch.object(waiting, "_may_wait", return_value=True),
+            patch.object(schedule, "_may_wait", return_value=True),
             patch.object(SqlServerSource, "max_transaction_lsn", ask),
         ):
             assert tick(shop, instance).skip_message == "Nothing new."
@@ -179,7 +179,7 @@ def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, ins
     shop.changes(instance)
     with patch.object(Work, "has_come", side_effect=AssertionError):
         assert tick(shop, instance).skip_message == "Nothing new."
-        with patch.object(waiting, "_may_wait", return_value=True), waiting._TURN:
+        with patch.object(schedule, "_may_wait", return_value=True), schedule._TURN:
             assert tick(shop, instance).skip_message == "Nothing new."
 
 
@@ -218,7 +218,7 @@ def test_table_that_failed_is_tried_again_though_nothing_is_new(
     failed = next(state for state in manifest.claim(now).tables.values() if state.streams)
     manifest.mark(now, failed.table.database, [failed.stopped("It was not to be read.", again=True)])
     assert f"{failed.table} failed; the next attempt starts after" in tick(shop, instance).skip_message
-    monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta())
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta())
     request = tick(shop, instance)
     assert (request.job_name, request.tags[RETRY_TAG]) == ("shop_follow", str(failed.table))
     assert shop.changes(instance).success
@@ -238,7 +238,7 @@ def test_reading_without_an_end_is_a_reason_to_start_while_nothing_is_committed(
     assert mirrors.job_name == "shop_mirror"
     assert shop.run("shop_mirror", instance, tags=dict(mirrors.tags)).success, "it can make none of them"
     assert "has not passed the end of a snapshot" in tick(shop, instance).skip_message
-    monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta())
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta())
     request = tick(shop, instance)
     assert (request.job_name, request.tags[READINGS_TAG]) == ("shop_follow", sample.DATABASE)
     assert shop.changes(instance).success

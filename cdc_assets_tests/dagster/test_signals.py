@@ -15,7 +15,7 @@ import yaml
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.steps import listening
-from cdc_assets.defs import pauses
+from cdc_assets.defs import schedule
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.errors import LakeError, QueryError
 from cdc_assets.lake.location import Location
@@ -231,7 +231,7 @@ def test_a_row_that_a_dead_run_has_read_and_not_carried_out_starts_another(
     asked: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing else changes, so no new LSN would start one."""
-    monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
     before = reads(asked, "incremental")
 
     def die(name: str) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cdc_assets.defs import pauses
+from cdc_assets.defs import schedule
 from cdc_assets_tests.shop import TABLES, key, open_shop, tick_with_cursor
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
 
 def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
     with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
         shop.write({"snapshot.mode": "initial_only"})
         request, cursor = tick_with_cursor(shop, instance)
@@ -56,7 +56,7 @@ def test_unreadable_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.Mon
         )
         assert shop.changes(instance).success
 
-        monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+        monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
         request, _ = tick_with_cursor(shop, instance, cursor)
         assert (request.job_name, request.asset_selection) == ("shop_snapshot", [key("products", "snapshot")])
         shop.write({})
@@ -83,5 +83,5 @@ def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, m
         assert "the next attempt starts after" in tick_with_cursor(shop, instance, cursor, loaded)[0].skip_message
         shop.add_customers(1)
         assert tick_with_cursor(shop, instance, cursor, loaded)[0].job_name == "shop_follow", "the others are streamed"
-        monkeypatch.setattr(pauses, "FIRST_PAUSE", timedelta(0))
+        monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
         assert tick_with_cursor(shop, instance, cursor, loaded)[0].job_name == "shop_snapshot"

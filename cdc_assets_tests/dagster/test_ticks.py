@@ -15,7 +15,7 @@ from dagster import DagsterRunStatus
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from cdc_assets.core.processes import own_process
-from cdc_assets.defs import asking, idle_page, live, queue, seen, ticks
+from cdc_assets.defs import asking, queue, seen, ticks, watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import ACTIVE, CaptureRuns
@@ -35,8 +35,8 @@ _ORIGIN = RemoteJobOrigin(
 @pytest.fixture(autouse=True)
 def at_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is always due."""
-    monkeypatch.setattr(idle_page, "_EVERY_S", 0.0)
-    monkeypatch.setattr(idle_page, "SHARE", 0.0)
+    monkeypatch.setattr(watch, "_IDLE_EVERY_S", 0.0)
+    monkeypatch.setattr(watch, "_SHARE", 0.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -195,8 +195,8 @@ def test_run_that_waits_behind_a_stream_is_told_by_the_stream(
     """It makes no way for it where no more runs may be at work, and the sensor leaves the page to it."""
     monkeypatch.setattr(queue, "_SOON_S", -1.0)
     monkeypatch.setattr(queue, "most_runs", lambda _: 1)
-    monkeypatch.setattr(live, "_FIRST_S", 0.0)
-    monkeypatch.setattr(live, "_EVERY_S", 0.1)
+    monkeypatch.setattr(watch, "_FIRST_S", 0.0)
+    monkeypatch.setattr(watch, "_RUN_EVERY_S", 0.1)
     shop.write({"stream.idle.timeout.ms": "3000"})
     try:
         with location.run(DagsterRunStatus.QUEUED) as waiting:
@@ -290,7 +290,7 @@ def test_tick_ends_though_nothing_answers(
         return overview(*given, **named)
 
     assert location.page() == "healthy"
-    limits = [(ticks, "_SOON_S"), (ticks, "_AGAIN_S"), (asking, "_OVERDUE_S"), (idle_page, "_PATIENCE_S")]
+    limits = [(ticks, "_SOON_S"), (ticks, "_AGAIN_S"), (asking, "_OVERDUE_S"), (watch, "_PATIENCE_S")]
     for module, name in limits:
         monkeypatch.setattr(module, name, 0.1)
     monkeypatch.setattr(ticks, "_PATIENCE_S", 8.0)
@@ -304,6 +304,6 @@ def test_tick_ends_though_nothing_answers(
         assert len(asked) == 2, "the tick and the look"
         goes_on.set()
         monkeypatch.setattr(ticks, "_AGAIN_S", 60.0)
-        monkeypatch.setattr(idle_page, "_PATIENCE_S", 60.0)
+        monkeypatch.setattr(watch, "_PATIENCE_S", 60.0)
         assert location.tick().skip_message == "Nothing new."
     assert location.page() == "healthy"

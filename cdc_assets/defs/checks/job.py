@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.defs.board import recorded_verdict
+from cdc_assets.defs.checks.board import recorded_verdict
 from cdc_assets.defs.checks.check import Check, Checked, Facts, ReportAlone
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.seen import was_just_seen

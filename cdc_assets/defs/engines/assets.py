@@ -9,8 +9,8 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_assets.core.signal import Signal
-from cdc_assets.defs.board import CheckBoard
 from cdc_assets.defs.changes import StreamConfig
+from cdc_assets.defs.checks.board import CheckBoard
 from cdc_assets.defs.checks.connector import CONNECTOR
 from cdc_assets.defs.engines.catalog import ConnectorCatalog, patterns
 from cdc_assets.defs.engines.report import BatchReport
@@ -18,11 +18,11 @@ from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.io_managers import Writers
-from cdc_assets.defs.live import LivePage
 from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.signals import SnapshotType
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
+from cdc_assets.defs.watch import LivePage
 from cdc_assets.engine.requested import require_incremental, with_file_channel
 from cdc_assets.engine.run import EngineSummary
 from cdc_assets.engine.source import LogPoint

@@ -1,4 +1,4 @@
-"""Reports batches of a run as few, complete materializations: see `defs.reporting`.
+"""Reports batches of a run as few, complete materializations: see `defs.reporter`.
 
 *Materialized means read.* READ events materialize a table's `snapshot` if they are all of the table: those of the connector's own first
 snapshot, which is one batch, and at its end those of a run that has asked for them. What a signal of somebody else asks for is an
@@ -21,9 +21,9 @@ from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.live import LivePage
-from cdc_assets.defs.reporting import OPERATIONS
+from cdc_assets.defs.reporter import OPERATIONS
 from cdc_assets.defs.runtime import Runtime
+from cdc_assets.defs.watch import LivePage
 from cdc_assets.engine.counted import counted
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset

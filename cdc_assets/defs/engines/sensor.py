@@ -4,7 +4,7 @@ A tick is one connection with one small query, one read of the ledger, and, if t
 lake's folder of signals; no JVM. The cursor is not used for positions; it shows why
 a tick has started nothing, for the list of ticks.
 
-A tick that finds nothing waits for a change (`defs.waiting`), by asking for the end of the log, and, if that has moved, whether anything
+A tick that finds nothing waits for a change (`defs.schedule`), by asking for the end of the log, and, if that has moved, whether anything
 captured is behind the lake.
 
 *When something is new.* A run starts unless it is proved that the lake is complete to the end of the log (`is_complete`), or
@@ -14,7 +14,7 @@ that are not captured move the log, too: a run then only moves the offset, by a 
 *Without a driver*, or for databases of which nothing is known, the sensor cannot ask. It then starts a run when the last one
 ended `_BLIND` ago.
 
-*Run keys, failures, terminations:* `defs.pauses`.
+*Run keys, failures, terminations:* `defs.schedule`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,11 +32,10 @@ from cdc_assets.defs.engines.assets import READ_TO
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.view import connector_view
-from cdc_assets.defs.pauses import after_end, pause_of, retry_time, run_key
 from cdc_assets.defs.runs import repository_here
+from cdc_assets.defs.schedule import Asks, after_end, change_comes, pause_of, retry_time, run_key
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.defs.ticks import Watch
-from cdc_assets.defs.waiting import Asks, change_comes
 from cdc_assets.engine.requested import channels_of, holds_signals, signal_file
 from cdc_assets.engine.source import LogPoint, is_complete
 from cdc_assets.errors import EngineError

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import dagster as dg
 import pytest
 
-from cdc_assets.defs import waiting
+from cdc_assets.defs import schedule
 from cdc_assets.engine.source import LogPoint, binlog_point
 from cdc_assets_tests.dagster.engines.deployment import Database, Deployment
 
@@ -18,7 +18,7 @@ from cdc_assets_tests.dagster.engines.deployment import Database, Deployment
 def idle(shop: Deployment) -> Iterator[Deployment]:
     shop.changes()
     shop.more |= {"sensor.wait.ms": "1000", "poll.interval.ms": "100"}
-    with patch.object(waiting, "_may_wait", return_value=True):
+    with patch.object(schedule, "_may_wait", return_value=True):
         yield shop
 
 
@@ -73,8 +73,8 @@ def test_a_database_that_goes_away_meanwhile_ends_the_wait(idle: Deployment) -> 
 
 
 def test_it_does_not_wait_beside_another_capture_or_if_it_may_not(idle: Deployment) -> None:
-    with patch.object(waiting, "sleep", side_effect=AssertionError):
-        with waiting._TURN:
+    with patch.object(schedule, "sleep", side_effect=AssertionError):
+        with schedule._TURN:
             assert idle.tick().skip_message == "Nothing new."
         idle.more["sensor.wait.ms"] = "0"
         assert idle.tick().skip_message == "Nothing new."

@@ -1,4 +1,4 @@
-"""When a sensor may start the next run, by the runs that have ended.
+"""When a sensor starts the next run: pauses after the runs that have ended, and how a tick waits for the next change.
 
 *Run keys.* `capture:epoch:LSN`, where the epoch is the id of the previous run. A
 repeated tick requests the same key and so starts nothing; a run that died
@@ -17,18 +17,28 @@ before the clock was set back, and nothing is paused after it.
 
 *After a termination.* A terminated run should not be followed by the next one at once: the sensor waits for
 `AFTER_TERMINATION`, and says so.
+
+*An idle capture.* Dagster's daemon evaluates a sensor every five seconds, whatever its interval is, so that a change waited for 2.5 seconds in
+the median. A tick that finds nothing therefore repeats a small question to each database every `poll.interval.ms` over one connection, for
+`sensor.wait.ms` in all, which ends before the daemon's next evaluation. What it then answers is decided from the beginning, as by a tick that
+begins at that moment: a run may have been started by hand meanwhile. A waiting tick holds a thread of the daemon and one of the code server.
+So one capture of a code location waits at a time, and none if the daemon evaluates all sensors in one thread (`sensors: {use_threads: true}` in
+`dagster.yaml` is needed), or if the sensor is evaluated by a program and not by the daemon.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
-from time import monotonic
+from time import monotonic, sleep
 
 import dagster as dg
 from dagster import DagsterRunStatus
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
+from cdc_assets.errors import CdcError
 
 AFTER_TERMINATION = timedelta(minutes=1)
 """Time for whoever terminated a run to stop the sensor before the next run starts."""
@@ -39,6 +49,10 @@ _AHEAD = timedelta(minutes=1)
 MOST_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
 _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
+_TURN = threading.Lock()
+
+Asks = Callable[[], bool]
+"""Whether something has come that was not read; one cheap query."""
 
 
 def pause_of(runs: CaptureRuns, instance: dg.DagsterInstance) -> tuple[Sequence[dg.RunRecord], str]:
@@ -156,3 +170,39 @@ class Seldom:
             return False
         self._next = now + self._seconds
         return True
+
+
+def change_comes(
+    context: dg.SensorEvaluationContext,
+    began: float,
+    wait_s: float,
+    every_s: float,
+    connected: Callable[[], AbstractContextManager[Asks]],
+) -> bool:
+    """Wait, if this tick may, until something has come that was not read; returns whether it has.
+
+    Args:
+        began: when the tick began, on the monotonic clock.
+        wait_s: how long a tick may take.
+        every_s: interval between two questions.
+        connected: opens a connection over which the questions are asked.
+    """
+    until = began + wait_s
+    if monotonic() + every_s >= until or not _may_wait(context) or not _TURN.acquire(blocking=False):
+        return False
+    try:
+        with connected() as has_come:
+            while monotonic() + every_s < until:
+                sleep(every_s)
+                if has_come():
+                    return True
+        return False
+    except CdcError:  # the next tick tells it, if it lasts
+        return False
+    finally:
+        _TURN.release()
+
+
+def _may_wait(context: dg.SensorEvaluationContext) -> bool:
+    """Whether the daemon evaluates the sensor, in a thread that others do not wait for."""
+    return context.instance_ref is not None and bool(context.instance.get_sensor_settings().get("use_threads"))

@@ -1,0 +1,303 @@
+"""Keeps a capture's page and checks true: by a thread of a run while one works (`LivePage`), else by the sensor (`IdlePage`).
+
+*A run* queries record, lake and server every few seconds over a connection of its own, also while the loop waits for a server that is
+away. It reports the page as a materialization: at once if health or troubles change, else every `_RUN_REPORT_S` seconds while
+something else has, or it is not healthy; and results of checks by `board`. After each look it pauses for a multiple of what the look took,
+so that it takes a fixed share of the time, but never so long that the page gets old.
+
+*The sensor* does so in threads as well, because a look at many tables lasts: a tick waits for it briefly, and the next one reports what was
+found. A look that will last begins when the tick has ended, because both share the interpreter. A page that says healthy is reported
+again only if it would say something else; any other also every `_IDLE_REPORT_S` seconds, so that its numbers are new. It compares with what
+Dagster shows, whoever reported that: a run, a sensor before the code location was loaded again, or none. So no trouble stays on the page
+after it has ended. Checks are compared when the page says something new, after a run, and as long as one of them fails.
+
+*Which of them.* The time of each report of a run is recorded (`seen`). If its thread does not continue, because the process is frozen or an
+answer does not come, the sensor sees that and reports itself. So after such a pause the run reports everything once more.
+
+*No answer is an answer.* A look that has not ended in time, and one that fails, are reported as such, over what was seen last, until one ends.
+What the sensor saw before or while a run reported, or long before the tick, is thrown away. *Crash:* no state is kept.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.config.settings import MetricsSettings
+from cdc_assets.core.interruption import Interrupted
+from cdc_assets.defs.asking import begun, overdue_s
+from cdc_assets.defs.checks.board import CheckBoard, Verdict, recorded_verdict, verdict_of
+from cdc_assets.defs.envelope_io import account_of
+from cdc_assets.defs.page import differs, page_of, tells, unchanging
+from cdc_assets.defs.queue import waiting_too_long
+from cdc_assets.defs.runs import repository_of
+from cdc_assets.defs.seen import FRESH_S, note_seen
+from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.errors import describe_error
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.metrics.exports import OnCommit, exported_metrics
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import Trouble
+
+log = logging.getLogger(__name__)
+
+_SHARE = 5.0
+"""A look is followed by a pause of this many times its duration, within the bounds below."""
+_FIRST_S, _FIRST_OF_TABLE_S = 1.0, 0.01
+"""Seconds from the start of a run to its first look, which would take the processor from the run's first window; and as many more for
+each table, since a look at many takes longer than many a run."""
+_RUN_EVERY_S, _RUN_LONGEST_S = 3.0, 8.0
+"""Least and most seconds between two looks of a run."""
+_RUN_REPORT_S = 10.0
+"""Least seconds between two materializations of the page if health and troubles stay the same; what is not healthy is repeated after them."""
+_END_S = 5.0
+"""Longest wait for a look that is under way when the run ends; it reports nothing any more."""
+_IDLE_EVERY_S, _IDLE_LONGEST_S = 8.0, 10.0
+"""Least and most seconds between two looks of a sensor."""
+_PATIENCE_S = 0.2
+"""Seconds that a tick waits for a look, if the one before it did not take longer."""
+_PAUSE_S = 1.0
+"""Seconds after which a look begins for which no tick waits."""
+_OLD_S = 60.0
+"""Seconds after which what a look has found is not reported: the sensor was switched off meanwhile."""
+_IDLE_REPORT_S = 20.0
+"""Seconds after which a page that is not healthy is reported again."""
+
+Events = list[dg.AssetMaterialization | dg.AssetCheckEvaluation]
+
+
+class LivePage:
+    """The page of a capture while a run works; see the module's head.
+
+    Args:
+        topics: tables that the run commits to.
+    """
+
+    def __init__(self, view: CaptureView, context: dg.AssetExecutionContext, topics: TopicTables) -> None:
+        self._view, self._context, self._topics = view, context, topics
+        self.board = CheckBoard(context.instance, context.run.run_id, context.job_name)
+        self._materialized = {view.key, *view.others}
+        self._end = threading.Event()
+        self._reported: tuple[float, CaptureReport] | None = None
+        self._seen_at = float("inf")
+        """When a look was told last."""
+        self._seen: Seen | None = None
+        self._answered: Seen | None = None
+        """What the newest look that was answered has found."""
+        self._took = 0.0
+        view.share_home(context.instance)
+
+    def note(self, keys: Iterable[dg.AssetKey]) -> None:
+        """Take note of assets that this run materializes: their checks have to be of this run, too."""
+        self._materialized |= set(keys)
+
+    @contextmanager
+    def fresh(self) -> Iterator[None]:
+        """Keep the page fresh during the block, and look once more at its end."""
+        thread = threading.Thread(target=self._work, name=f"page of {self._view.capture}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            thread.join(_END_S)
+        if not thread.is_alive():
+            self._look_once(last=True)
+
+    def exported(self, settings: MetricsSettings, prefix: str) -> AbstractContextManager[OnCommit]:
+        """Export the run's metrics while the block runs; the function counts a commit.
+
+        Args:
+            prefix: value of the label `capture`.
+
+        Raises:
+            ConfigurationError: an extra is not installed.
+        """
+        return exported_metrics(settings, prefix, self._report)
+
+    def _report(self) -> CaptureReport | None:
+        return self._seen.report if self._seen else None
+
+    def facts(self) -> dict[str, Any]:
+        """Metadata of the newest look, for the last materialization of the run; empty if there was none."""
+        return page_of(self._seen.report) if self._seen else {}
+
+    def _work(self) -> None:
+        with suppress(Interrupted):  # the run was asked to end, and ends by itself
+            self._end.wait(_FIRST_S + _FIRST_OF_TABLE_S * self._view.tables)
+            while not self._end.is_set():
+                begun = monotonic()
+                self._look_once()
+                self._end.wait(min(_RUN_LONGEST_S, max(_RUN_EVERY_S, _SHARE * (monotonic() - begun))))
+
+    def _look_once(self, *, last: bool = False) -> None:
+        """Look and report. A failure of the report itself must not end the run whose state it reports."""
+        try:
+            begin, look = monotonic(), begun(f"look at {self._view.capture}", self._view.look)
+            while not wait([look], overdue_s(self._took)).done:
+                if last or self._end.is_set():
+                    return
+                self._show(self._view.unanswered(f"no answer for {monotonic() - begin:.0f} s", self._answered))
+            self._took = monotonic() - begin
+            self._answered = look.result()
+            self._show(self._answered, last=last)
+        except Exception:
+            log.exception("The page of capture %s could not be reported; the run continues.", self._view.capture)
+
+    def _show(self, seen: Seen, *, last: bool = False) -> None:
+        seen = self._with_queue(seen)
+        if self._end.is_set() and not last:
+            return
+        self._seen = seen
+        if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have told meanwhile
+            self._reported = None
+        self._tell(self._seen.report)
+        self.board.show(self._view.results(self._seen), frozenset(self._materialized), anew=is_late)
+        note_seen(self._context.instance, self._view.key)
+        self._view.share_home(self._context.instance)
+        self._seen_at = monotonic()
+
+    def _with_queue(self, seen: Seen) -> Seen:
+        """With runs of the capture that wait for long, since the sensor leaves the page to this run."""
+        runs, run = self._view.runs, self._context.run
+        waiting = waiting_too_long(self._context.instance, runs.of(repository_of(run))) if runs else ()
+        return replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *waiting)))
+
+    def _tell(self, report: CaptureReport) -> None:
+        if self._reported is not None:
+            at, before = self._reported
+            is_same = report.healthy and unchanging(before) == unchanging(report)
+            if not differs(before, report) and (monotonic() - at < _RUN_REPORT_S or is_same):
+                return
+        metadata = page_of(report) | account_of(self._topics, self._view.directory)
+        event = dg.AssetMaterialization(self._view.key, metadata=metadata)
+        dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
+        self._reported = monotonic(), report
+
+
+class IdlePage:
+    """The page of a capture while no run tells it."""
+
+    def __init__(self) -> None:
+        self._next, self._began, self._ended, self._took = 0.0, 0.0, 0.0, 0.0
+        self._under_way: Future[Seen] | None = None
+        self._is_void = False
+        """Whether a run has looked since the look that is under way began."""
+        self._last: Seen | None = None
+        self._may_differ = True
+        """Whether Dagster may show results of checks that are not true any more."""
+
+    def events(self, instance: dg.DagsterInstance, view: CaptureView, troubles: Sequence[Trouble] = ()) -> Events:
+        """The page and the checks of the whole capture, if Dagster shows something else.
+
+        Args:
+            troubles: what the sensor knows beside what a look finds.
+        """
+        seen = self._seen(view) or (self._last if troubles else None)
+        if seen is None:
+            return []
+        seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *troubles)))
+        report, results = seen.report, view.results(seen)
+        if not (report.tables or report.findings):
+            return []
+        facts, shown = page_of(report), _shown(instance, view.key)
+        is_news = shown is None or tells(shown) != tells(facts)
+        of_whole = (view.key, *view.others)
+        corrected = self._corrected(instance, results, is_news=is_news)
+        if not is_news and (report.healthy or not _is_old(shown or {})):
+            return [*corrected]
+        whole = [result for result in results if result.asset_key in of_whole]
+        rest = [result for result in corrected if result.asset_key not in of_whole]
+        return [dg.AssetMaterialization(view.key, metadata=facts), *whole, *rest]
+
+    def begin(self, view: CaptureView) -> None:
+        """Begin a look unless one is under way, for a tick that lasts: when it ends, the look has an answer, or is late itself."""
+        if self._under_way is None:
+            self._is_void = False
+            self._under_way = self._begun(view)
+
+    def forget(self) -> None:
+        """A run looks and tells by itself; look again once it does not."""
+        self._next, self._is_void, self._last, self._may_differ = 0.0, True, None, True
+
+    def _seen(self, view: CaptureView) -> Seen | None:
+        """What the newest look has found, if it has ended and nobody was told, or that it does not end; begins one if it is time."""
+        if self._under_way is None:
+            if monotonic() < self._next:
+                return None
+            self.begin(view)
+        assert self._under_way is not None  # noqa: S101 - begun just now
+        if not wait([self._under_way], _PATIENCE_S if self._is_short else 0.0).done:
+            lasts = monotonic() - self._began
+            return self._unanswered(view, f"no answer for {lasts:.0f} s") if lasts > overdue_s(self._took) else None
+        look, self._under_way = self._under_way, None
+        if self._is_void or monotonic() - self._ended > _OLD_S:
+            self._next = 0.0
+            return self._seen(view)
+        try:
+            self._last = look.result()
+        except Exception as error:  # noqa: BLE001 - it is told
+            return self._unanswered(view, describe_error(error))
+        return self._last
+
+    def _unanswered(self, view: CaptureView, reason: str) -> Seen:
+        return view.unanswered(reason, self._last)
+
+    def _corrected(
+        self, instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckEvaluation], *, is_news: bool
+    ) -> Sequence[dg.AssetCheckEvaluation]:
+        """Results that Dagster shows otherwise: those that fail, and those that had failed and pass now."""
+        if not results or not (is_news or self._may_differ):
+            return []
+        keys = [result.asset_check_key for result in results]
+        records = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+        shown = {key: recorded_verdict(record) for key, record in records.items()}
+        self._may_differ = not all(result.passed for result in results)
+        return [result for result in results if _is_shown_otherwise(result, shown, is_news=is_news)]
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether a look is expected to end while a tick waits."""
+        return self._took <= _PATIENCE_S
+
+    def _begun(self, view: CaptureView) -> Future[Seen]:
+        pause = 0.0 if self._is_short else _PAUSE_S
+        self._began = monotonic() + pause
+
+        def work() -> Seen:
+            try:
+                return view.look()
+            finally:
+                self._ended = monotonic()
+                self._took = self._ended - self._began
+                self._next = self._ended + min(_IDLE_LONGEST_S, max(_IDLE_EVERY_S, _SHARE * self._took))
+
+        return begun(f"look at {view.capture}", work, pause)
+
+
+def _shown(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, Any] | None:
+    """Metadata of the page that Dagster shows."""
+    event = instance.get_latest_materialization_event(key)
+    page = event.asset_materialization if event else None
+    return page.metadata if page else None
+
+
+def _is_shown_otherwise(
+    result: dg.AssetCheckEvaluation, shown: Mapping[dg.AssetCheckKey, Verdict | None], *, is_news: bool
+) -> bool:
+    verdict = shown.get(result.asset_check_key)
+    if result.passed:
+        return verdict is not None and not verdict[0]
+    return verdict is None or verdict[0] or (is_news and verdict != verdict_of(result))
+
+
+def _is_old(shown: Mapping[str, Any]) -> bool:
+    seen_at = shown.get("seen_at")
+    return seen_at is None or abs(datetime.now(UTC).timestamp() - float(seen_at.value)) > _IDLE_REPORT_S
