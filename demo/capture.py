@@ -13,7 +13,7 @@ from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.cli.console import DEFAULT_CONFIG
 from cdc_assets.config.load import configured_files, load_config
 from cdc_assets.defs.build import build_definitions
-from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.names import Names
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from demo.cli import SNAPSHOT_DONE
 

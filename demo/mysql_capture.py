@@ -9,7 +9,7 @@ import dagster as dg
 
 from cdc_assets.config.engine import load_engine_config
 from cdc_assets.defs.build import build_definitions
-from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.names import Names
 from demo.mysql import CONFIGURATION
 
 _IDLE_S = 5.0

@@ -17,7 +17,6 @@ import dagster as dg
 
 from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties
-from cdc_assets.defs.catalog import Names
 from cdc_assets.defs.checks.health import HEALTH
 from cdc_assets.defs.checks.job import definitions_of
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
@@ -25,6 +24,7 @@ from cdc_assets.defs.discovery import recall, remembered
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.markdown import escaped
+from cdc_assets.defs.names import Names
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.defs.view import CaptureView, Seen

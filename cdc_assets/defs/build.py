@@ -13,7 +13,7 @@ from cdc_assets.core.collection import keep_all, without_collections
 from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
 from cdc_assets.defs.broken import broken_definitions
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.catalog import CaptureCatalog, Names
+from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks.job import definitions_of, half_hourly_schedule
 from cdc_assets.defs.checks.sqlserver import CHECKS
@@ -25,6 +25,7 @@ from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.kafka import kafka_asset
 from cdc_assets.defs.mirrors import mirror_assets
+from cdc_assets.defs.names import Names
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.server_view import server_view
@@ -167,7 +168,7 @@ def _capture_definitions(
     view = partial(server_view, catalog)
     checks = definitions_of(CHECKS, catalog, names.headroom, names.resource, view)
     streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
-    followed = dg.AssetSelection.assets(catalog.windows_key).without_checks()
+    followed = dg.AssetSelection.assets(catalog.page_key).without_checks()
     jobs = [
         own_job(names.changes, streamed, description=_CHANGES_JOB),
         own_job(names.follow, followed, description=_FOLLOW_JOB),

@@ -1,27 +1,29 @@
 """The names, keys and specs of all assets of one capture.
 
 Each captured table has a source (external), a `snapshot` and a `changes` asset. The
-`changes` of a capture are one multi-asset: one run, one Spark application, and one
+`changes` of a capture are one multi-asset: one run and one
 loop over the log for all tables, even if only some are selected. The `snapshot`s
 are another one, which reads only the selected tables. Everything that writes to
-the capture shares a pool with one slot; the manifest's fence protects it where
+the capture shares a pool with one slot; the fence of its record protects it where
 a pool cannot (a dead host).
+
+`Catalog` is what both kinds of capture have; `CaptureCatalog` is that of SQL Server, `engines.catalog` that of connectors.
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import dagster as dg
 
-from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import signal_table
 from cdc_assets.defs.checks.check import Of
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role, require_distinct_keys
+from cdc_assets.defs.names import Names
 from cdc_assets.defs.partitions import range_partitions
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.translator import CdcTranslator, word
@@ -42,9 +44,8 @@ _SYSTEM = {
 }
 """Descriptions of the tables that belong to a capture as a whole, by short name."""
 
-
 PAGE = "cdc/capture_page"
-"""Metadata key of the link from a table's `changes` to the page that tells whether their capture is healthy."""
+"""Metadata key of the link from a table's `changes` to the page that says whether their capture is healthy."""
 _IO_MANAGER = "dagster/io_manager_key"
 """The metadata key that `AssetSpec.with_io_manager_key` sets."""
 
@@ -58,161 +59,48 @@ _NO_TABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names of one capture's objects in Dagster."""
-
-    capture: str
-
-    @property
-    def resource(self) -> str:
-        """Key of its `CaptureResource`."""
-        return f"cdc_{word(self.capture)}"
-
-    @property
-    def spark(self) -> str:
-        """Key of its Spark session; captures of one `build_definitions` share one. Not `spark`, which is for users' own."""
-        return f"{word(self.capture)}_spark"
-
-    @property
-    def server(self) -> str:
-        """Key of its `SqlServerCdcResource`."""
-        return f"{word(self.capture)}_sqlserver"
-
-    @property
-    def pool(self) -> str:
-        """Pool that lets only one run write at a time."""
-        return f"cdc_{word(self.capture)}"
-
-    @property
-    def snapshot(self) -> str:
-        """Job that takes snapshots."""
-        return f"{word(self.capture)}_snapshot"
-
-    @property
-    def snapshot_op(self) -> str:
-        """Step of the snapshot job."""
-        return f"{word(self.capture)}_read_tables"
-
-    @property
-    def changes(self) -> str:
-        """Job that streams changes."""
-        return f"{word(self.capture)}_changes"
-
-    @property
-    def follow(self) -> str:
-        """Job that streams changes for the sensor; see `sensors`."""
-        return f"{word(self.capture)}_follow"
-
-    @property
-    def changes_op(self) -> str:
-        """Step of the changes job."""
-        return f"{word(self.capture)}_follow_log"
-
-    @property
-    def mirror(self) -> str:
-        """Job that lets mirrors follow their topics."""
-        return f"{word(self.capture)}_mirror"
-
-    @property
-    def mirror_op(self) -> str:
-        """Step of the mirror job."""
-        return f"{word(self.capture)}_apply_events"
-
-    @property
-    def mirror_pool(self) -> str:
-        """Pool that lets only one run write mirrors."""
-        return f"cdc_{word(self.capture)}_mirror"
-
-    @property
-    def reconcile(self) -> str:
-        """Job that compares mirrors with the server."""
-        return f"{word(self.capture)}_reconcile"
-
-    @property
-    def reconcile_op(self) -> str:
-        """Step of that job."""
-        return f"{word(self.capture)}_compare"
-
-    @property
-    def publish(self) -> str:
-        """Job that publishes to Kafka."""
-        return f"{word(self.capture)}_publish"
-
-    @property
-    def publish_op(self) -> str:
-        """Step of that job."""
-        return f"{word(self.capture)}_publish_windows"
-
-    @property
-    def kafka_pool(self) -> str:
-        """Pool that lets only one run publish."""
-        return f"cdc_{word(self.capture)}_kafka"
-
-    @property
-    def signal(self) -> str:
-        """Job that requests snapshots by a signal."""
-        return f"{word(self.capture)}_signal"
-
-    @property
-    def signal_op(self) -> str:
-        """Step of the signal job."""
-        return f"{word(self.capture)}_ask"
-
-    @property
-    def headroom(self) -> str:
-        """Job of the half-hourly checks."""
-        return f"{word(self.capture)}_headroom"
-
-    @property
-    def sensor(self) -> str:
-        """Sensor that checks for a new LSN."""
-        return f"{word(self.capture)}_lsn"
-
-    @property
-    def envelope_io(self) -> str:
-        """Key of the IO manager that loads and appends topic tables."""
-        return f"{word(self.capture)}_envelope_io"
-
-    @property
-    def history_io(self) -> str:
-        """Key of the IO manager of the schema history."""
-        return f"{word(self.capture)}_schema_history_io"
-
-
-class CaptureCatalog:
-    """The assets of one capture in Dagster.
+class Catalog:
+    """The assets of one capture in Dagster, whichever connector makes it.
 
     Args:
-        config: the capture's settings.
-        translator: keys, groups and tags of the assets.
-        problem: why the tables could not be read from the server; empty if they could.
-        file: the capture's configuration file, which the asset pages name; empty if there is none.
+        name: by which Dagster's objects are called.
+        system: directories of the tables that belong to the capture as a whole, by short name.
     """
 
+    kinds: ClassVar[frozenset[str]] = frozenset({"delta"})
+    page: ClassVar[str] = WINDOWS
+    """Short name of the record, the asset that carries the page."""
     mirror_roles: Final[tuple[Role, ...]] = ("current", "history")
 
     def __init__(
         self,
-        config: CaptureConfig,
+        name: str,
+        prefix: str,
+        lake: LakeSettings,
         tables: Sequence[TableSchema],
         translator: CdcTranslator,
-        problem: str = "",
-        file: str = "",
+        system: Mapping[str, str],
     ) -> None:
-        self.config, self.tables, self.translator, self.problem = config, tables, translator, problem
-        self._location = Location.of(config.lake)
-        self._code = _code_reference(file)
-        self.prefix = config.events.topic_prefix
-        self.names = Names(config.name)
-        self.partitions = range_partitions(config.snapshot.partitions)
-        self.system = system_topics(config)
-        self.windows_key = self.system_key(WINDOWS)
-        self.kafka_key = self.system_key("kafka")
-        self.has_kafka = config.kafka.enabled
-        self._page = dg.MetadataValue.asset(self.windows_key)
+        self.names, self.prefix, self.tables, self.translator = Names(name), prefix, tables, translator
+        self._location, self.system = Location.of(lake), system
+        self._code: dict[str, Any] = {}
+        """Metadata that shows where the capture is configured."""
+        self.page_key = self.system_key(self.page)
+        self._page = dg.MetadataValue.asset(self.page_key)
         self._keys: dict[Role, dict[dg.AssetKey, TableId]] = {}
-        require_distinct_keys((schema.table for schema in self.tables), self.key)
+        require_distinct_keys((schema.table for schema in tables), self.key)
+
+    def topic(self, table: TableId) -> str:
+        """Name of a table's topic."""
+        raise NotImplementedError
+
+    def has(self, table: TableId, role: Role) -> bool:
+        """Whether a table has an asset of a role, even if it is newer than the loaded code location."""
+        raise NotImplementedError
+
+    def about(self, name: str) -> str:
+        """Description of a table that belongs to the capture as a whole."""
+        raise NotImplementedError
 
     def key(self, table: TableId, role: Role) -> dg.AssetKey:
         """Key of an asset."""
@@ -224,9 +112,30 @@ class CaptureCatalog:
             self._keys[role] = {self.key(schema.table, role): schema.table for schema in self._of(role)}
         return self._keys[role]
 
+    def system_key(self, name: str) -> dg.AssetKey:
+        """Key of an asset of the capture as a whole by its short name."""
+        return dg.AssetKey([self.prefix, name])
+
+    def uri(self, table: TableId) -> str:
+        """Location of the table's topic."""
+        return self._location.uri(self.topic(table))
+
+    @property
+    def record(self) -> str:
+        """Address of the capture's record, which has one writer at a time."""
+        return self._location.uri(self.system[self.page])
+
+    def checked(self, of: Of) -> list[dg.AssetKey]:
+        """Assets that have such checks."""
+        return [self.page_key] if of == "capture" else []
+
     def specs(self, role: Role, deps: Role | None) -> list[dg.AssetSpec]:
         """Specs of one role for all tables."""
         return [self._spec(schema, role, deps) for schema in self._of(role)]
+
+    def _of(self, role: Role) -> list[TableSchema]:
+        """Tables that have an asset of a role; signal tables have no snapshot asset, since their rows are requests."""
+        return [schema for schema in self.tables if self.has(schema.table, role)]
 
     def _spec(self, schema: TableSchema, role: Role, deps: Role | None) -> dg.AssetSpec:
         """A spec from the translator, with the metadata by which the IO managers find the table, whatever its key is."""
@@ -241,83 +150,27 @@ class CaptureCatalog:
         code = self._code if role == "changes" else {}  # Dagster sends it with each asset to each of its processes
         return spec.merge_attributes(metadata=managed | code)  # one copy; `with_io_manager_key` would be another
 
-    def _of(self, role: Role) -> list[TableSchema]:
-        """Tables that have an asset of a role; signal tables have no snapshot asset, since their rows are requests."""
-        return [schema for schema in self.tables if self.has(schema.table, role)]
-
-    def has(self, table: TableId, role: Role) -> bool:
-        """Whether a table has an asset of a role, even if it is newer than the loaded code location."""
-        if role in ("source", "changes"):
-            return True
-        is_signal_table = signal_table(self.config.signals.collections, table.database, [table]) is not None
-        return not is_signal_table and (role == "snapshot" or has_mirror(self.config, table))
-
-    def uri(self, table: TableId) -> str:
-        """Location of the table's topic."""
-        return self._location.uri(self.topic(table))
-
-    @property
-    def record(self) -> str:
-        """Address of the capture's record, which has one writer at a time."""
-        return self._location.uri(self.system[WINDOWS])
-
-    @property
-    def mirror_record(self) -> str:
-        """Address of the record of the capture's mirrors, likewise."""
-        return self._location.uri(ledger_directory(self.prefix))
-
-    def topics(self) -> TopicTables:
-        """The lake's tables; they cache what they have read of the Delta logs."""
-        return TopicTables.of(self.config)
-
-    def topic(self, table: TableId) -> str:
-        """Name of the table's topic."""
-        return topic_name(table, self.config.events)
-
     def system_specs(self) -> list[dg.AssetSpec]:
         """Assets of the capture as a whole, written by the same loop."""
-        about = "The captured tables could not be read from the server when the code location was loaded; the last known ones are shown: "
-        problem = about + self.problem if self.problem else "" if self.tables else _NO_TABLE
-        trouble = f"\n\n**{problem}**" if problem else ""
-        return [
-            dg.AssetSpec(
-                self.system_key(name),
-                description=_SYSTEM[name] + (trouble if name == WINDOWS else ""),
-                group_name=f"{word(self.prefix)}_system",
-                kinds={"delta"},
-                owners=["team:cdc"],
-                tags={"cdc/capture": word(self.prefix)},
-                metadata={"dagster/uri": self._location.uri(directory)} | self._code,
-                skippable=True,
-            ).with_io_manager_key(self.names.history_io if name == HISTORY else self.names.envelope_io)
-            for name, directory in self.system.items()
-        ]
+        return [self._system_spec(name, directory) for name, directory in self.system.items()]
 
-    def kafka_spec(self) -> dg.AssetSpec:
-        """The topics in Kafka as one asset, which depends on those that it publishes; of very many, on the window manifest alone."""
-        topics = [key for role in ("snapshot", "changes") for key in self.keys(role)]
+    def _system_spec(self, name: str, directory: str) -> dg.AssetSpec:
         return dg.AssetSpec(
-            self.kafka_key,
-            deps=[self.windows_key, *(topics if len(topics) <= _MOST_EDGES else ())],
-            description="The topics of the lake in Kafka, as a connector would have written them, each event once for consumers "
-            "that read committed records.",
-            group_name=f"{word(self.prefix)}_system",
-            kinds={"kafka"},
-            owners=["team:cdc"],
-            tags={"cdc/capture": word(self.prefix)},
-            metadata={"bootstrap_servers": self.config.kafka.servers} | self._code,
-            skippable=True,
-        )
+            self.system_key(name),
+            description=self.about(name),
+            metadata={"dagster/uri": self._location.uri(directory)} | self._code,
+            **self._whole(self.kinds),
+        ).with_io_manager_key(self.names.history_io if name == HISTORY else self.names.envelope_io)
 
-    def system_key(self, name: str) -> dg.AssetKey:
-        """Key of one of these assets by its short name, see `lake.system_topics`."""
-        return dg.AssetKey([self.prefix, name])
-
-    def checked(self, of: Of) -> list[dg.AssetKey]:
-        """Assets that have such checks."""
-        kafka = [self.kafka_key] if self.has_kafka else []
-        whole: dict[Of, list[dg.AssetKey]] = {"capture": [self.windows_key], "kafka": kafka}
-        return whole[of] if of in whole else list(self.keys("current" if of == "mirror" else "changes"))
+    def _whole(self, kinds: frozenset[str]) -> dict[str, Any]:
+        """Attributes of assets of the capture as a whole."""
+        return {
+            "group_name": f"{word(self.prefix)}_system",
+            "kinds": set(kinds),
+            "owners": ["team:cdc"],
+            "tags": {"cdc/capture": word(self.prefix)},
+            "skippable": True,
+        }
 
     def runs(self) -> CaptureRuns:
         """Recognizes runs of this capture."""
@@ -328,6 +181,78 @@ class CaptureCatalog:
             frozenset(assets),
             frozenset({names.snapshot_op, names.changes_op}),
         )
+
+
+class CaptureCatalog(Catalog):
+    """The assets of a capture from SQL Server.
+
+    Args:
+        config: the capture's settings.
+        translator: keys, groups and tags of the assets.
+        problem: why the tables could not be read from the server; empty if they could.
+        file: the capture's configuration file, which the asset pages name; empty if there is none.
+    """
+
+    def __init__(
+        self,
+        config: CaptureConfig,
+        tables: Sequence[TableSchema],
+        translator: CdcTranslator,
+        problem: str = "",
+        file: str = "",
+    ) -> None:
+        self.config, self.problem = config, problem
+        super().__init__(
+            config.name, config.events.topic_prefix, config.lake, tables, translator, system_topics(config)
+        )
+        self._code = _code_reference(file)
+        self.partitions = range_partitions(config.snapshot.partitions)
+        self.kafka_key = self.system_key("kafka")
+        self.has_kafka = config.kafka.enabled
+
+    def has(self, table: TableId, role: Role) -> bool:
+        """Whether a table has an asset of a role, even if it is newer than the loaded code location."""
+        if role in ("source", "changes"):
+            return True
+        is_signal_table = signal_table(self.config.signals.collections, table.database, [table]) is not None
+        return not is_signal_table and (role == "snapshot" or has_mirror(self.config, table))
+
+    def topic(self, table: TableId) -> str:
+        """Name of the table's topic."""
+        return topic_name(table, self.config.events)
+
+    @property
+    def mirror_record(self) -> str:
+        """Address of the record of the capture's mirrors, likewise."""
+        return self._location.uri(ledger_directory(self.prefix))
+
+    def topics(self) -> TopicTables:
+        """The lake's tables; they cache what they have read of the Delta logs."""
+        return TopicTables.of(self.config)
+
+    def about(self, name: str) -> str:
+        """Description of a table that belongs to the capture as a whole; that of the page says what hindered the load."""
+        last = "The captured tables could not be read from the server when the code location was loaded; the last known ones are shown: "
+        problem = last + self.problem if self.problem else "" if self.tables else _NO_TABLE
+        return _SYSTEM[name] + (f"\n\n**{problem}**" if problem and name == WINDOWS else "")
+
+    def kafka_spec(self) -> dg.AssetSpec:
+        """The topics in Kafka as one asset, which depends on those that it publishes; of very many, on the window manifest alone."""
+        topics = [key for role in ("snapshot", "changes") for key in self.keys(role)]
+        return dg.AssetSpec(
+            self.kafka_key,
+            deps=[self.page_key, *(topics if len(topics) <= _MOST_EDGES else ())],
+            description="The topics of the lake in Kafka, as a connector would have written them, each event once for consumers "
+            "that read committed records.",
+            metadata={"bootstrap_servers": self.config.kafka.servers} | self._code,
+            **self._whole(frozenset({"kafka"})),
+        )
+
+    def checked(self, of: Of) -> list[dg.AssetKey]:
+        """Assets that have such checks."""
+        kafka = [self.kafka_key] if self.has_kafka else []
+        whole: dict[Of, list[dg.AssetKey]] = {"capture": [self.page_key], "kafka": kafka}
+        return whole[of] if of in whole else list(self.keys("current" if of == "mirror" else "changes"))
 
     def mirror_runs(self) -> CaptureRuns:
         """Recognizes runs that let mirrors follow by themselves."""

@@ -74,7 +74,7 @@ class ContinuityReport:
         broken = [states[table] for table in self._others if table in states and states[table].status != "healthy"]
         if self._planned:
             return
-        instance, page = self._context.instance, self._catalog.windows_key
+        instance, page = self._context.instance, self._catalog.page_key
         known = _failed_for(instance, page)
         if (now := {str(entry.table) for entry in broken}) != known:
             _note_failed_for(instance, page, now)

@@ -6,8 +6,8 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.defs.catalog import Names
 from cdc_assets.defs.envelope_io import Committed, EnvelopeIOManager
+from cdc_assets.defs.names import Names
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.spark import SparkResource
 

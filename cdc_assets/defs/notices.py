@@ -27,7 +27,7 @@ class Notices:
     """Reports notifications of one run."""
 
     def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext) -> None:
-        self._context, self._whole = context, catalog.windows_key
+        self._context, self._whole = context, catalog.page_key
         self._steps = 0
         self._keys = {str(table): key for key, table in catalog.keys("snapshot").items()}
 

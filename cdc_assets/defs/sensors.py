@@ -41,7 +41,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import dagster as dg
@@ -57,7 +56,6 @@ from cdc_assets.defs.schedule import (
     MOST_FAILURES,
     Asks,
     Seldom,
-    change_comes,
     growing_retry_time,
     pause_ends,
     pause_of,
@@ -68,7 +66,7 @@ from cdc_assets.defs.schedule import (
 from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.service import start_id
 from cdc_assets.defs.snapshot import SnapshotConfig
-from cdc_assets.defs.ticks import Watch, start_of
+from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of, start_of
 
 RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""
@@ -81,18 +79,40 @@ NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because tables were enabled: these."""
 _LOOK_FOR_TABLES_S = 60.0
 """Seconds between two looks for tables that were enabled, if there are others."""
-NOTHING_NEW = "Nothing new."
 _MOST_SELECTED = 20
 """Tables that a snapshot run of the sensor selects."""
 
 
 def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, published, start = catalog.names, KafkaRuns(catalog), start_id(catalog.config)
-    watch = Watch(catalog.config.name, catalog.runs())
-    looks = Seldom(_LOOK_FOR_TABLES_S if catalog.tables else 0.0)
+    about = (
+        "Checks the server for a new captured LSN. Starts a snapshot run for tables that need one, else a streaming run "
+        "if there are new changes or requests; never a second run at a time."
+    )
+    return sensor_of(catalog, catalog.names.sensor, about, jobs, partial(server_view, catalog), _Decider(catalog))
 
-    def answer_of(context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
+
+class _Decider:
+    """See `ticks.Decider`."""
+
+    def __init__(self, catalog: CaptureCatalog) -> None:
+        self._catalog, self._published, self._start = catalog, KafkaRuns(catalog), start_id(catalog.config)
+        self._looks = Seldom(_LOOK_FOR_TABLES_S if catalog.tables else 0.0)
+
+    def times(self, resource: CaptureResource) -> tuple[float, float]:
+        """As `ticks.Decider.times`."""
+        now = resource.config().streaming
+        return now.sensor_wait_s, now.poll_interval_s
+
+    @contextmanager
+    def changes(self, resource: CaptureResource) -> Iterator[Asks]:
+        """As `ticks.Decider.changes`."""
+        with resource.overview() as overview:
+            yield overview.work.has_come
+
+    def answer(self, context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
+        """As `ticks.Decider.answer`."""
+        catalog, names = self._catalog, self._catalog.names
         runs = catalog.runs().of(repository_here(context))
         records, pause = pause_of(runs, context.instance)
         if pause:
@@ -107,53 +127,15 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
             and isinstance(left := mirrors(), dg.RunRequest)
         ):
             return left
-        unread = pause_ends(snapshots, of_any_kind=True)
-        request = _request(catalog, resource, records, unread, looks, first_tick=start_of(context) != start)
+        unread, is_first = pause_ends(snapshots, of_any_kind=True), start_of(context) != self._start
+        request = _request(catalog, resource, records, unread, self._looks, first_tick=is_first)
         if isinstance(request, dg.SkipReason):
             request = mirrors() or request
         if catalog.has_kafka and isinstance(request, dg.SkipReason):
             publishing = catalog.publishing_runs().of(runs.repository)
-            request = published.request(context.instance, publishing, resource) or request
-        context.update_cursor(start)
+            request = self._published.request(context.instance, publishing, resource) or request
+        context.update_cursor(self._start)
         return request
-
-    @dg.sensor(
-        name=names.sensor,
-        jobs=list(jobs),
-        minimum_interval_seconds=1,  # the daemon ticks every 5 s; a minimum of 5 would give 5 to 10
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        required_resource_keys={names.resource},
-        description=(
-            "Checks the server for a new captured LSN. Starts a snapshot run for tables that need one, else a streaming run "
-            "if there are new changes or requests; never a second run at a time."
-        ),
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
-        resource: CaptureResource = getattr(context.resources, names.resource)
-
-        def decide() -> dg.RunRequest | dg.SkipReason:
-            began = monotonic()
-            answer = answer_of(context, resource)
-            if _is_idle(answer):
-                now = resource.config().streaming
-                if change_comes(context, began, now.sensor_wait_s, now.poll_interval_s, lambda: _work(resource)):
-                    answer = answer_of(context, resource)
-            return answer
-
-        return watch.tick(context, decide, server_view(catalog, resource))
-
-    return sensor
-
-
-@contextmanager
-def _work(resource: CaptureResource) -> Iterator[Asks]:
-    with resource.overview() as overview:
-        yield overview.work.has_come
-
-
-def _is_idle(answer: dg.RunRequest | dg.SkipReason) -> bool:
-    """Whether there is nothing to do."""
-    return isinstance(answer, dg.SkipReason) and answer.skip_message == NOTHING_NEW
 
 
 def _request(
@@ -250,7 +232,7 @@ def _ending(
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that finds out where readings ended, for which mirrors wait, after pauses that grow; every run looks."""
     if not databases:
-        return dg.SkipReason(NOTHING_NEW)
+        return dg.SkipReason(f"{NOTHING_NEW}.")
     what = ", ".join(databases)
     if again := growing_retry_time(records, READINGS_TAG, what):
         return dg.SkipReason(

@@ -27,7 +27,7 @@ def server_view(catalog: CaptureCatalog, resource: CaptureResource) -> CaptureVi
 
     return CaptureView(
         capture=catalog.config.name,
-        key=catalog.windows_key,
+        key=catalog.page_key,
         directory=catalog.system[WINDOWS],
         look=lambda: look(catalog, resource),
         answers=answers,
@@ -50,4 +50,4 @@ def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
     except CdcError as error:
         report = without_server(config, error, at, audit_s=0.0, marker=TICK_MARKER.ask(config))
         kafka = catalog.kafka_key if catalog.has_kafka else None
-        return Seen.of(CHECKS, ReportAlone(report, describe_error(error), catalog.windows_key, kafka))
+        return Seen.of(CHECKS, ReportAlone(report, describe_error(error), catalog.page_key, kafka))

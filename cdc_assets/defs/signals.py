@@ -8,8 +8,9 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.catalog import CaptureCatalog, Names
+from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_failures
+from cdc_assets.defs.names import Names
 from cdc_assets.signals.model import ParsedSignal
 from cdc_assets.signals.requests import ask, compose
 from cdc_assets.signals.tables import EXPECTED

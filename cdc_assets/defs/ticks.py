@@ -13,14 +13,18 @@ longer than one that waits for a change, a look begins beside it, so that the en
 and behind it which start that was (`service`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from time import monotonic
+from typing import Any, Protocol
 
 import dagster as dg
 
 from cdc_assets.defs.asking import Asking
+from cdc_assets.defs.catalog import Catalog
 from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import CaptureRuns, repository_here
-from cdc_assets.defs.schedule import failures_in_a_row
+from cdc_assets.defs.schedule import Asks, change_comes, failures_in_a_row
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.defs.view import CaptureView
 from cdc_assets.defs.watch import Events, IdlePage
@@ -34,6 +38,65 @@ _LONGEST_REASON = 500
 """Characters of a cursor that say why a run was asked for."""
 
 Answer = dg.RunRequest | dg.SkipReason
+
+
+NOTHING_NEW = "Nothing new"
+"""How an answer begins if there is nothing to do."""
+
+
+class Decider(Protocol):
+    """What one kind of capture has of its own in a sensor."""
+
+    def answer(self, context: dg.SensorEvaluationContext, resource: Any) -> Answer:
+        """What there is to do.
+
+        Raises:
+            CdcError: the server or the lake cannot be read.
+        """
+
+    def times(self, resource: Any) -> tuple[float, float]:
+        """How long a tick may wait for a change, and the interval between two questions; in seconds."""
+
+    def changes(self, resource: Any) -> AbstractContextManager[Asks]:
+        """Opens a connection over which is asked whether something has come."""
+
+
+def sensor_of(
+    catalog: Catalog, name: str, about: str, jobs: Sequence[Any], view: Callable[[Any], CaptureView], decider: Decider
+) -> dg.SensorDefinition:
+    """The sensor of one capture. A tick that finds nothing waits for a change (`schedule`).
+
+    Args:
+        name: of the sensor.
+        about: its description.
+        view: the capture, from its resource.
+    """
+    resource_key = catalog.names.resource
+    watch = Watch(catalog.names.capture, catalog.runs())
+
+    @dg.sensor(
+        name=name,
+        jobs=list(jobs),
+        minimum_interval_seconds=1,  # the daemon ticks every 5 s; a minimum of 5 would give 5 to 10
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={resource_key},
+        description=about,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
+        resource = getattr(context.resources, resource_key)
+
+        def decide() -> Answer:
+            began = monotonic()
+            answer = decider.answer(context, resource)
+            if isinstance(answer, dg.SkipReason) and (answer.skip_message or "").startswith(NOTHING_NEW):
+                wait_s, every_s = decider.times(resource)
+                if change_comes(context, began, wait_s, every_s, lambda: decider.changes(resource)):
+                    answer = decider.answer(context, resource)
+            return answer
+
+        return watch.tick(context, decide, view(resource))
+
+    return sensor
 
 
 class Watch:

@@ -23,7 +23,7 @@ def test_a_snapshot_of_many_tables_reports_few_steps_and_every_failure() -> None
     keys = {dg.AssetKey(table.table): table for table in TABLES}
     events: list[Any] = []
     lines: list[str] = []
-    catalog: Any = SimpleNamespace(windows_key=dg.AssetKey("windows"), keys=lambda _: keys)
+    catalog: Any = SimpleNamespace(page_key=dg.AssetKey("windows"), keys=lambda _: keys)
     context: Any = SimpleNamespace(log=SimpleNamespace(info=lines.append), log_event=events.append)
     notices = Notices(catalog, context)
     for _ in range(2):
@@ -40,7 +40,7 @@ def test_a_snapshot_of_many_tables_reports_few_steps_and_every_failure() -> None
 
 
 def test_steps_that_are_not_reported_are_in_the_log_of_the_process(caplog: Any) -> None:
-    catalog: Any = SimpleNamespace(windows_key=dg.AssetKey("windows"), keys=lambda _: {})
+    catalog: Any = SimpleNamespace(page_key=dg.AssetKey("windows"), keys=lambda _: {})
     context: Any = SimpleNamespace(log=SimpleNamespace(info=lambda _: None), log_event=lambda _: None)
     notices = Notices(catalog, context)
     with caplog.at_level(logging.INFO):

@@ -97,8 +97,13 @@ def test_ticks_of_a_minute(rotated: Shop, instance: dg.DagsterInstance, minute: 
 def test_looks_of_a_run(rotated: Shop, minute: Minute) -> None:
     """While its stream goes on over a session that is open."""
     with rotated.in_environment():
+        page = dg.AssetKey(["shop", "windows"])
         catalog = SimpleNamespace(
-            keys=lambda _: {}, config=rotated.config(), has_kafka=False, windows_key=dg.AssetKey(["shop", "windows"])
+            keys=lambda _: {},
+            checked=lambda of: [page] if of == "capture" else [],
+            config=rotated.config(),
+            has_kafka=False,
+            page_key=page,
         )
         server = SqlServerCdcResource(config_file=str(rotated.file))
         resource = CaptureResource(server=server, spark=SparkResource())

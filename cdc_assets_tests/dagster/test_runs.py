@@ -18,7 +18,7 @@ from dagster._core.utils import make_new_run_id
 
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs import process, runs, service
-from cdc_assets.defs.catalog import Names
+from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
 from cdc_assets.defs.runtime import Runtime

@@ -73,7 +73,7 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
             page = LivePage(connector_view(catalog, resource), context, writers.topics)
             report = BatchReport(catalog, context, writers, config.report_every_s, page)
             count = page.exported(catalog.config.metrics, catalog.prefix)
-            with _observed(context, page.board, catalog.batches_key), report.counting(count), page.fresh():
+            with _observed(context, page.board, catalog.page_key), report.counting(count), page.fresh():
                 end = _log_end(context, resource)
                 summary = resource.run(
                     writers.topics,
@@ -85,7 +85,7 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         _close(context, summary, end)
         yield from report.results(all_selected=not is_sensors)
         if _is_planned(context):
-            yield CONNECTOR.named(_ENDED, catalog.batches_key)
+            yield CONNECTOR.named(_ENDED, catalog.page_key)
 
     return changes
 
@@ -109,7 +109,7 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
             page = LivePage(connector_view(catalog, resource), context, writers.topics)
             report = BatchReport(catalog, context, writers, float("inf"), page)
             count = page.exported(catalog.config.metrics, catalog.prefix)
-            with _observed(context, page.board, catalog.batches_key), report.counting(count), page.fresh():
+            with _observed(context, page.board, catalog.page_key), report.counting(count), page.fresh():
                 end = _log_end(context, resource)
                 signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
                 what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"

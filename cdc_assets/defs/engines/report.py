@@ -106,7 +106,7 @@ class BatchReport:
             for file in files:
                 self._add(directory.partition("@")[0], file, batch)
         ledger = self._catalog.system["batches"]
-        self._sum(self._catalog.batches_key, ledger).add({"event": batch.rows}, 0, batch.batch_id)
+        self._sum(self._catalog.page_key, ledger).add({"event": batch.rows}, 0, batch.batch_id)
         self._context.log.info(f"batch {batch.batch_id}: {batch.rows} events of {len(batch.files)} tables")
         if monotonic() - self._since >= self._every_s:
             self._log_all()
@@ -148,7 +148,7 @@ class BatchReport:
         """What was summed up, by asset, and whether it is only observed."""
         sums, self._sums, self._since = self._sums, {}, monotonic()
         for (key, directory, observed), total in sums.items():
-            page = self._page.facts() if key == self._catalog.batches_key else {}
+            page = self._page.facts() if key == self._catalog.page_key else {}
             yield key, Committed(directory, page | total.metadata(self._reached), self._brought.get(key, {})), observed
 
     def _log_all(self, partly: Container[dg.AssetKey] = ()) -> None:
@@ -196,5 +196,5 @@ class BatchReport:
         """All assets that runs write, with their tables."""
         catalog = self._catalog
         yield from ((catalog.system_key(name), directory) for name, directory in catalog.system.items())
-        for topic, schema in catalog.tables.items():
+        for topic, schema in catalog.topics.items():
             yield from ((catalog.key(schema.table, role), topic) for role in _ROLES)

@@ -20,7 +20,7 @@ ended `_BLIND` ago.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from time import monotonic
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -33,17 +33,15 @@ from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.runs import repository_here
-from cdc_assets.defs.schedule import Asks, after_end, change_comes, pause_of, retry_time, run_key
+from cdc_assets.defs.schedule import Asks, after_end, pause_of, retry_time, run_key
 from cdc_assets.defs.sensors import SIGNAL_TAG
-from cdc_assets.defs.ticks import Watch
+from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of
 from cdc_assets.engine.requested import channels_of, holds_signals, signal_file
 from cdc_assets.engine.source import LogPoint, is_complete
 from cdc_assets.errors import EngineError
 
 POSITION_TAG = "cdc/position"
 """On a run that the sensor has started: where the log ended."""
-NOTHING_NEW = "Nothing new"
-"""How an answer begins if there is nothing to do."""
 _FILE = "file"
 """Value of the tag of a run that takes signals up."""
 _BLIND = timedelta(minutes=1)
@@ -53,80 +51,55 @@ _UNPROVED = timedelta(minutes=10)
 
 def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    names, runs = catalog.names, catalog.runs()
-    watch = Watch(catalog.config.name, runs)
+    about = "Asks the database where its log ends, and starts a run of the connector if the lake is behind; never a second at a time."
+    return sensor_of(catalog, catalog.sensor, about, jobs, partial(connector_view, catalog), _Decider(catalog))
 
-    def answer_of(
-        context: dg.SensorEvaluationContext, resource: ConnectorResource, seen: list[LogPoint]
-    ) -> dg.RunRequest | dg.SkipReason:
-        records, pause = pause_of(runs.of(repository_here(context)), context.instance)
+
+class _Decider:
+    """See `ticks.Decider`. Ticks of one capture follow each other."""
+
+    def __init__(self, catalog: ConnectorCatalog) -> None:
+        self._catalog = catalog
+        self._end: LogPoint | None = None
+        """Where the log has ended last."""
+
+    def times(self, resource: ConnectorResource) -> tuple[float, float]:
+        """As `ticks.Decider.times`."""
+        now = resource.settings()
+        return now.sensor_wait_s, now.poll_interval_s
+
+    @contextmanager
+    def changes(self, resource: ConnectorResource) -> Iterator[Asks]:
+        """Asks whether the log has grown by something that the lake may lack."""
+        state = resource.overview().state
+        with resource.probe() as probe:
+
+            def has_come() -> bool:
+                before, self._end = self._end, (end := probe.log_end())
+                return end != before and not is_complete(state, probe, end)
+
+            yield has_come
+
+    def answer(self, context: dg.SensorEvaluationContext, resource: ConnectorResource) -> dg.RunRequest | dg.SkipReason:
+        """As `ticks.Decider.answer`."""
+        catalog = self._catalog
+        records, pause = pause_of(catalog.runs().of(repository_here(context)), context.instance)
         if pause:
             return dg.SkipReason(pause)
-        return _request(catalog, resource, records, seen)
-
-    @dg.sensor(
-        name=catalog.sensor,
-        jobs=list(jobs),
-        minimum_interval_seconds=1,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        required_resource_keys={names.resource},
-        description="Asks the database where its log ends, and starts a run of the connector if the lake is behind; never a second at a time.",
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
-        resource: ConnectorResource = getattr(context.resources, names.resource)
-
-        def decide() -> dg.RunRequest | dg.SkipReason:
-            began, seen = monotonic(), list[LogPoint]()
-            answer = answer_of(context, resource, seen)
-            if isinstance(answer, dg.SkipReason) and str(answer.skip_message).startswith(NOTHING_NEW):
-                now = resource.settings()
-                if change_comes(
-                    context, began, now.sensor_wait_s, now.poll_interval_s, lambda: _moved(resource, seen[-1])
-                ):
-                    answer = answer_of(context, resource, seen)
-            return answer
-
-        return watch.tick(context, decide, connector_view(catalog, resource))
-
-    return sensor
-
-
-def _request(
-    catalog: ConnectorCatalog, resource: ConnectorResource, records: Sequence[dg.RunRecord], seen: list[LogPoint]
-) -> dg.RunRequest | dg.SkipReason:
-    """What to do next for a capture without a running run.
-
-    Args:
-        seen: where the log ended is put here.
-    """
-    overview = resource.overview()
-    overview.state  # noqa: B018 - raises if the lake is gone
-    if _signals_wait(overview.config) and not retry_time(records, SIGNAL_TAG, _FILE):
-        return _run(catalog, records, "signals", {SIGNAL_TAG: _FILE})
-    try:
-        with resource.probe() as probe:
-            seen.append(end := probe.log_end())
-            if is_complete(overview.state, probe, end):
-                return dg.SkipReason(f"{NOTHING_NEW}.")
-    except EngineError as error:
-        return _blind(catalog, records, str(error))
-    if overview.state.quiet and _has_just_read(records, end):
-        return dg.SkipReason(f"{NOTHING_NEW}: the last run has read the log to {end}, and found nothing more.")
-    return _run(catalog, records, str(end), {POSITION_TAG: str(end)})
-
-
-@contextmanager
-def _moved(resource: ConnectorResource, seen: LogPoint) -> Iterator[Asks]:
-    """Asks whether the log has grown behind a place by something that the lake may lack."""
-    state = resource.overview().state
-    with resource.probe() as probe:
-
-        def has_come() -> bool:
-            nonlocal seen
-            before, seen = seen, probe.log_end()
-            return seen != before and not is_complete(state, probe, seen)
-
-        yield has_come
+        overview = resource.overview()
+        overview.state  # noqa: B018 - raises if the lake is gone
+        if _signals_wait(overview.config) and not retry_time(records, SIGNAL_TAG, _FILE):
+            return _run(catalog, records, "signals", {SIGNAL_TAG: _FILE})
+        try:
+            with resource.probe() as probe:
+                self._end = end = probe.log_end()
+                if is_complete(overview.state, probe, end):
+                    return dg.SkipReason(f"{NOTHING_NEW}.")
+        except EngineError as error:
+            return _blind(catalog, records, str(error))
+        if overview.state.quiet and _has_just_read(records, end):
+            return dg.SkipReason(f"{NOTHING_NEW}: the last run has read the log to {end}, and found nothing more.")
+        return _run(catalog, records, str(end), {POSITION_TAG: str(end)})
 
 
 def _has_just_read(records: Sequence[dg.RunRecord], end: LogPoint) -> bool:
@@ -143,7 +116,7 @@ def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, 
     return dg.RunRequest(
         run_key=run_key(catalog.names.capture, records, what),
         job_name=catalog.names.changes,
-        asset_selection=[catalog.batches_key],
+        asset_selection=[catalog.page_key],
         asset_check_keys=[],
         tags=tags,
     )

@@ -24,13 +24,11 @@ def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource) -> Ca
     def facts() -> ConnectorFacts:
         at, overview = datetime.now(UTC), resource.overview()
         probe = resource.probe if is_asked(overview.config) else None
-        return ConnectorFacts(
-            catalog.batches_key, overview, answers_of(overview, probe, ask_unread(overview.config)), at
-        )
+        return ConnectorFacts(catalog.page_key, overview, answers_of(overview, probe, ask_unread(overview.config)), at)
 
     return CaptureView(
         capture=catalog.config.name,
-        key=catalog.batches_key,
+        key=catalog.page_key,
         directory=catalog.system[BATCHES],
         look=lambda: Seen.of(CHECKS, facts()),
         answers=lambda: nullcontext(facts()),
