@@ -10,7 +10,7 @@ from cdc_assets.config.property import Property
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.mirror.ledger import MirrorState
-from cdc_assets.overview import CaptureOverview, CaptureReport, DatabaseOverview
+from cdc_assets.overview import CaptureReport, DatabaseOverview
 from cdc_assets.reconcile.progress import Pass
 
 
@@ -27,27 +27,27 @@ def of_status(report: CaptureReport) -> dict[str, Any]:
     return document
 
 
-def of_summary(overview: CaptureOverview, counts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+def of_summary(
+    capture: str,
+    lake: str,
+    tables: Mapping[str, str],
+    counts: Mapping[str, Mapping[str, int]],
+    databases: Sequence[DatabaseOverview] | None,
+) -> dict[str, Any]:
     """The document of `cdc-assets summary`.
 
     Args:
+        lake: its location.
+        tables: names of tables, by topic.
         counts: number of events by operation, by topic.
+        databases: how far each is complete; None if the capture knows none.
     """
-    known = bool(overview.known)
-    return {
-        "capture": overview.lake.capture,
-        "lake": overview.lake.location.root,
-        "topics": [
-            {
-                "topic": table.topic,
-                "table": str(table.table),
-                "operations": dict(counts[table.topic]),
-                "events": sum(counts[table.topic].values()),
-            }
-            for table in (overview.tables if known else [])
-        ],
-        "databases": [_database(database) for database in overview.databases] if known else [],
-    }
+    topics = [
+        {"topic": topic, "table": table, "operations": dict(counts[topic]), "events": sum(counts[topic].values())}
+        for topic, table in tables.items()
+    ]
+    known = {} if databases is None else {"databases": [_database(database) for database in databases]}
+    return {"capture": capture, "lake": lake, "topics": topics} | known
 
 
 def of_doctor(results: Sequence[CheckResult]) -> dict[str, Any]:

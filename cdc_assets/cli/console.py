@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated, NoReturn, ParamSpec
+from typing import Annotated, NoReturn, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from cdc_assets.config.engine import is_engine_file
+from cdc_assets.config.engine import EngineConfig, is_engine_file, load_engine_lake_config
 from cdc_assets.config.load import configuration_files, load_config, load_lake_config, read_properties
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError, describe_error, lacking
@@ -27,6 +27,7 @@ from cdc_assets.run.log_levels import enable_info_logs
 
 FAILED, WRONG_USE, NOT_IN_TIME, INTERRUPTED = 1, 2, 3, 130
 P = ParamSpec("P")
+S = TypeVar("S", CaptureConfig, EngineConfig)
 TRACEBACK_VARIABLE = "CDC_TRACEBACK"
 
 _PIPE_WIDTH = 200
@@ -168,6 +169,16 @@ def read_lake_config(path: Path, needed: str = "") -> tuple[CaptureConfig, Confi
     return _with_warnings(config), unresolved
 
 
+def read_engine_config(place: Path) -> tuple[EngineConfig, ConfigurationError | None]:
+    """The same for a file of another connector.
+
+    Raises:
+        ConfigurationError: it is invalid.
+    """
+    config, unresolved = load_engine_lake_config(place)
+    return _with_warnings(config), unresolved
+
+
 def _file_for_sql_server(path: Path) -> Path:
     """The configuration file for a command that knows captures from SQL Server alone.
 
@@ -196,7 +207,7 @@ def configuration_file(path: Path) -> Path:
     return files[0]
 
 
-def _with_warnings(config: CaptureConfig) -> CaptureConfig:
+def _with_warnings(config: S) -> S:
     for name, reason in config.ignored:
         warn(f"{name} has no effect: {reason}")
     return config

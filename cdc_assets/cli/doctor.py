@@ -24,7 +24,7 @@ from cdc_assets.cli.console import (
     out,
     read_config,
 )
-from cdc_assets.cli.engine_status import engine_checks
+from cdc_assets.cli.engine_doctor import engine_checks
 from cdc_assets.cli.instance import instance_checks
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.filters import TableFilter

@@ -8,8 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.cli.as_json import of_properties, print_json
-from cdc_assets.cli.console import JsonOption, out, read_config
-from cdc_assets.cli.engine_status import read_engine_config
+from cdc_assets.cli.console import JsonOption, out, read_config, read_engine_config
 from cdc_assets.config.document import detail, markdown
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.load import configuration_files, given_properties

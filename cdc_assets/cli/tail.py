@@ -6,26 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from time import sleep
 from typing import Annotated
 
 import pyarrow as pa
 import typer
 
-from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, err, read_lake_config
-from cdc_assets.cli.engine_status import find_engine_topic, read_engine_config
+from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, err
+from cdc_assets.cli.read import read_capture
 from cdc_assets.cli.topic_events import after, newest
-from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.settings import TextFormat, TextSettings
 from cdc_assets.core.lsn import LSN_WIDTH, Lsn
-from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.envelope.flat import flat_json, flat_records
 from cdc_assets.envelope.json import event_text, headers_text
-from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.overview import CaptureOverview, TableOverview
 
 FOLLOW_INTERVAL_S = 1.0
 
@@ -50,22 +46,13 @@ def tail(
 
     With the format flinkx each line is a flat FlinkX record.
     """
-    lake, name, given = _found(configuration_file(config), config, topic)
-    text = _text(given, form, schemas, headers)
+    capture = read_capture(config)
+    name = capture.find(topic)
+    text = _text(capture.text, form, schemas, headers)
     start = str(Lsn.parse(from_lsn)) if from_lsn else None
-    tables = _tables(lake, name, number, follow, start)
+    tables = _tables(capture.lake, name, number, follow, start)
     for line in lines(tables, text, headers=headers):
         typer.echo(line)
-
-
-def _found(place: Path, config: Path, topic: str) -> tuple[TopicTables, str, TextSettings]:
-    """The lake, the topic's whole name, and the configured form of texts, of a capture of any kind."""
-    if is_engine_file(place):
-        engine = EngineOverview(read_engine_config(place)[0])
-        return engine.lake, find_engine_topic(engine, topic), TextSettings()
-    settings, _ = read_lake_config(config)
-    overview = CaptureOverview(settings)
-    return overview.lake, find_topic(overview, topic), settings.text
 
 
 def _tables(lake: TopicTables, topic: str, number: int, follow: bool, start: str | None = None) -> Iterator[pa.Table]:
@@ -129,36 +116,6 @@ def _text(given: TextSettings, form: TextFormat | None, schemas: bool, headers: 
 
 def _last_position(parts: Sequence[pa.Table], before: str) -> str:
     return max([str(part["position"][-1]) for part in parts if part.num_rows], default=before)
-
-
-def find_topic(overview: CaptureOverview, wanted: str) -> str:
-    """The topic with this name, or with a name that ends so.
-
-    Raises:
-        ConfigurationError: no topic matches, or several do.
-        LakeError: nothing was captured yet.
-    """
-    names = {topic.topic: topic for topic in overview.tables if overview.directories(topic.topic)}
-    found = [wanted] if wanted in names else [name for name, topic in names.items() if _is_named(topic, wanted.lower())]
-    if not found and _is_directory(wanted) and overview.lake.open(wanted) is not None:
-        return wanted  # topics of no table: transactions, notifications, schema changes
-    if not names:
-        raise LakeError(
-            f"Nothing captured yet in {overview.lake.location.root}. Next: run `cdc-assets capture`, or turn on the sensor."
-        )
-    if len(found) != 1:
-        raise ConfigurationError("topic", wanted, "one of " + ", ".join(names), "name one of them")
-    return found[0]
-
-
-def _is_directory(wanted: str) -> bool:
-    """Whether the name can be a topic's directory, and is not one that the capture uses itself."""
-    return wanted.isprintable() and not set("/\\") & set(wanted) and "__" not in wanted
-
-
-def _is_named(topic: TableOverview, wanted: str) -> bool:
-    """Whether the topic's name ends so, or the table's, which may have characters that a topic may not."""
-    return f".{topic.topic}".lower().endswith(f".{wanted}") or f".{topic.table}".lower().endswith(f".{wanted}")
 
 
 def lines(tables: Iterable[pa.Table], text: TextSettings, *, headers: bool = False) -> Iterator[str]:

