@@ -1,8 +1,8 @@
 """Where the tables of IO managers are, and what their topics are called: of a capture, of a connector's, or of neither."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import dagster as dg
 import pyarrow as pa
@@ -62,31 +62,38 @@ class BareLake:
 
 @dataclass(frozen=True)
 class CaptureLake:
-    """The lake of a capture of SQL Server."""
+    """The lake of a capture.
 
-    config: CaptureConfig
+    Args:
+        system: directories of the tables that belong to the capture as a whole, by short name.
+        own_history: directory of the schema history.
+        named: topic of the asset of a table, by its key.
+    """
+
+    lake: LakeSettings
+    prefix: str
+    system: Mapping[str, str]
+    own_history: str
+    named: Callable[[dg.AssetKey], str]
     has_lsns: bool = True
     history_columns: pa.Schema = SCHEMA
 
-    @property
-    def lake(self) -> LakeSettings:
-        """As `Home.lake`."""
-        return self.config.lake
-
-    @property
-    def prefix(self) -> str:
-        """As `Home.prefix`."""
-        return self.config.events.topic_prefix
+    @classmethod
+    def of(cls, config: CaptureConfig) -> Self:
+        """That of a capture from SQL Server."""
+        prefix = config.events.topic_prefix
+        system, history = system_topics(config), history_directory(prefix)
+        return cls(config.lake, prefix, system, history, lambda key: _topic(key, config.events))
 
     def history(self, key: dg.AssetKey | None = None) -> str:
         """As `Home.history`."""
         del key
-        return history_directory(self.prefix)
+        return self.own_history
 
     def topic(self, key: dg.AssetKey) -> str:
         """As `Home.topic`."""
-        system = system_topics(self.config).get(key.path[1]) if len(key.path) == 2 else None
-        return system or _topic(key, self.config.events)
+        system = self.system.get(key.path[1]) if len(key.path) == 2 else None
+        return system or self.named(key)
 
 
 def _topic(key: dg.AssetKey, events: EventSettings) -> str:
@@ -105,7 +112,7 @@ def home_of(config_file: str, properties: Mapping[str, Any], bare: BareLake) -> 
     if not config_file and not properties:
         return bare
     if is_of_connector(config_file or properties):
-        from cdc_assets.defs.engines.home import ConnectorLake  # imports that other captures do not need
+        from cdc_assets.defs.engines.home import lake_of_connector  # imports that other captures do not need
 
-        return ConnectorLake.of(config_file, properties)
-    return CaptureLake(settings_of(config_file, properties))
+        return lake_of_connector(config_file, properties)
+    return CaptureLake.of(settings_of(config_file, properties))

@@ -27,6 +27,7 @@ from cdc_assets.engine.requested import require_incremental, with_file_channel
 from cdc_assets.engine.run import EngineSummary
 from cdc_assets.engine.source import LogPoint
 from cdc_assets.errors import CdcError, ConfigurationError, describe_error
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.signals.requests import compose
 
@@ -65,23 +66,16 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     )
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        enable_info_logs()
         is_sensors = is_asked_for(context.run, catalog.sensor)
         follows = is_sensors or config.idle_timeout_s is not None or config.max_duration_s is not None
-        with as_step(context), Turns(context, catalog.record).taken():
-            writers = Writers(names, context)
-            page = LivePage(connector_view(catalog, resource), context, writers.topics)
-            report = BatchReport(catalog, context, writers, config.report_every_s, page)
-            count = page.exported(catalog.config.metrics, catalog.prefix)
-            with _observed(context, page.board, catalog.page_key), report.counting(count), page.fresh():
-                end = _log_end(context, resource)
-                summary = resource.run(
-                    writers.topics,
-                    report.add,
-                    idle_timeout_s=config.idle_timeout_s,
-                    max_duration_s=config.max_duration_s,
-                    goal=None if follows else end,
-                )
+        with _reading(catalog, context, resource, config.report_every_s) as (report, topics, end):
+            summary = resource.run(
+                topics,
+                report.add,
+                idle_timeout_s=config.idle_timeout_s,
+                max_duration_s=config.max_duration_s,
+                goal=None if follows else end,
+            )
         _close(context, summary, end)
         yield from report.results(all_selected=not is_sensors)
         if _is_planned(context):
@@ -103,22 +97,34 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     )
     def snapshot(context: dg.AssetExecutionContext, config: ReadConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        enable_info_logs()
-        with as_step(context), Turns(context, catalog.record).taken():
-            writers = Writers(names, context)
-            page = LivePage(connector_view(catalog, resource), context, writers.topics)
-            report = BatchReport(catalog, context, writers, float("inf"), page)
-            count = page.exported(catalog.config.metrics, catalog.prefix)
-            with _observed(context, page.board, catalog.page_key), report.counting(count), page.fresh():
-                end = _log_end(context, resource)
-                signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
-                what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
-                context.log.info(f"Reading by {what}")
-                summary = resource.run(writers.topics, report.add, signal=signal)
+        with _reading(catalog, context, resource, float("inf")) as (report, topics, end):
+            signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
+            what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
+            context.log.info(f"Reading by {what}")
+            summary = resource.run(topics, report.add, signal=signal)
         _close(context, summary, end)
         yield from report.results(all_selected=True)
 
     return snapshot
+
+
+@contextmanager
+def _reading(
+    catalog: ConnectorCatalog, context: dg.AssetExecutionContext, resource: ConnectorResource, every_s: float
+) -> Iterator[tuple[BatchReport, TopicTables, LogPoint | None]]:
+    """What runs of both have around the connector: they wait for their turn, report batches, and keep the page true.
+
+    Returns:
+        What reports batches, the tables to write to, and where the log ends before the run.
+    """
+    enable_info_logs()
+    with as_step(context), Turns(context, catalog.record).taken():
+        writers = Writers(catalog.names, context)
+        page = LivePage(connector_view(catalog, resource), context, writers.topics)
+        report = BatchReport(catalog, context, writers, every_s, page)
+        count = page.exported(catalog.config.metrics, catalog.prefix)
+        with _observed(context, page.board, catalog.page_key), report.counting(count), page.fresh():
+            yield report, writers.topics, _log_end(context, resource)
 
 
 def _is_needed(resource: ConnectorResource) -> bool:
