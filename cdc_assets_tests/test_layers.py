@@ -333,7 +333,6 @@ def test_what_works_in_a_run_is_made_in_one_place() -> None:
 MANY_ARGUMENTS = {
     "Capture": 12,  # the public door: adapters and listeners, most of them with a default
     "EngineRun": 8,
-    "FoldedLog": 7,
     "Publisher": 8,
     "Reconciler": 7,
 }

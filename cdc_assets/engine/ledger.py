@@ -18,11 +18,9 @@ The offsets of a batch are valid from `planned` on, because its events need not 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
-
-import pyarrow as pa
 
 from cdc_assets.core.steps import step
 from cdc_assets.engine.feed import FORGOTTEN
@@ -34,16 +32,6 @@ from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
 
-SCHEMA = pa.schema(
-    [
-        pa.field("sequence", pa.int64(), False),
-        pa.field("event", pa.string(), False),
-        pa.field("batch_id", pa.int64()),
-        pa.field("rows", pa.int64()),
-        pa.field("detail", pa.string(), False),
-        pa.field("at", pa.timestamp("us", "UTC"), False),
-    ]
-)
 _CHECKPOINT_EVERY = 100
 _KEEP_ROWS = 200
 _MAX_COLUMNS = 100
@@ -147,7 +135,7 @@ class BatchLedger(FoldedLog[BatchState]):
 
     def __init__(self, tables: TopicTables, prefix: str) -> None:
         directory = batches_directory(prefix)
-        super().__init__(tables, directory, SCHEMA, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
+        super().__init__(tables, directory, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
 
     def claim(self, now: datetime) -> BatchState:
         """Become the only writer.
@@ -171,7 +159,7 @@ class BatchLedger(FoldedLog[BatchState]):
                 f"Batch {batch.batch_id} cannot be planned: {self.state.next_batch} is expected, and "
                 f"{'one is' if self.state.pending else 'none is'} in flight. Next: report this."
             )
-        self._append(now, "planned", {"batch": _plain(batch)}, batch_id=batch.batch_id, rows=batch.rows)
+        self._append(now, "planned", {"batch": encode(batch)}, number=batch.batch_id, kind="batch", rows=batch.rows)
         step("batch-planned")
 
     def complete(self, now: datetime, marks: Mapping[str, Mark]) -> None:
@@ -188,7 +176,8 @@ class BatchLedger(FoldedLog[BatchState]):
             now,
             "complete",
             {"marks": encode(dict(marks))},
-            batch_id=batch and batch.batch_id,
+            number=batch and batch.batch_id,
+            kind="batch",
             rows=batch and batch.rows,
         )
         step("batch-complete")
@@ -218,20 +207,9 @@ def _after(state: BatchState, row: Row) -> BatchState:
     detail = json.loads(row["detail"])
     match row["event"]:
         case "state":
-            batch, place = detail.pop("pending"), detail.pop("place")
-            boundary = detail.pop("boundary")
-            gaps = tuple(Gap(*gap) for gap in detail.pop("gaps"))
-            marks = decode(dict[str, Mark], detail.pop("marks"))
-            return BatchState(
-                **detail,
-                gaps=gaps,
-                marks=marks,
-                pending=batch and _batch(batch),
-                place=None if place is None else tuple(place),
-                boundary=boundary and (boundary[0], boundary[1]),
-            )
+            return decode(BatchState, detail)
         case "planned":
-            batch = _batch(detail["batch"])
+            batch = decode(Batch, detail["batch"])
             moved = {json.dumps(partition, sort_keys=True): offset for partition, offset in batch.offsets}
             return replace(
                 state,
@@ -263,41 +241,5 @@ def _more(known: Mapping[str, int], nulled: Mapping[str, int]) -> Mapping[str, i
     return dict((Counter(known) + Counter(nulled)).most_common(_MAX_COLUMNS))
 
 
-def _plain(batch: Batch) -> dict[str, Any]:
-    return {
-        "batch_id": batch.batch_id,
-        "files": [[directory, [asdict(file) for file in files]] for directory, files in batch.files.items()],
-        "offsets": [list(pair) for pair in batch.offsets],
-        "rows": batch.rows,
-        "place": None if batch.place is None else list(batch.place),
-        "boundary": batch.boundary and list(batch.boundary),
-        "gap": batch.gap and list(batch.gap),
-        "anew": batch.anew,
-        "nulled": dict(batch.nulled),
-    }
-
-
-def _batch(data: Mapping[str, Any]) -> Batch:
-    files = {directory: [DataFile(**file) for file in written] for directory, written in data["files"]}
-    known = data["batch_id"], files, data["offsets"], data["rows"], data["place"]
-    return Batch(*known, data["boundary"], data["gap"], data["anew"], data["nulled"])
-
-
-def _state_detail(state: BatchState) -> dict[str, Any]:
-    return {
-        "next_batch": state.next_batch,
-        "pending": None if state.pending is None else _plain(state.pending),
-        "offsets": dict(state.offsets),
-        "place": None if state.place is None else list(state.place),
-        "boundary": state.boundary and list(state.boundary),
-        "tables": dict(state.tables),
-        "quiet": state.quiet,
-        "gaps": [[gap.begin, gap.end, gap.batch_id] for gap in state.gaps],
-        "stopped": dict(state.stopped),
-        "marks": encode(dict(state.marks)),
-        "nulled": dict(state.nulled),
-    }
-
-
-FOLDING = Folding(BatchState(), _after, _state_detail)
+FOLDING = Folding(BatchState(), _after, encode)
 """How rows become the state."""

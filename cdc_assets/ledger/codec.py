@@ -15,6 +15,7 @@ _CONVERTER.register_unstructure_hook(Lsn, str)
 _CONVERTER.register_structure_hook(Lsn, lambda text, _: Lsn.parse(text))
 _CONVERTER.register_unstructure_hook(datetime, datetime.isoformat)
 _CONVERTER.register_structure_hook(datetime, lambda text, _: datetime.fromisoformat(text))
+_CONVERTER.register_structure_hook(int | str, lambda value, _: value)
 _CONVERTER.register_unstructure_hook(TableId, lambda table: [table.database, table.schema, table.table])
 _CONVERTER.register_structure_hook(TableId, lambda names, _: TableId(*names))
 

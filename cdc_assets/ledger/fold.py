@@ -64,14 +64,14 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "snapshot-complete":
             return _snapshot_completed(state, database)
         case "readings":
-            until = Lsn.parse(row["to_lsn"])
+            until = Lsn.parse(row["until"])
             return dataclasses.replace(state, readings=closed(state.readings, database, detail["until_window"], until))
         case "unread":
             return state.with_unread(dict(decode(tuple[tuple[TableId, str], ...], detail["unread"])))
         case "signals":
             return _signalled(state, decode(dict[str, SignalState], detail["states"]))
         case "advance":
-            until = Lsn.parse(row["to_lsn"])
+            until = Lsn.parse(row["until"])
             return state.advanced(database, until).with_log_read(database, until).published(database, until)
         case "claim":
             return dataclasses.replace(state, writer=detail["writer"])
@@ -239,4 +239,4 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
 
 
 FOLDING = Folding(CaptureState(), after, lambda state: {"state": encode_state(state)})
-"""How rows of the manifest (`manifest.SCHEMA`) become the state of a capture."""
+"""How rows of the manifest (`folded_log.ROW`) become the state of a capture."""

@@ -35,6 +35,22 @@ log = logging.getLogger(__name__)
 
 S = TypeVar("S")
 
+ROW = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), False),
+        pa.field("event", pa.string(), False),
+        pa.field("number", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("database", pa.string()),
+        pa.field("after", pa.string()),
+        pa.field("until", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("detail", pa.string(), False),
+        pa.field("at", pa.timestamp("us", "UTC"), False),
+    ]
+)
+"""Columns of every record. What a row says is its `event` and `detail`, JSON; of a step, if it is one, the row shows its number, kind and
+bounds, if it has such, and the rows that it wrote. `sequence` is the row's own number."""
 _LARGE = 500_000
 """Characters, which are read and folded in a few hundredths of a second."""
 
@@ -63,11 +79,10 @@ class Folding(Generic[S]):
 
 
 class FoldedLog(Generic[S]):
-    """Reads and writes rows, and keeps the state after them.
+    """Reads and writes rows (`ROW`), and keeps the state after them.
 
     Args:
         tables: the lake's Delta tables; only the location and the capture's name are used.
-        schema: schema of the rows, with columns `sequence`, `event`, `detail` and `at`.
         folding: how they become a state.
         every: number of rows after which they are replaced by their fold; limits the time to read them.
         size: length of their details from which they are replaced before, unless the last fold is more than half as long.
@@ -78,7 +93,6 @@ class FoldedLog(Generic[S]):
         self,
         tables: DeltaTables,
         directory: str,
-        schema: pa.Schema,
         folding: Folding[S],
         *,
         every: int,
@@ -86,8 +100,7 @@ class FoldedLog(Generic[S]):
         size: int = _LARGE,
     ) -> None:
         self.directory = directory
-        self._log = FencedLog(tables, directory, schema)
-        self._columns: list[str] = schema.names
+        self._log = FencedLog(tables, directory, ROW)
         self._folding, self._every, self._keep, self._size = folding, every, keep, size
         self._since_fold = self._size_since_fold = self._size_of_fold = 0
         self._known: dict[str, Sequence[Row]] = {}
@@ -240,4 +253,4 @@ class FoldedLog(Generic[S]):
     def _row(self, now: datetime, event: str, detail: Mapping[str, Any], columns: dict[str, Any]) -> Row:
         row = {"sequence": self._log.next_sequence, "event": event, "at": now}
         detail_text = json.dumps(detail, separators=(",", ":"))
-        return dict.fromkeys(self._columns) | row | {"detail": detail_text} | columns
+        return dict.fromkeys(ROW.names) | row | {"detail": detail_text} | columns

@@ -1,4 +1,4 @@
-"""Rows of the window manifest: their columns, and what each one carries besides.
+"""Rows of the window manifest: what they show of windows, and what each one carries besides.
 
 *Marks.* Each row also records the content of the topic tables that were committed to since the previous row (`audit`).
 
@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
-
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification, Outbox
 from cdc_assets.core.processes import own_process
@@ -31,22 +29,6 @@ from cdc_assets.ledger.folded_log import FoldedLog
 from cdc_assets.ledger.notices import encode_notices
 from cdc_assets.ledger.state import CaptureState, Window
 from cdc_assets.ledger.transitions import tell_changes
-
-SCHEMA = pa.schema(
-    [
-        pa.field("sequence", pa.int64(), False),
-        pa.field("event", pa.string(), False),
-        pa.field("window_id", pa.int64()),
-        pa.field("kind", pa.string()),
-        pa.field("database", pa.string()),
-        pa.field("from_lsn", pa.string()),
-        pa.field("to_lsn", pa.string()),
-        pa.field("slices", pa.list_(pa.string())),
-        pa.field("rows", pa.int64()),
-        pa.field("detail", pa.string(), False),
-        pa.field("at", pa.timestamp("us", "UTC"), False),
-    ]
-)
 
 _CHECKPOINT_EVERY = 100
 """Number of commits after which the rows are folded; limits the time to read the manifest."""
@@ -65,7 +47,7 @@ class ManifestRows(FoldedLog[CaptureState]):
     """
 
     def __init__(self, tables: TopicTables, directory: str, outbox: Outbox | None, jobs: JobAccount | None) -> None:
-        super().__init__(tables, directory, SCHEMA, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
+        super().__init__(tables, directory, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
         self._tables, self._outbox, self._jobs = tables, outbox, jobs or JobAccount()
         self._recorded_jobs: Mapping[str, RanOn] = {}
 
@@ -124,7 +106,7 @@ class ManifestRows(FoldedLog[CaptureState]):
         if (jobs := self._jobs.by_kind()) != self._recorded_jobs:
             detail = {**detail, "ran_on": encode(jobs)}
         before = self._state
-        columns = _columns(windows) if windows else {"database": database, "to_lsn": until and str(until)}
+        columns = _columns(windows) if windows else {"database": database, "until": until and str(until)}
         self._append(now, event, detail, **columns, rows=rows)
         self._tables.forget_marks(committed)
         self._recorded_jobs = jobs
@@ -140,12 +122,11 @@ class ManifestRows(FoldedLog[CaptureState]):
 def _columns(windows: Sequence[Window]) -> dict[str, Any]:
     """What a row about windows shows of them beside its detail; bounds of several are in the detail alone."""
     found: dict[str, Any] = {
-        "window_id": windows[0].window_id,
+        "number": windows[0].window_id,
         "kind": windows[0].kind,
         "database": ", ".join(window.database for window in windows),
     }
     if len(windows) > 1:
         return found
     [window] = windows
-    bounds = [str(bound) for bound in window.bounds]
-    return found | {"from_lsn": str(window.after), "to_lsn": str(window.until), "slices": bounds}
+    return found | {"after": str(window.after), "until": str(window.until)}

@@ -7,28 +7,18 @@ as complete. The tables themselves say by their application transaction which st
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
-
-import pyarrow as pa
 
 from cdc_assets.core.steps import step
 from cdc_assets.lake.tables import DeltaTables
+from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
 from cdc_assets.mirror.absent import Absence
 from cdc_assets.mirror.shape import KEYLESS
 from cdc_assets.mirror.spans import Span, kept
 
-SCHEMA = pa.schema(
-    [
-        pa.field("sequence", pa.int64(), False),
-        pa.field("event", pa.string(), False),
-        pa.field("detail", pa.string(), False),
-        pa.field("at", pa.timestamp("us", "UTC"), False),
-    ]
-)
 _FOLD_EVERY = 50
 
 
@@ -147,7 +137,7 @@ class MirrorLedger(FoldedLog[Mapping[str, MirrorState]]):
     """
 
     def __init__(self, tables: DeltaTables, prefix: str) -> None:
-        super().__init__(tables, ledger_directory(prefix), SCHEMA, _FOLDING, every=_FOLD_EVERY, keep=_FOLD_EVERY)
+        super().__init__(tables, ledger_directory(prefix), _FOLDING, every=_FOLD_EVERY, keep=_FOLD_EVERY)
 
     def claim(self) -> Mapping[str, MirrorState]:
         """Become the single writer with the first row that is written.
@@ -193,30 +183,12 @@ class MirrorLedger(FoldedLog[Mapping[str, MirrorState]]):
         step("mirror-complete")
 
     def _record(self, now: datetime, event: str, changed: Mapping[str, MirrorState]) -> None:
-        self._append(now, event, _detail(changed))
+        self._append(now, event, encode(changed), kind="fold")
         self._fold_if_due(now)
 
 
-def _detail(states: Mapping[str, MirrorState]) -> dict[str, Any]:
-    return {topic: asdict(state) for topic, state in states.items()}
-
-
 def _after(states: Mapping[str, MirrorState], row: Row) -> Mapping[str, MirrorState]:
-    return {**states, **{topic: _state(data) for topic, data in json.loads(row["detail"]).items()}}
+    return {**states, **decode(dict[str, MirrorState], json.loads(row["detail"]))}
 
 
-def _state(data: dict[str, Any]) -> MirrorState:
-    pending = data.pop("pending")
-    planned = PlannedStep(**{**pending, "spans": _spans(pending)}) if pending else None
-    gaps = tuple((after, until) for after, until in data.pop("gaps"))
-    absences = tuple(Absence(**absence) for absence in data.pop("absences"))
-    marks = tuple((step, version, rows) for step, version, rows in data.pop("marks"))
-    spans = _spans(data)
-    return MirrorState(**{**data, "spans": spans}, marks=marks, gaps=gaps, pending=planned, absences=absences)
-
-
-def _spans(data: Mapping[str, Any]) -> tuple[Span, ...]:
-    return tuple((low, high) for low, high in data["spans"])
-
-
-_FOLDING: Folding[Mapping[str, MirrorState]] = Folding({}, _after, _detail)
+_FOLDING: Folding[Mapping[str, MirrorState]] = Folding({}, _after, encode)

@@ -263,15 +263,15 @@ def _rates(overview: EngineOverview, at: datetime) -> Rates:
     """Events of tables per second, by the newest batches that are complete."""
     names = {directory for topic in overview.topics for directory in topic.directories}
     since = at - PERIOD
-    complete = {row["batch_id"] for row in overview.rows if row["event"] == "complete" and row["at"] > since}
-    planned = [row for row in overview.rows if row["event"] == "planned" and row["batch_id"] in complete]
+    complete = {row["number"] for row in overview.rows if row["event"] == "complete" and row["at"] > since}
+    planned = [row for row in overview.rows if row["event"] == "planned" and row["number"] in complete]
     begun = overview.rows[0]["at"] if overview.rows else at
     return mean_of((_events(row, names) for row in planned), begun, at, PERIOD)
 
 
 def _events(row: Mapping[str, Any], names: set[str]) -> Counter[str]:
     found: Counter[str] = Counter()
-    for directory, files in json.loads(row["detail"])["batch"]["files"]:
+    for directory, files in json.loads(row["detail"])["batch"]["files"].items():
         if directory in names:
             for file in files:
                 found.update(file["operations"])

@@ -97,12 +97,12 @@ def published_report(
 
 def has_events(row: Mapping[str, Any]) -> bool:
     """Whether a row of the manifest completes a window or a round with events."""
-    return row["event"] == "complete" and bool(row["rows"]) and row["window_id"] is not None
+    return row["event"] == "complete" and bool(row["rows"]) and row["number"] is not None
 
 
 def _waits(row: Mapping[str, Any], known: Published, numbered: Collection[str]) -> bool:
     """Whether a window or a round is not published."""
-    if row["window_id"] <= known.window or _before(row, known.after):
+    if row["number"] <= known.window or _before(row, known.after):
         return False
     marks = json.loads(row["detail"]).get("marks", {}) if known.places else {}
     reached = {directory.partition("@")[0]: mark["window"] for directory, mark in marks.items() if mark}
@@ -112,4 +112,4 @@ def _waits(row: Mapping[str, Any], known: Published, numbered: Collection[str]) 
 
 def _before(row: Mapping[str, Any], after: str) -> bool:
     """Whether all its events are left out, because publishing began after them."""
-    return bool(after) and row["to_lsn"] is not None and row["to_lsn"] <= after
+    return bool(after) and row["until"] is not None and row["until"] <= after

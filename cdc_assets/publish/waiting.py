@@ -35,7 +35,7 @@ def waiting_unlisted(
         LakeError: a table cannot be read.
     """
     known, topics = known or Published(""), feed.topics(state)
-    listed = min((row["window_id"] for row in rows if has_events(row)), default=None) if waits else None
+    listed = min((row["number"] for row in rows if has_events(row)), default=None) if waits else None
     places = {topic.name: known.of(topic.name) for topic in topics if topic.numbered}
     changed = feed.changed_topics(state)
     for topic in sorted(topics, key=lambda topic: places.get(topic.name, (0, ""))):

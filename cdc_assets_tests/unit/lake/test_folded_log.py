@@ -27,9 +27,6 @@ from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import CHECKPOINT
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
-SCHEMA = pa.schema(
-    [("sequence", pa.int64()), ("event", pa.string()), ("detail", pa.string()), ("at", pa.timestamp("us", "UTC"))]
-)
 
 
 def after(state: int, row: Row) -> int:
@@ -48,7 +45,7 @@ class Sum(FoldedLog[int]):
 
         folding = Folding(0, counted, lambda state: {"number": state})
         self.tables = TopicTables(Location(str(path)), "sum")
-        super().__init__(self.tables, "sum", SCHEMA, folding, every=every, keep=10, size=size)
+        super().__init__(self.tables, "sum", folding, every=every, keep=10, size=size)
 
     def claim(self) -> "Sum":
         self._take_over()

@@ -12,7 +12,7 @@ from cdc_assets.publish.view import published_report
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = [
-    {"event": event, "window_id": number, "rows": rows, "at": NOW - timedelta(seconds=age), "to_lsn": str(Lsn.from_int(number or 0))}
+    {"event": event, "number": number, "rows": rows, "at": NOW - timedelta(seconds=age), "until": str(Lsn.from_int(number or 0))}
     for event, number, rows, age in (
         ("complete", 1, 5, 100),
         ("planned", 2, None, 90),
