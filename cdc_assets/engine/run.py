@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.interruption import check
-from cdc_assets.engine.batch_step import BatchStep
+from cdc_assets.engine.batch_step import batch_step
 from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart
 from cdc_assets.engine.history import History
 from cdc_assets.engine.ledger import Batch, BatchLedger, Gap
@@ -278,9 +278,8 @@ class EngineRun:
 
     def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
         history = history_directory(self._config.topic_prefix)
-        step = BatchStep(
-            self._tables, batch, history, is_recorded, lambda: self._ledger.plan(_now(), batch), self._complete
-        )
+        keep, end = lambda: self._ledger.plan(_now(), batch), lambda: self._complete(batch)
+        step = batch_step(self._tables, batch, history, keep, end, is_recorded=is_recorded)
         carry_out(step, self._tables.require_files)
 
     def _complete(self, batch: Batch) -> None:

@@ -5,57 +5,23 @@ signals before they are committed, and committed before any window is planned, s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from cdc_assets.lake.step import Events
+from cdc_assets.lake.step import Events, WrittenStep
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.signal_state import RoundReads
 
 
-@dataclass(frozen=True)
-class ChunkStep:
-    """READ events that are built, or recorded by an earlier run.
+def chunk_step(
+    tables: TopicTables, reads: RoundReads, keep: Callable[[], None], end: Callable[[], None], *, is_recorded: bool
+) -> WrittenStep:
+    """READ events that are built, or recorded by an earlier run; no commit if no row is left.
 
     Args:
+        keep: records them with the queue of signals.
+        end: records that they are committed, and continues with the queue.
         is_recorded: whether the queue has them.
-        check: raises if the database was restored since they were read.
-        keep: records them with the queue.
-        advance: records that they are committed, and goes on with the queue.
     """
-
-    tables: TopicTables
-    reads: RoundReads
-    is_recorded: bool
-    check: Callable[[], None]
-    keep: Callable[[RoundReads], None]
-    advance: Callable[[RoundReads], None]
-
-    @property
-    def number(self) -> int:
-        """Number of the commit."""
-        return self.reads.window_id
-
-    def found(self) -> RoundReads | None:
-        """Those that are recorded."""
-        return self.reads if self.is_recorded else None
-
-    def write(self) -> RoundReads:
-        """They are written."""
-        self.check()
-        return self.reads
-
-    def changes(self, written: RoundReads) -> list[list[Events]]:
-        """One commit; none if no row is left."""
-        if not written.files:
-            return []
-        rows = sum(file.rows for file in written.files)
-        about = {"window_id": str(written.window_id), "rows": str(rows), "snapshot": "incremental"}
-        return [[Events(self.tables, written.directory, written.files, about, reached="reads-committed")]]
-
-    def record(self, written: RoundReads) -> None:
-        """Record the files with the queue."""
-        self.keep(written)
-
-    def complete(self, written: RoundReads) -> None:
-        """Go on with the queue."""
-        self.advance(written)
+    rows = sum(file.rows for file in reads.files)
+    about = {"window_id": str(reads.window_id), "rows": str(rows), "snapshot": "incremental"}
+    events = Events(tables, reads.directory, reads.files, about, reached="reads-committed")
+    return WrittenStep(reads.window_id, [[events]] if reads.files else [], keep, end, is_recorded)

@@ -54,7 +54,7 @@ from cdc_assets.errors import (
     LakeError,
 )
 from cdc_assets.incremental.changed import StaleError, changed_rows
-from cdc_assets.incremental.chunk_step import ChunkStep
+from cdc_assets.incremental.chunk_step import chunk_step
 from cdc_assets.incremental.chunked_table import ChunkedTable, UnreadableError, chunked_table, find_maximum
 from cdc_assets.incremental.rounds import Round, RoundReader
 from cdc_assets.lake.step import carry_out, lost_files
@@ -328,20 +328,16 @@ class IncrementalSnapshot:
             built: the round of which they are; None if an earlier run has recorded them.
         """
 
-        def keep(reads: RoundReads) -> None:
+        def keep() -> None:
             signals = self._watch.state(database)
             self._watch.record(database, dataclasses.replace(signals, reads=reads))
             if built is not None:
                 self._rounds[database].remove(built)
 
-        step = ChunkStep(
-            self._lake.tables,
-            reads,
-            built is None,
-            lambda: check_recovery_fork(self._ledger, self._server.source, database),
-            keep,
-            partial(self._advance, database),
-        )
+        if built is not None:
+            check_recovery_fork(self._ledger, self._server.source, database)
+        end = partial(self._advance, database, reads)
+        step = chunk_step(self._lake.tables, reads, keep, end, is_recorded=built is None)
         carry_out(step, self._lake.tables.require_files)
 
     def _advance(self, database: str, reads: RoundReads) -> None:

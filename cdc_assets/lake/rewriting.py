@@ -8,13 +8,13 @@ another writer has replaced one of its files, the step continues with the others
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
-from cdc_assets.lake.step import carry_out
+from cdc_assets.lake.step import WrittenStep, carry_out
 from cdc_assets.lake.tables import DeltaTables
 
 _NO_NUMBER = -1
@@ -58,45 +58,18 @@ class Rewrite:
             self.conflict = error
 
 
-def _nothing() -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class Rewriting:
-    """A step that rewrites files, which are written.
+def rewriting(
+    rewrites: Sequence[Rewrite], announce: Callable[[], None] | None = None, end: Callable[[], None] | None = None
+) -> WrittenStep:
+    """A step that rewrites files of tables, one after another.
 
     Args:
         rewrites: of different tables; afterwards they say what became of each.
         announce: informs readers of what the tables will hold, and raises LakeConflictError if that may not come true.
-        end: records that.
+        end: records what became of them.
     """
-
-    rewrites: Sequence[Rewrite]
-    announce: Callable[[], None] = _nothing
-    end: Callable[[], None] = _nothing
-    number: int = _NO_NUMBER
-
-    def found(self) -> None:
-        """Nothing is recorded of an earlier attempt: the next one decides again."""
-
-    def write(self) -> Sequence[Rewrite]:
-        """The files are written."""
-        return self.rewrites
-
-    def changes(self, written: Sequence[Rewrite]) -> list[list[Rewrite]]:
-        """One commit a table, one after another."""
-        return [[one] for one in written]
-
-    def record(self, written: Sequence[Rewrite]) -> None:
-        """Inform readers."""
-        del written
-        self.announce()
-
-    def complete(self, written: Sequence[Rewrite]) -> None:
-        """Record what became of it."""
-        del written
-        self.end()
+    step = WrittenStep(_NO_NUMBER, [[one] for one in rewrites])
+    return replace(step, keep=announce or step.keep, end=end or step.end)
 
 
 def rewrite_files(tables: DeltaTables, directory: str, wanted: Replacement, fence: Fence) -> bool:
@@ -111,7 +84,7 @@ def rewrite_files(tables: DeltaTables, directory: str, wanted: Replacement, fenc
         LakeError: the store refuses, there is no table, or a file is missing.
     """
     change = Rewrite(tables, directory, wanted, fence)
-    carry_out(Rewriting([change]), partial(require_files, tables.location))
+    carry_out(rewriting([change]), partial(require_files, tables.location))
     if change.conflict is not None:
         raise change.conflict
     return change.is_done

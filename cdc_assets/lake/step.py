@@ -118,6 +118,51 @@ class Step(Protocol[W]):
         """Record that all tables have their files, and report it."""
 
 
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class WrittenStep:
+    """A step whose files are written, by tasks just now or by an earlier run.
+
+    Args:
+        number: of its commits.
+        commits: group after group.
+        keep: what is to be done before the first of them: record the files, inform readers.
+        end: what is to be done behind the last: record, and report.
+        is_recorded: whether an earlier run has done `keep`.
+    """
+
+    number: int
+    commits: Sequence[Sequence[Change]]
+    keep: Callable[[], None] = _nothing
+    end: Callable[[], None] = _nothing
+    is_recorded: bool = False
+
+    def found(self) -> Sequence[Sequence[Change]] | None:
+        """The commits, if their files are recorded."""
+        return self.commits if self.is_recorded else None
+
+    def write(self) -> Sequence[Sequence[Change]]:
+        """The files are written."""
+        return self.commits
+
+    def changes(self, written: Sequence[Sequence[Change]]) -> Sequence[Sequence[Change]]:
+        """The commits."""
+        return written
+
+    def record(self, written: Sequence[Sequence[Change]]) -> None:
+        """Do what comes before the first commit."""
+        del written
+        self.keep()
+
+    def complete(self, written: Sequence[Sequence[Change]]) -> None:
+        """Do what comes behind the last."""
+        del written
+        self.end()
+
+
 def carry_out(step: Step[W], require_files: RequireFiles) -> W:
     """Carry out a step, from where an earlier attempt has left it; see the module's head.
 

@@ -35,7 +35,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.audit import damaged_mirrors, marks_of, unknown_step
 from cdc_assets.mirror.columns import history_schema, is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
-from cdc_assets.mirror.fold_step import FoldStep
+from cdc_assets.mirror.fold_step import fold_step
 from cdc_assets.mirror.isolation import attempted, folded
 from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
@@ -239,7 +239,8 @@ class Mirrors:
             done[work.table.topic] = self._finished(work, found)
 
         def commit(work: Work, found: Sequence[FoldResult]) -> None:
-            step = FoldStep(self._tables, self._jobs, work, found, self._ledger.require_writer, finish)
+            end, fence = partial(finish, work, found), self._ledger.require_writer
+            step = fold_step(self._tables, self._jobs, work, found, fence, end)
             carry_out(step, partial(require_files, self._tables.location))
 
         for work in works:

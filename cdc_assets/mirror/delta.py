@@ -6,7 +6,7 @@ is made by the one function that removes files (`lake.replacing`): a step whose 
 not committed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -17,9 +17,8 @@ from cdc_assets.envelope.naming import CURRENT, HISTORY
 from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake.delta_log import log_properties
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.replacing import Fence, Replacement, replace_files
 from cdc_assets.lake.tables import STATISTICS_PROPERTY, DeltaTables, allow_plain_timestamps
-from cdc_assets.mirror.leaves import Leaf, NewFile, leaf_of
+from cdc_assets.mirror.leaves import Leaf, leaf_of
 from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
 
 _RECENT = 20
@@ -93,49 +92,18 @@ class MirrorTables:
         known = sorted((leaf for leaf in found if leaf is not None), key=lambda leaf: leaf.bound)
         return known if len(known) == len(found) else None
 
-    def commit(
-        self,
-        directory: str,
-        schema: pa.Schema,
-        step: int,
-        add: Sequence[NewFile],
-        remove: Sequence[str],
-        metadata: Mapping[str, str],
-        *,
-        bounded: Sequence[str],
-        fence: Fence,
-        whole: bool = False,
-    ) -> bool:
-        """Commit a step to a table, once.
+    def prepare(self, directory: str, schema: pa.Schema, bounded: Sequence[str], *, whole: bool = False) -> None:
+        """Have a table with these columns.
 
         Args:
             schema: columns of the table from now on; added ones must be nullable unless `whole`.
             bounded: columns whose bounds all files tell.
-            fence: raises FencedError if another writer has taken over.
-            whole: whether the new files replace all others, and the columns may be any.
-
-        Returns:
-            False if the step was committed already, or there is nothing to commit.
+            whole: whether the next commit replaces all files, and gives the table its columns.
 
         Raises:
-            LakeConflictError: another writer has replaced a file that was to go, or was first several times.
-            FencedError: another writer has taken over.
-            LakeError: the store refuses, or a file is missing.
+            LakeConflictError: another writer has changed columns or properties at the same moment.
+            LakeError: the store refuses.
         """
-        if self.reached(directory) >= step:
-            return False
-        if not (add or remove or whole):
-            self._prepared(
-                directory, schema, bounded
-            )  # both tables of a mirror have the columns of its newest structure
-            return False
-        self._prepared(directory, schema, bounded, whole=whole)
-        columns = Schema.from_arrow(schema) if whole else None
-        paths = None if whole else remove
-        wanted = Replacement(paths, add, None, is_new=True, number=step, schema=columns, metadata=metadata)
-        return replace_files(self.tables, directory, wanted, fence)
-
-    def _prepared(self, directory: str, schema: pa.Schema, bounded: Sequence[str], *, whole: bool = False) -> None:
         try:
             self._ready(directory, schema, bounded, whole=whole)
         except CommitFailedError as error:

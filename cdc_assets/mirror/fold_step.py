@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from deltalake import Schema
 
-from cdc_assets.lake.replacing import Fence
+from cdc_assets.lake.replacing import Fence, Replacement, replace_files
+from cdc_assets.lake.step import WrittenStep
 from cdc_assets.mirror.columns import is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.jobs import Jobs
@@ -44,90 +46,65 @@ class MirrorChange:
     reached: str
 
     def commit(self, number: int) -> None:
-        """Commit the step, unless the table has it."""
-        self.tables.commit(
-            self.directory,
-            self.schema,
-            number,
-            self.files,
-            self.remove,
-            self.about,
-            bounded=self.bounded,
-            fence=self.fence,
-            whole=self.whole,
-        )
+        """Commit the step, unless the table has it.
+
+        Raises:
+            LakeConflictError: another writer has replaced a file that was to go, or was first several times.
+            FencedError: another writer has taken over.
+            LakeError: the store refuses, or a file is missing.
+        """
+        tables, directory, whole = self.tables, self.directory, self.whole
+        if tables.reached(directory) >= number:
+            return
+        tables.prepare(directory, self.schema, self.bounded, whole=whole)
+        if not (self.files or self.remove or whole):
+            return  # both tables of a mirror have the columns of its newest structure
+        columns, paths = (Schema.from_arrow(self.schema), None) if whole else (None, self.remove)
+        wanted = Replacement(paths, self.files, None, is_new=True, number=number, schema=columns, metadata=self.about)
+        replace_files(tables.tables, directory, wanted, self.fence)
 
 
-@dataclass(frozen=True)
-class FoldStep:
-    """A step of one mirror whose events are folded.
+def fold_step(
+    tables: MirrorTables, jobs: Jobs, work: Work, results: Sequence[FoldResult], fence: Fence, end: Callable[[], None]
+) -> WrittenStep:
+    """A step of one mirror whose events are folded: versions that ended, then rows.
 
     Args:
-        jobs: runs the conversion of a history whose columns have other types from now on.
+        jobs: converts a history whose columns have other types from now on.
         results: of the fold's tasks.
         fence: raises FencedError if another writer has taken over.
-        finish: notes what is done, for the row of the ledger that all mirrors share.
+        end: notes what is done, for the row of the ledger that all mirrors share.
+
+    Raises:
+        CdcError: the history cannot be converted.
     """
-
-    tables: MirrorTables
-    jobs: Jobs
-    work: Work
-    results: Sequence[FoldResult]
-    fence: Fence
-    finish: Callable[[Work, Sequence[FoldResult]], None]
-
-    @property
-    def number(self) -> int:
-        """Number of its commits."""
-        return self.work.planned.step
-
-    def found(self) -> None:
-        """Files of an earlier attempt are not recorded: the same events are folded again."""
-
-    def write(self) -> Sequence[NewFile]:
-        """The history's rows in their new types, if it has other ones from now on."""
-        return self.jobs.converted(self.work) if self._is_retyped and not self.work.planned.whole else []
-
-    @property
-    def _is_retyped(self) -> bool:
-        known = self.tables.schema(history_directory(self.work.table.topic))
-        return known is not None and self.work.history is not None and not is_widened(known, self.work.history)
-
-    def changes(self, written: Sequence[NewFile]) -> list[list[MirrorChange]]:
-        """Versions that ended, then rows."""
-        work, results, topic = self.work, self.results, self.work.table.topic
-        planned, shape = work.planned, work.table.description.shape
-        about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until}
-        history = MirrorChange(
-            self.tables,
-            history_directory(topic),
-            work.history or shape.history,
-            [*written, *(file for result in results for file in result.versions)],
-            [],
-            about,
-            [TO_LSN],
-            self.fence,
-            planned.whole or self._is_retyped,
-            "mirror-history-committed",
-        )
-        current = MirrorChange(
-            self.tables,
-            current_directory(topic),
-            work.current,
-            [file for result in results for file in result.leaves],
-            [path for result in results for path in result.removed],
-            about,
-            shape.bounded,
-            self.fence,
-            planned.whole or work.retyped,
-            "mirror-committed",
-        )
-        return [[history], [current]]
-
-    def record(self, written: Sequence[NewFile]) -> None:
-        """Nothing: the same events can be folded again."""
-
-    def complete(self, written: Sequence[NewFile]) -> None:
-        """Note what is done."""
-        del written
-        self.finish(self.work, self.results)
+    planned, shape, topic = work.planned, work.table.description.shape, work.table.topic
+    known = tables.schema(history_directory(topic))
+    is_retyped = known is not None and work.history is not None and not is_widened(known, work.history)
+    converted = jobs.converted(work) if is_retyped and not planned.whole else []
+    about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until}
+    history = MirrorChange(
+        tables,
+        history_directory(topic),
+        work.history or shape.history,
+        [*converted, *(file for result in results for file in result.versions)],
+        [],
+        about,
+        [TO_LSN],
+        fence,
+        planned.whole or is_retyped,
+        "mirror-history-committed",
+    )
+    current = MirrorChange(
+        tables,
+        current_directory(topic),
+        work.current,
+        [file for result in results for file in result.leaves],
+        [path for result in results for path in result.removed],
+        about,
+        shape.bounded,
+        fence,
+        planned.whole or work.retyped,
+        "mirror-committed",
+    )
+    return WrittenStep(planned.step, [[history], [current]], end=end)

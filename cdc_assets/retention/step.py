@@ -29,6 +29,7 @@ of it is recorded as before, so that a later loss of as many rows is seen; and t
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
@@ -38,7 +39,7 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import Replacement
 from cdc_assets.lake.retained import Retained, announce
-from cdc_assets.lake.rewriting import Rewrite, Rewriting
+from cdc_assets.lake.rewriting import Rewrite, rewriting
 from cdc_assets.lake.step import carry_out
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -104,8 +105,8 @@ class TopicRemover:
         """
         marks = {**self._manifest.state.marks, **self._tables.fresh_marks()}
         rewrites = [self._rewrite(removal, directory, one) for directory, one in removal.tables.items()]
-        work = Rewriting(rewrites, lambda: self._announce(removal, marks), lambda: self._end(removal, rewrites, marks))
-        carry_out(work, self._tables.require_files)
+        announce, end = partial(self._announce, removal, marks), partial(self._end, removal, rewrites, marks)
+        carry_out(rewriting(rewrites, announce, end), self._tables.require_files)
 
     def _rewrite(self, removal: TopicRemoval, directory: str, one: TableRemoval) -> Rewrite:
         about = {"complete_after": removal.found.after}

@@ -15,9 +15,7 @@ An error of the server or the lake as a whole ends the run.
 
 from collections.abc import Callable, Sequence
 
-from cdc_assets.capture.endings import leave_out_snapshot
 from cdc_assets.capture.progress import SliceProgress
-from cdc_assets.errors import InvariantError
 from cdc_assets.lake.step import carry_out
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice
 from cdc_assets.ledger.state import CaptureState, Window
@@ -50,23 +48,24 @@ class Rounds:
         Raises:
             CdcError: the server or the lake failed as a whole, or the database was restored.
         """
-        if self._state.pending:
-            self._finish(database, entries, check_locks)
-        while self._state.snapshots[database].done < len(self._state.snapshots[database].slices):
-            self._plan(database)
-            self._finish(database, entries, check_locks)
+        while True:
+            window = self._state.in_flight(database)
+            if window is None:
+                if self._state.snapshots[database].done == len(self._state.snapshots[database].slices):
+                    return
+                window = self._plan(database)
+            run = self._state.snapshots[database]
+            step = RoundStep(self._context, window, run, entries, check_locks, self._slices_read)
+            carry_out(step, self._lake.tables.require_files)
 
-    def give_up(self, database: str) -> None:
-        """Make sure that nothing of a snapshot that is not carried out further is committed any more."""
-        leave_out_snapshot(self._ledger, self._lake, database)
-
-    def _plan(self, database: str) -> None:
+    def _plan(self, database: str) -> Window:
         run = self._state.snapshots[database]
         slices = self._next_slices(run, self._context.readers.count * _ROUND_SLICES)
         low = run.of(slices[0].table).low
         numbers = tuple(entry.number for entry in slices)
         window = Window(self._state.next_window, "snapshot", database, low, low, slices=numbers)
         self._ledger.manifest.plan(self._ledger.clock.now(), window)
+        return window
 
     def _next_slices(self, run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
         """Slices of the next round: `size` full ones, or more small ones with about as many rows, or all if readers must meet."""
@@ -83,11 +82,3 @@ class Rounds:
             rows += entry.rows
             chosen.append(entry)
         return chosen
-
-    def _finish(self, database: str, entries: Entries, check_locks: Callable[[], None]) -> None:
-        window = self._state.in_flight(database)
-        if window is None:
-            raise InvariantError("No round of the snapshot is in flight. Next: report this.")
-        run = self._state.snapshots[window.database]
-        step = RoundStep(self._context, window, run, entries, check_locks, self._slices_read)
-        carry_out(step, self._lake.tables.require_files)

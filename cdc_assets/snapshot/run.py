@@ -34,6 +34,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cdc_assets.capture.endings import leave_out_snapshot
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import ProgressListener, RangesRead, SnapshotSummary, TroubledTable
@@ -86,7 +87,7 @@ class Snapshotter:
     def __init__(
         self, parts: CaptureParts, losses: Losses, work: SnapshotWork, heartbeat: Heartbeat, listener: ProgressListener
     ) -> None:
-        self._ledger, self._losses, self._heartbeat = parts.ledger, losses, heartbeat
+        self._lake, self._ledger, self._losses, self._heartbeat = parts.lake, parts.ledger, losses, heartbeat
         self._planner, self._structures, self._rounds, self._notices = (
             work.planner,
             work.structures,
@@ -125,7 +126,7 @@ class Snapshotter:
                 log.warning(
                     "The snapshot of %s restarts: its rows must be from one moment, and its locks ended.", database
                 )
-                self._rounds.give_up(database)
+                leave_out_snapshot(self._ledger, self._lake, database)
                 self._ledger.manifest.start_snapshot(self._ledger.clock.now(), self._planner.again(run))
             return self._carry_out(database, locks, repeated=True)
 
@@ -136,7 +137,7 @@ class Snapshotter:
             LakeError: the lake cannot be written.
             FencedError: another writer has taken over.
         """
-        self._rounds.give_up(database)
+        leave_out_snapshot(self._ledger, self._lake, database)
         self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, [], notifications)
 
     def _locks(self, tables: Sequence[TableId]) -> SnapshotLocks:

@@ -203,25 +203,21 @@ def _read_table(
     task: RoundTask, read: Read, reading: TableReading, slices: list[SnapshotSlice], attempts: int
 ) -> tuple[tuple[DataFile, ...], list[SliceEnds]]:
     """Files and slice ends of one table; files of a failed attempt are never committed."""
-    for attempt in range(1, attempts):
+    schema, attempt = reading.plan.topic_schema, 1
+    while True:
         try:
-            return _attempt(task, read, reading, slices)
+            with TopicWriter(task.location, reading.directory, schema, task.window_id, task.attempt) as writer:
+                ends = [_read_slice(task, read, reading, entry, writer) for entry in slices]
+            return tuple(writer.files), ends
         except LockTimeoutError:
             raise
         except (ConnectionLostError, ServerBusyError) as error:
+            if attempt == attempts:
+                raise
             retry = f"retrying (attempt {attempt + 1} of {attempts})"
             warn_seldom(log, f"{reading.directory}: reading failed, {retry}: {error}")
             interruption.sleep(_PAUSE_S * 2 ** (attempt - 1))
-    return _attempt(task, read, reading, slices)
-
-
-def _attempt(
-    task: RoundTask, read: Read, reading: TableReading, slices: list[SnapshotSlice]
-) -> tuple[tuple[DataFile, ...], list[SliceEnds]]:
-    schema = reading.plan.topic_schema
-    with TopicWriter(task.location, reading.directory, schema, task.window_id, task.attempt) as writer:
-        ends = [_read_slice(task, read, reading, entry, writer) for entry in slices]
-    return tuple(writer.files), ends
+            attempt += 1
 
 
 def _read_slice(

@@ -194,7 +194,6 @@ def test_rows_enter_tables_in_few_places() -> None:
     assert callers("create_write_transaction", of="") == {"lake/tables.py", "lake/replacing.py"}
     assert callers("commit", of="tables") == {
         "lake/step.py",  # windows, rounds, chunks, batches
-        "mirror/fold_step.py",  # folds
         "lake/small.py",  # one row, such as a heartbeat
         "history/store.py",  # structures, before a window is read
         "defs/envelope_io.py",  # what an asset of a user returns
@@ -205,7 +204,7 @@ def test_files_leave_tables_in_few_places() -> None:
     """All others hand a step to `carry_out`."""
     assert callers("replace_files") == {
         "lake/rewriting.py",  # joined, dropped, compacted, undone, damaged: steps
-        "mirror/delta.py",  # folds
+        "mirror/fold_step.py",  # folds
         "ledger/fenced_log.py",  # the record itself
         "lake/overwriting.py",  # what an asset of a user returns
     }

@@ -16,7 +16,7 @@ from cdc_assets.mirror import capture, jobs, leaves
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.files import FileWriter
-from cdc_assets.mirror.fold_step import FoldStep
+from cdc_assets.mirror.fold_step import MirrorChange
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.tasks import FoldTask
 from cdc_assets_tests.unit.mirror.child import mirrors_of
@@ -78,14 +78,14 @@ def in_fold(patch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 def in_commit(patch: pytest.MonkeyPatch, error: Exception) -> None:
-    changes = FoldStep.changes
+    commit = MirrorChange.commit
 
-    def broken(self: FoldStep, written: Any) -> Any:
-        if self.work.table.topic == TOPIC:
+    def broken(self: MirrorChange, number: int) -> None:
+        if self.directory.startswith(TOPIC):
             raise error
-        return changes(self, written)
+        commit(self, number)
 
-    patch.setattr(FoldStep, "changes", broken)
+    patch.setattr(MirrorChange, "commit", broken)
 
 
 @pytest.mark.parametrize("place", [in_description, in_fold, in_commit])
