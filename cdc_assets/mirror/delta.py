@@ -97,7 +97,7 @@ class MirrorTables:
 
         Args:
             schema: columns of the table from now on; added ones must be nullable unless `whole`.
-            bounded: columns whose bounds all files tell.
+            bounded: columns of whose values each file has the bounds in its statistics.
             whole: whether the next commit replaces all files, and gives the table its columns.
 
         Raises:

@@ -1,7 +1,7 @@
 """A fold of a mirror as a step: `history` takes the versions that ended, then `current` takes the rows (`lake.step`).
 
 A step reads the rows that the step before has left and events that its plan has fixed, so it can be read twice. `history` is
-first, because what ended can only be told from the rows before.
+first, because only the rows before say what has ended.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class MirrorChange:
         schema: columns of the table from now on.
         remove: paths of files that go.
         about: metadata of the commit.
-        bounded: columns whose bounds all files tell.
+        bounded: columns of whose values each file has the bounds in its statistics.
         fence: raises FencedError if another writer has taken over.
         whole: whether the new files replace all others.
     """
