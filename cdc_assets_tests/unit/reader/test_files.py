@@ -150,7 +150,7 @@ def test_another_file_of_the_same_name_is_refused_and_others_are_read(tmp_path: 
     trial.run()
     (trial.events / "a.json").write_text(json.dumps(event(8)) + "\n" + json.dumps(event(10)) + "\n" * 3)
     trial.write("b/b.json", event(4))
-    with pytest.raises(LakeError, match=r"a\.json.*another file than the one of which 2 lines were read"):
+    with pytest.raises(LakeError, match=r"a\.json.*it is not the file of which 2 lines were read"):
         trial.run()
     (trial.events / "a.json").write_text("")
     with pytest.raises(LakeError, match=r"a\.json"):
@@ -168,7 +168,7 @@ BROKEN = {
     '{"topic": "shop.__batches", "key": {"id": 1}, "value": {"op": "c"}}': "no name of a topic",
     '{"topic": "t", "value": {"schema": {"type": "odd"}, "payload": {}}}': "odd is no type of Connect",
     '{"topic": "t", "value": {"schema": {"type": "int8"}, "payload": 300}}': "300; expected int8",
-    '{"topic": "t", "value": {"schema": {"type": "struct", "fields": []}, "payload": {"a": 1}}}': "a is in no field",
+    '{"topic": "t", "value": {"schema": {"type": "struct", "fields": []}, "payload": {"a": 1}}}': "a is not a field of its schema",
     '{"topic": "t", "value": {"a": 123456789012345678901234567890}}': "neither int64 nor double",
     '{"topic": "t", "value": {"a": "\udcff"}}': "can't decode byte",
 }
