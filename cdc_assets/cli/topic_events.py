@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.topics import TopicTables
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset  # it imports pandas, which each command would wait for
 
 OPERATIONS = {"r": "read", "c": "create", "u": "update", "d": "delete", None: "tombstone"}
 
@@ -54,7 +57,7 @@ def after(lake: TopicTables, directory: str, position: str) -> pa.Table:
     return dataset.to_table(filter=pc.field("position") > position).sort_by("position").cast(schema)
 
 
-def _open(lake: TopicTables, directory: str) -> tuple[ds.Dataset, pa.Schema]:
+def _open(lake: TopicTables, directory: str) -> tuple["Dataset", pa.Schema]:
     """A topic table's current files, and its Arrow schema with the metadata of the Connect types."""
     handle = lake.open(directory)
     if handle is None:
