@@ -17,7 +17,7 @@ HAND_OVER = ["window-planned", "history-recorded", "history-written", "files-wri
 
 def two_tables(path: Path, **changes: object):  # type: ignore[no-untyped-def]
     """A server with two captured tables, snapshotted."""
-    return _copied(SNAPSHOTTED, path, changes) or _two_tables(path, **changes)
+    return _copied(SNAPSHOTTED, path, changes) or two_new_tables(path, **changes)
 
 
 def started(path: Path, **changes: object):  # type: ignore[no-untyped-def]
@@ -25,7 +25,8 @@ def started(path: Path, **changes: object):  # type: ignore[no-untyped-def]
     return _copied(STARTED, path, changes) or _started(path, **changes)
 
 
-def _two_tables(path: Path, **changes: object) -> tuple[SimulatedServer, CaptureConfig, TableId, TableId]:
+def two_new_tables(path: Path, **changes: object) -> tuple[SimulatedServer, CaptureConfig, TableId, TableId]:
+    """The same, but no copy: for tests of how old something is."""
     server = SimulatedServer()
     lines, orders = server.create("lines", rows=3), server.create("orders", rows=3)
     server.idle_tick()
@@ -35,13 +36,13 @@ def _two_tables(path: Path, **changes: object) -> tuple[SimulatedServer, Capture
 
 
 def _started(path: Path, **changes: object) -> tuple[SimulatedServer, CaptureConfig, TableId, TableId]:
-    server, config, lines, orders = _two_tables(path, **changes)
+    server, config, lines, orders = two_new_tables(path, **changes)
     server.commit((lines, "insert", 10, "a"), (orders, "insert", 10, "a"))
     make_capture(server, config).stream()
     return server, config, lines, orders
 
 
-SNAPSHOTTED, STARTED = Prepared(_two_tables), Prepared(_started)
+SNAPSHOTTED, STARTED = Prepared(two_new_tables), Prepared(_started)
 
 
 def _copied(

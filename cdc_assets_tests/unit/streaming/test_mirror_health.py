@@ -20,14 +20,14 @@ from cdc_assets.run.readings import OpenReadings
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
-from cdc_assets_tests.unit.streaming.tables import two_tables
+from cdc_assets_tests.unit.streaming.tables import two_new_tables
 
 
 class World:
     """A capture of two tables with mirrors, and a clock."""
 
     def __init__(self, folder: Path) -> None:
-        self.server, config, _, self.orders = two_tables(folder)
+        self.server, config, _, self.orders = two_new_tables(folder)
         self.config: CaptureConfig = replace(config, mirror=replace(config.mirror, enabled=True))
         make_capture(self.server, self.config).stream()
         self.mirrors = CaptureMirrors(self.config, LocalRunner(1), SystemClock())
