@@ -82,7 +82,7 @@ def test_without_locking_nobody_is_kept_out(server: StandIn, tmp_path: Path) -> 
     assert shop.snapshot() == EXPECTED["read_committed"]
 
 
-@pytest.mark.parametrize(("timeout", "least_s"), [("0", 0.0), ("200", 0.2)])
+@pytest.mark.parametrize(("timeout", "min_s"), [("0", 0.0), ("200", 0.2)])
 def test_lock_that_is_not_to_be_had_in_time(server: StandIn, tmp_path: Path, timeout: str, min_s: float) -> None:
     shop = Shop(server, tmp_path, "exclusive", snapshot_lock_timeout_ms=timeout)
     with server.connect(DATABASE) as other:
