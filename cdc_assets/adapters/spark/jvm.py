@@ -16,6 +16,7 @@ knows where pyspark keeps it. Read at pyspark 4.3.0; `cdc_assets_tests/test_borr
 
 import logging
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 
 LOST = (Py4JNetworkError, ConnectionError, EOFError)
 """Errors of a call to a JVM that is gone, besides a `Py4JError` that does not say why."""
+
+WORKERS = "spark-workers"
+"""Name of the thread whose job starts Spark's workers."""
+_WORKERS_S = 2.0
 
 _ours: set[int] = set()
 """Process ids of the JVMs that were started here."""
@@ -103,6 +108,9 @@ def stop_spark(wait_s: float = 30) -> None:
         return
     context = SparkContext._active_spark_context
     if context is not None and _lives(gateway):
+        for thread in threading.enumerate():
+            if thread.name == WORKERS:  # Spark writes a page of traces about tasks that end while it stops
+                thread.join(_WORKERS_S)
         with suppress(Py4JError, *LOST):
             context.stop()
     _end(gateway, wait_s)

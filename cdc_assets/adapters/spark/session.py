@@ -165,7 +165,7 @@ class LazySession:
         with secrets_unlisted(properties) as listed, self.launch.starting(), jvm.started_here():
             context = SparkContext.getOrCreate(SparkConf().setAll(list(listed.items())))
             if java and settings.local:  # tasks wait: their workers start while the session is made of its context
-                threading.Thread(target=_warm, args=(context,), name="spark-workers", daemon=True).start()
+                threading.Thread(target=_warm, args=(context,), name=jvm.WORKERS, daemon=True).start()
             return SparkSession.builder.config(map=dict(listed)).getOrCreate()
 
     def _prepare(self, session: SparkSession) -> None:
