@@ -95,8 +95,8 @@ MUTANTS = (
     ),
     Mutant(
         "a mirror's step is folded again though it was committed",
-        "mirror/delta.py",
-        "        if self.reached(directory) >= step:\n            return False\n",
+        "mirror/fold_step.py",
+        "        if tables.reached(directory) >= number:\n            return\n",
         "",
     ),
     Mutant(
