@@ -84,7 +84,7 @@ class Reader:
 
     def stop(self, stream: str, reason: str) -> None:
         """Note that a stream is not read on, and why."""
-        reason = reason.rstrip(".")  # it stands within a sentence
+        reason = reason.rstrip(".")  # it becomes part of a sentence
         if stream not in self.stopped:
             log.error("%s is not read on: %s.", stream, reason)
             self.stopped[stream] = reason
