@@ -18,5 +18,5 @@ class SystemClock:
         return timedelta(seconds=time.monotonic())
 
     def sleep(self, seconds: float) -> None:
-        """Wait; ends early if the run is asked to end."""
+        """Wait; ends early if the run is to end."""
         interruption.sleep(seconds)
