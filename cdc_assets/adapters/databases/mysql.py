@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, asked through PyMySQL."""
+"""MySQL and MariaDB, queried through PyMySQL."""
 
 import re
 import ssl
@@ -25,7 +25,7 @@ _RIGHTS = {
 }
 _LOCKS = ("RELOAD", "LOCK TABLES")
 _NO_BORDER = ("Wrong offset", "Invalid pos")
-"""What servers say of a place in a binlog at which no event begins, and of one behind its end (error 1220)."""
+"""What servers say of a binlog position at which no event begins, and of one after its end (error 1220)."""
 
 
 _MAX_EVENTS, _MAX_FILES = 2000, 3
@@ -33,7 +33,7 @@ _MAPPED = re.compile(r"\((.+\..+)\)")
 
 
 def _is_change(kind: str, info: str, accepts: Callable[..., bool]) -> bool:
-    """Whether an event of the binlog stands for rows of a table that is read: each such statement begins with its table map."""
+    """Whether an event of the binlog means rows of a table that is read: each such statement begins with its table map."""
     if kind.lower().startswith("query"):
         return "truncate" in info.lower()
     if kind.lower() == "table_map":
@@ -59,7 +59,7 @@ def read_tables(config: EngineConfig) -> Callable[..., bool]:
 
 
 class MySqlProbe:
-    """Asks one server.
+    """Queries one server.
 
     Raises:
         CdcError: the driver is not installed, or the server cannot be reached.
@@ -110,7 +110,7 @@ class MySqlProbe:
         """File and position that the next transaction will have.
 
         Raises:
-            CdcError: the server cannot be asked, or writes no binlog.
+            CdcError: the server cannot be queried, or writes no binlog.
         """
         found = self._session.one("SHOW BINARY LOG STATUS" if self._renamed() else "SHOW MASTER STATUS")
         if not found:
@@ -118,7 +118,7 @@ class MySqlProbe:
         return binlog_point(found["file"], int(found["position"]))
 
     def is_read(self) -> None:
-        """Not known; the connector's own client notices a lost connection by the heartbeats that it asks for."""
+        """Not known: MySQL has no replication slots. The connector's client notices a lost connection by missing heartbeats."""
 
     def _renamed(self) -> bool:
         """MySQL 8.4 has no `SHOW MASTER STATUS` any more; MariaDB keeps it."""
@@ -127,7 +127,7 @@ class MySqlProbe:
         return found is not None and "mariadb" not in text.lower() and (int(found[1]), int(found[2])) >= (8, 2)
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
-        """Whether the binlog holds no rows of tables that the connector reads, and no TRUNCATE, behind an offset.
+        """Whether the binlog holds no rows of tables that the connector reads, and no TRUNCATE, after an offset.
 
         An offset made by an event names the beginning of its transaction (`file`, `pos`) and how many events of it are
         complete (`event`); the next event is the one whose last row was sent, because the connector was quiet then.
@@ -149,7 +149,7 @@ class MySqlProbe:
         return True
 
     def retention(self, recorded: LogPoint | None) -> Retention:
-        """Whether the file that reading goes on in was purged."""
+        """Whether the file that reading continues in was purged."""
         logs = self._session.rows("SHOW BINARY LOGS")
         end = self.log_end()
         facts: dict[str, str | int | float] = {

@@ -1,4 +1,4 @@
-"""Oracle, asked through python-oracledb without a client of its own. Not tried on a server: there was none."""
+"""Oracle, queried through python-oracledb without a client of its own. Not tried on a server: there was none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ _REFUSED = ("ORA-01017", "ORA-28000", "ORA-01005")
 
 
 class OracleProbe:
-    """Asks one database.
+    """Queries one database.
 
     Raises:
         CdcError: the driver is not installed, or the server cannot be reached.
@@ -69,10 +69,10 @@ class OracleProbe:
         return _point(self._session.one("SELECT CURRENT_SCN AS scn FROM V$DATABASE")["scn"])
 
     def is_read(self) -> None:
-        """Not known: LogMiner is asked by queries, which fail if the connection is lost."""
+        """Not known: the connector reads LogMiner by queries, which fail if the connection is lost."""
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
-        """The log cannot be asked what it holds, so this is never known; heartbeats move the offset to its end."""
+        """The log cannot be searched for what it holds, so this is never known; heartbeats move the offset to its end."""
         return False
 
     def retention(self, recorded: LogPoint | None) -> Retention:

@@ -1,4 +1,4 @@
-"""PostgreSQL, asked through psycopg."""
+"""PostgreSQL, queried through psycopg."""
 
 import os
 import socket
@@ -32,7 +32,7 @@ def _shut_down(connection: Any) -> None:
 
 
 class PostgresProbe:
-    """Asks one database.
+    """Queries one database.
 
     Raises:
         CdcError: the driver is not installed, or the server cannot be reached.
@@ -93,7 +93,7 @@ class PostgresProbe:
         )
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
-        """Whether the slot would send no change behind an offset; looking at it does not move it.
+        """Whether the slot would send no change after an offset; looking at it does not move it.
 
         The slot begins before the last transaction until another one follows, so those up to the offset are left out
         (`holds_no_changes`). While a connector uses the slot, or with another plug-in than pgoutput, nothing is known.
@@ -139,7 +139,7 @@ class PostgresProbe:
         return Retention(near=near, facts=facts | _facts_of(slot), room_bytes=room)
 
     def _slot_row(self) -> Mapping[str, Any]:
-        """What the server tells of the slot; nothing if there is none."""
+        """What the server reports the slot; nothing if there is none."""
         return self._session.one(
             "SELECT active, wal_status, safe_wal_size, restart_lsn::text AS restart_lsn, "  # noqa: S608 - text of our own
             f"confirmed_flush_lsn::text AS confirmed, ({_END} - restart_lsn)::bigint AS retained, "
@@ -266,7 +266,7 @@ class PostgresProbe:
             )  # fmt: skip
 
     def wake(self) -> None:
-        """Write a logical message: behind its last event the connector waits for the next one, and looks at no signal before.
+        """Write a logical message: after its last event the connector waits for the next one, and reads no signal before.
 
         Its prefix is excluded from the events (`WAKING`).
         """
@@ -278,7 +278,7 @@ class PostgresProbe:
 
 
 def _facts_of(slot: Mapping[str, Any]) -> dict[str, str | int | float]:
-    """What is told of a slot; nothing if there is none."""
+    """What the server reports of a slot; nothing if there is none."""
     if not slot:
         return {}
     facts: dict[str, str | int | float] = {
@@ -293,8 +293,8 @@ def _facts_of(slot: Mapping[str, Any]) -> dict[str, str | int | float]:
 def holds_no_changes(messages: Sequence[tuple[str, int]], read_to: int) -> bool:
     """Whether all transactions with changes end at a place of the log or before it.
 
-    A slot sends transactions in the order of their ends, and an offset behind a transaction is its end. So the end decides:
-    a transaction that was begun before the place and is committed behind it was not read, and neither was one whose first
+    A slot sends transactions in the order of their ends, and an offset after a transaction is its end. So the end decides:
+    a transaction that was begun before the place and is committed after it was not read, and neither was one whose first
     change is written at the very place.
 
     Args:

@@ -16,7 +16,7 @@ class SignalTable:
     Args:
         config: may name it.
         session: a connection to its database.
-        quote: what stands around names.
+        quote: the character around names.
         marks: of the parameters of a statement.
         columns: its definition, for a remedy.
         max_parts: parts of its name that a statement takes, from the last.
@@ -64,7 +64,7 @@ def captured_check(subject: str, tables: Sequence[object], lists: str) -> CheckR
     """Whether the connector's lists let a table through.
 
     Args:
-        lists: the lists to look at, and what they match.
+        lists: the lists to check, and what they match.
     """
     return CheckResult(
         "captured tables", subject, bool(tables), f"{len(tables)}", "at least one", f"correct {lists}; or grant SELECT"
