@@ -4,7 +4,7 @@ It knows the connector and nothing of the lake. A JVM cannot be started twice in
 out of memory: so it has a process of its own, which the capture may end at any moment.
 
 *Nothing on disk is trusted.* Debezium keeps offsets and schema history in stores of its own. Here they are private
-files in a temporary folder, written anew at each start from what the capture sent, and removed with the process. What
+files in a temporary folder, written again at each start from what the capture sent, and removed with the process. What
 the connector adds is sent along with the events that need it.
 
 *When the source may discard its log.* A record is marked as processed only after the capture's `committed`, so that a
@@ -56,7 +56,7 @@ class EngineProcess:
         self._encoder: Any = None
 
     def run(self) -> None:
-        """Run the connector until the capture asks it to stop or it stops by itself; report why."""
+        """Run the connector until the capture stops it or it stops by itself; report why."""
         engine = self._build()
         threading.Thread(target=self._listen, name="capture", daemon=True).start()
         executor = _java("java.util.concurrent.Executors").newSingleThreadExecutor()
@@ -75,7 +75,7 @@ class EngineProcess:
         self.tell({"kind": "stopped", **self._reason})
 
     def tell(self, header: dict[str, Any], body: bytes = b"") -> None:
-        """Send one message, behind the one that another thread may be sending."""
+        """Send one message, after the one that another thread may be sending."""
         with self._sending:
             send(self._channel, header, body)
 
@@ -211,7 +211,7 @@ def progress(*, polling: bool) -> dict[str, bool]:
     """Where the connector is, by its own metrics: whether it is in its first snapshot, and whether it reads the log.
 
     Args:
-        polling: whether the engine asks the connector for records.
+        polling: whether the engine polls the connector for records.
     """
     server = _java("java.lang.management.ManagementFactory").getPlatformMBeanServer()
 

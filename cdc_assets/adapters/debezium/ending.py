@@ -1,4 +1,4 @@
-"""Why a connector has ended, as an error that says what to do, and whether another run alone may mend it."""
+"""Why a connector has ended, as an error that says what to do; a retryable one may be gone in the next run."""
 
 import re
 from typing import Final

@@ -33,9 +33,9 @@ _CLOSE_S = 30.0
 def handed(config: EngineConfig) -> dict[str, str]:
     """Properties that the connector is given.
 
-    It never tries again by itself when its database was away: it would begin behind the offsets that were marked last, and
-    send again what a batch holds already. It ends, and the next run begins behind the last batch. And where it can, it
-    compares the server's place with its own, which tells that a replication slot was made anew.
+    It does not retry by itself when its database was away: it would begin after the offsets that were marked last, and
+    send again what a batch holds already. It ends, and the next run begins after the last batch. And where it can, it
+    compares the server's place with its own, which shows that a replication slot was recreated.
     """
     given = dict(config.properties)
     if config.kind == "postgresql" and "slot.seek.to.known.offset.on.start" not in given:

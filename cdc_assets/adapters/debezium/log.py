@@ -1,6 +1,6 @@
-"""The log of an engine's process, told as this process's own, without secrets.
+"""The log of an engine's process, repeated as this process's own, without secrets.
 
-A connector tells nobody else that it could not convert a value and sends null in its place (`event.converting.failure.handling.mode=warn`, its
+Only there does a connector say that it could not convert a value and sends null in its place (`event.converting.failure.handling.mode=warn`, its
 default). So these records are counted, by column. A value with line breaks makes several lines of one record: these are put together, up to a
 length that no other text of such a record needs.
 """
@@ -32,7 +32,7 @@ _MAX_TEXT: Final = 1 << 16
 
 
 class EngineLog:
-    """Tells the lines of a stream until it ends.
+    """Repeats the lines of a stream until it ends.
 
     Args:
         properties: the connector's, with the secrets.
@@ -46,7 +46,7 @@ class EngineLog:
         self._level = logging.WARNING
         self._nulled: Counter[str] = Counter()
         self._record = ""
-        """Begin of a record that may tell of a value, while it has not named the column."""
+        """Begin of a record that may contain a value, while it has not named the column."""
         self._lock = threading.Lock()
 
     def nulled(self) -> dict[str, int]:
@@ -68,7 +68,7 @@ class EngineLog:
         return text
 
     def last_error(self) -> str:
-        """The last line that tells of an error; empty if there is none."""
+        """The last line about an error; empty if there is none."""
         found = [line for line in self._last if re.search(r"ERROR|FATAL|Error|Exception", line)]
         return found[-1] if found else ""
 
