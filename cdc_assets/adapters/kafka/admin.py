@@ -1,4 +1,4 @@
-"""Makes topics and asks for their limits, through librdkafka (extra `kafka`)."""
+"""Makes topics and requests their limits, through librdkafka (extra `kafka`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,10 +34,10 @@ class KafkaTopics:
         self._settings, self._markers, self._limit_s = settings, markers, limit_s
         self._kafka = client_library("bootstrap.servers", settings.servers)
         self.limits: dict[str, int] = {}
-        """Bytes of a batch that topics take, as far as they could be asked for."""
+        """Bytes of a batch that topics take, as far as they could be requested."""
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Make the topics that are missing, and ask for the limits of all.
+        """Make the topics that are missing, and request the limits of all.
 
         Returns:
             Topics that cannot be written, with the reason.
@@ -112,7 +112,7 @@ class KafkaTopics:
         return self._kafka.admin.NewTopic(name, rule.partitions, rule.replication, config=dict(rule.options))
 
     def _ask_limits(self, admin: Any, names: Sequence[str]) -> None:
-        """Sizes that topics take; those that may not be asked for have Kafka's default."""
+        """Sizes that topics take; those that may not be requested have Kafka's default."""
         kinds = self._kafka.admin
         asked = [kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name) for name in names]
         answers = admin.describe_configs(asked, request_timeout=self._limit_s) if asked else {}

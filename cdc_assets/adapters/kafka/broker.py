@@ -22,7 +22,7 @@ def kafka_broker(settings: KafkaSettings, prefix: str, replay: str = "") -> Brok
 
 
 def check_options(settings: KafkaSettings) -> None:
-    """Check the options of the client that writes; no broker is asked.
+    """Check the options of the client that writes; no broker is queried.
 
     Raises:
         ConfigurationError: the extra `kafka` is not installed, or an option is wrong.

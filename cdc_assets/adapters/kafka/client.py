@@ -2,8 +2,8 @@
 
 A client whose broker is away reports the refused connection ten times a second.
 
-*An end that nobody waits for.* Who drops a client waits for all of its threads, and one of these may be asking a token endpoint that takes
-connections and answers nothing: for 20 seconds, which nothing shortens. A run that was asked to end would wait for that. So a thread drops it
+*Closing in the background.* Whoever drops a client waits for all of its threads, and one of these may be waiting for a token endpoint that takes
+connections and answers nothing: for 20 seconds, which nothing shortens. A run that is to end would wait for that. So a thread drops it
 (`Client.end`), which is waited for only briefly, and ends with the process. An error may keep a `Client` in its frames, but never what is in it.
 """
 
@@ -110,7 +110,7 @@ def client_library(name: str, value: str) -> Any:
     """The client library, `confluent_kafka`.
 
     Args:
-        name: the property that asks for it.
+        name: the property that requests it.
         value: what that property is set to; no secret.
 
     Raises:
@@ -135,7 +135,7 @@ _OPTION: Final = re.compile(r"[`\"]([a-z]\w*(?:\.\w+)+)[`\"]")
 def made(
     library: Any, kind: Any, options: Mapping[str, Any], given: Iterable[tuple[str, str]], prefix: str = "producer"
 ) -> Client:
-    """A client; whoever has it ends it.
+    """A client; the caller closes it.
 
     Args:
         library: the client library.

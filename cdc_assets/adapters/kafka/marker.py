@@ -1,6 +1,6 @@
 """Reads the newest marker of what is published, through librdkafka (extra `kafka`).
 
-Markers are in one partition of a compacted topic, so the newest is the last that is committed. It is looked for among the last
+Markers are in one partition of a compacted topic, so the newest is the last that is committed. It is searched for among the last
 records first. The client waits for no group and commits no offsets.
 """
 
@@ -15,7 +15,7 @@ from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
 
 _LOOK_BACK: Final = 1000
-"""Offsets from the end among which the newest marker is looked for first."""
+"""Offsets from the end among which the newest marker is searched for first."""
 QUICK_S: Final = 5.0
 """Time limit for those who only want to know."""
 
@@ -65,7 +65,7 @@ class KafkaMarker:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
         }
-        # the end is told once nothing more has come for so long
+        # the end is reported once nothing has arrived for so long
         end = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
         options = {**connection_options(self._settings), **group, **end}
         consumer = made(self._kafka, self._kafka.Consumer, options, self._settings.producer)
@@ -112,6 +112,6 @@ class KafkaMarker:
                     return found
                 elif (
                     message.error().code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
-                ):  # nothing is asked of it
+                ):  # no offset of the group is needed
                     raise self._kafka.KafkaException(message.error())
         raise ConnectionLostError(f"Topic {self.topic} at {self._settings.servers} cannot be read to its end.")

@@ -1,6 +1,6 @@
 """Whether a topic can hold markers, through librdkafka (extra `kafka`).
 
-Where the publisher goes on is read from the newest marker and from nothing else. So it must never be removed, which only compaction promises,
+Where the publisher continues is read from the newest marker and from nothing else. So it must never be removed, which only compaction promises,
 and there must be one newest, which only one partition has.
 """
 

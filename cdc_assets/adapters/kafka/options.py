@@ -1,7 +1,7 @@
 """Options of Kafka's client, by the names of Java's producer and those of librdkafka.
 
 A connector's users have Java's names (`sasl.jaas.config`, `ssl.truststore.location`). `JAVA` brings each to librdkafka's; all others go
-through as they are, and librdkafka refuses what it does not have (`client.made`). So nothing that was asked for is silently left out;
+through as they are, and librdkafka refuses what it does not have (`client.made`). So nothing that was requested is silently left out;
 options of the JVM that change nothing that is written are named in the log.
 """
 
@@ -45,7 +45,7 @@ _OF_JAVA_ALONE: Final = re.compile(
     r"sasl\.login\..*|sasl\.kerberos\.ticket\..*|sasl\.oauthbearer\.(jwks|clock|expected|sub|scope\.claim|header)\..*|"
     r"ssl\.(protocol|enabled\.protocols)|ssl\.(truststore|keystore)\.(type|password)|ssl\.(keymanager|trustmanager)\.algorithm"
 )
-"""What the JVM's client has alone, and changes nothing that is written."""
+"""What only the JVM's client has, and changes nothing that is written."""
 _DESERIALIZERS: Final = ("key.deserializer", "value.deserializer")
 _ONLY: Final = {
     "partitioner": ("murmur2_random",),
@@ -69,7 +69,7 @@ _LEAST_TRANSACTION_MS: Final = 30_000
 """A transaction lasts for 20 seconds or a little longer (`publish.publisher`)."""
 _TRANSACTION_MS: Final = 60_000
 _BASE: Final = {
-    "linger.ms": "100",  # full batches alone: a commit sends what there is at once
+    "linger.ms": "100",  # only full batches: a commit sends what there is at once
     "batch.size": str(_BATCH_BYTES),
     "message.max.bytes": str(DEFAULT_BYTES),
     "queue.buffering.max.kbytes": "32768",
@@ -119,7 +119,7 @@ def producer_options(settings: KafkaSettings, transactional_id: str) -> dict[str
 
 
 def is_of_java_alone(name: str) -> bool:
-    """Whether it is an option that the JVM's client has alone, and that changes nothing that is written."""
+    """Whether it is an option that only the JVM's client has, and that changes nothing that is written."""
     return _OF_JAVA_ALONE.fullmatch(name) is not None
 
 
@@ -176,7 +176,7 @@ def consumer_options(options: tuple[tuple[str, str], ...], prefix: str) -> dict[
 
 
 def canonical(options: tuple[tuple[str, str], ...], prefix: str = "producer") -> dict[str, str]:
-    """Options by librdkafka's names, without those that the JVM has alone.
+    """Options by librdkafka's names, without those that only the JVM's client has.
 
     Args:
         options: of a client.
@@ -207,7 +207,7 @@ def canonical(options: tuple[tuple[str, str], ...], prefix: str = "producer") ->
 
 
 def _of_jaas(name: str, text: str) -> dict[str, str]:
-    """What one login module of Java's is told, by librdkafka's names.
+    """The options of one login module of Java's, by librdkafka's names.
 
     Raises:
         ConfigurationError: it is something else, or has an option without such a name; no value is in the message.

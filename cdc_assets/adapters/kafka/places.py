@@ -27,7 +27,7 @@ def was_anew(recorded: int) -> str:
 
 
 def jumped_span(recorded: int, low: int, begin: int, reset: str) -> str:
-    """What is missing where a partition goes on at another offset, as its option allows."""
+    """What is missing where a partition continues at another offset, as its option allows."""
     lost = (
         f"offsets {recorded} to {begin - 1} are not in the lake"
         if recorded < low

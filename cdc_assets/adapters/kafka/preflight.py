@@ -1,6 +1,6 @@
-"""Asks brokers whether topics could be published; changes nothing.
+"""Queries brokers whether topics could be published; changes nothing.
 
-The right on the transactional id is not asked for: only a producer can, and it would fence the publisher that is at work.
+The right on the transactional id is not checked: only a producer could, and would fence the publisher that is at work.
 """
 
 from collections.abc import Iterator, Sequence

@@ -5,13 +5,13 @@ is of the capture's topic prefix, so of two producers the newer fences the older
 has ended, so the newest committed marker is final.
 
 *Sizes.* The broker refuses a batch that is larger than its topic allows, and the client then fails all of its records. So a topic's
-limit is asked for, a record beyond it is refused before it is sent, and a topic whose limit is below the client's batches is flushed
-before a batch could exceed it. A record that fits its topic only if it is compressed is sent alone: so the answer is about it.
+limit is queried, a record beyond it is refused before it is sent, and a topic whose limit is below the client's batches is flushed
+before a batch could exceed it. A record that fits its topic only if it is compressed is sent by itself, so the answer is about it.
 
 *Partitions.* One that a transform has chosen and the topic does not have is refused as well: no client can wait for it.
 
-*Another producer after a transaction that was not committed.* It fences whoever came in between; that nobody did, who has
-written a marker, is asked for before anything is written.
+*Another producer after a transaction that was not committed.* It fences whoever came in between; whether one did that has
+written a marker is checked before anything is written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -170,7 +170,7 @@ class KafkaBroker:
             count = self._own.send(topic, records.slice(start, stop), self._outcome_s)
             if count < stop - start:
                 return start + count, self._limits.beyond_client(int(sizes[start + count]))
-            if int(sizes[start]) + HEAD_BYTES > self._limits.of(topic):  # it is alone
+            if int(sizes[start]) + HEAD_BYTES > self._limits.of(topic):  # it is sent by itself
                 self._flush()
                 if self._errors.refusals(self._own.failed).get(topic):
                     return start, self._limits.beyond(topic, int(sizes[start]) + HEAD_BYTES)
@@ -207,7 +207,7 @@ class KafkaBroker:
                 self._counts[topic] = self._own.partitions(topic, _ANSWER_S)
         count = self._counts.get(topic, 1)
         wrong = (chosen < 0) | (chosen >= count)
-        if not wrong.any() or not count:  # which the client tells
+        if not wrong.any() or not count:  # which the client reports
             return len(records), ""
         at = int(np.argmax(wrong))
         return at, (

@@ -1,7 +1,7 @@
 """Rights that a broker's authorizer refuses: which one is missing on what, and the command that gives it.
 
-A right on a topic of events stops that topic alone, by a reason. A right without which nothing can be published is an error, and
-repeating does not help: whoever gives the right starts again, and the marker tells where.
+A missing right on one topic stops only that topic; the reason is reported. A missing right without which nothing can be published is
+an error that is not retried: after the right is granted, publishing is started again and continues at the marker.
 """
 
 from collections.abc import Sequence

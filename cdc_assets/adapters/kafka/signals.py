@@ -80,7 +80,7 @@ class KafkaSignals:
         return Delivery(tuple(signals), numbers)
 
     def forget(self, delivery: Delivery) -> None:
-        """Commit the handled offsets to the broker, for monitoring; nobody waits for it, since a group without a coordinator takes 45 s to
+        """Commit the handled offsets to the broker, for monitoring; it is not waited for, since a group without a coordinator takes 45 s to
         refuse."""
         offsets = [
             self._kafka.TopicPartition(self._topic, int(stream.rpartition(":")[2]), number)

@@ -49,7 +49,7 @@ class Limits:
     """Limits of topics and of the client.
 
     Args:
-        topics: `max.message.bytes` of those that could be asked for it.
+        topics: `max.message.bytes` of those whose limit is known.
         record: bytes of a record before compression, as the client takes it.
         batch: bytes of a batch of the client with several records.
         compressed: whether batches are compressed, so that a record that is larger than its topic takes may fit.

@@ -1,23 +1,23 @@
 """Change events from Kafka topics, through librdkafka (extra `kafka`).
 
 *Why nothing is lost or doubled.* Partitions are assigned by hand at the offsets that the lake has recorded, never by a
-group, so no rebalance moves them; the group's offsets are written for monitoring of lag alone. Two runs at once cannot
+group, so no rebalance moves them; the group's offsets are written for monitoring of lag only. Two runs at once cannot
 both write: the second takes over the record of batches, and the first one's next commit is refused.
 
 *What the broker does not have any more.* Numbers that compaction or aborted transactions left out are no gap: the next
 message that there is follows. But if a partition begins behind the recorded offset, or ends before it, events were
-removed before they were read: the partition is not read on, unless `consumer.override.auto.offset.reset` says where to go on;
-then the run tells what is missing, and fails at its end.
+removed before they were read: the partition is not read on, unless `consumer.override.auto.offset.reset` says where to continue;
+then the run reports what is missing, and fails at its end.
 
 *Another topic of the same name* has other messages at the same offsets. So the topic's id is recorded with each offset, and
-compared at the start and every few seconds. A topic that was made anew is not read on; with `auto.offset.reset` the next run
+compared at the start and every few seconds. A topic that was recreated is not read on; with `auto.offset.reset` the next run
 reads it from its beginning.
 
-*When all is read.* The broker tells of each partition when it is read to its end. A run is not idle before that. One that is not
-there any more, may not be read, or gives no answer is not read on, and that is told: silence alone proves nothing.
+*When all is read.* The broker reports when a partition is read to its end. A run is not idle before that. One that is not
+there any more, may not be read, or gives no answer is not read on, and that is reported: silence alone proves nothing.
 
 *Where a partition begins that was never read.* `auto.offset.reset=latest` means the ends at the first start. They are recorded
-with the first batch, also if nothing was read, so that a restart goes on there. A partition that appears later is read
+with the first batch, also if nothing was read, so that a restart continues there. A partition that appears later is read
 from its beginning, whatever the option says: what is in it was written since.
 
 Messages of transactions are read when these are committed (`isolation.level`, which may be set otherwise).
@@ -73,7 +73,7 @@ class KafkaSource:
     Args:
         settings: topics, brokers and options of the client.
         offsets: where partitions were read to.
-        report: told why a partition is not read on.
+        report: called with the reason why a partition is not read on.
 
     Raises:
         ConfigurationError: the extra `kafka` is not installed, or its client does not accept an option.
@@ -97,7 +97,7 @@ class KafkaSource:
         self._silent_s = 0.0
         """For how long nothing has come."""
         self._ids: dict[str, str] = {}
-        """Of the topics that are read, as far as the broker tells them."""
+        """Of the topics that are read, as far as the broker reports them."""
         self._warned: set[str] = set()
         self._looked = float("-inf")
         self._is_first = not self._recorded
@@ -205,7 +205,7 @@ class KafkaSource:
             raise self._lost(error) from None
 
     def _stop_others(self, ids: Mapping[str, str], since_s: float) -> None:
-        """Stop topics that were made anew while they were read."""
+        """Stop topics that were recreated while they were read."""
         for own in sorted(self._assigned):
             if (id_ := ids.get(own[0])) and id_ != self._ids.setdefault(own[0], id_):
                 text = f"it was deleted and made anew: what was read of it in the last {since_s:.0f} s may be the new topic's"
@@ -255,7 +255,7 @@ class KafkaSource:
         return own
 
     def _asked(self, request: Callable[[float], Any]) -> Any:
-        """The answer to a request; the run may be asked to end meanwhile."""
+        """The answer to a request; the run may be interrupted meanwhile."""
         return repeated(self._kafka, request, _ANSWER_S)
 
     def _give_up(self, topic: str, partition: int, reason: str) -> None:

@@ -15,7 +15,7 @@ _NONE: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class TopicIds:
-    """Asks for the ids of topics, over a connection of its own: a consumer of librdkafka does not tell them.
+    """Requests the ids of topics, over a connection of its own: a consumer of librdkafka does not report them.
 
     Args:
         kafka: the client library.

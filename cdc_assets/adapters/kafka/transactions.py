@@ -1,12 +1,12 @@
 """Transactions of librdkafka's producer (extra `kafka`).
 
 *Nothing is committed that is not there.* The client commits only once every record is acknowledged; one that fails ends the
-transaction, which then can be aborted alone. What has failed is told by its callback for records that fail; none is called for the others.
+transaction, which then can only be aborted. What has failed is reported by its callback for records that fail; none is called for the others.
 
 *Order.* The producer is idempotent, so records of a partition are written in the order in which they are handed over, also when requests are
 repeated. *Memory.* The client takes what its queue holds (`queue.buffering.max.kbytes`, `.messages`); then the sender waits.
 
-*Waits* end after a time limit, and soon after the run was asked to end (`waits`). A commit whose outcome nobody knows then is not asked
+*Waits* end after a time limit, and soon after the run was to end (`waits`). A commit whose outcome is unknown then is not asked
 for again: the producer is closed, a new one waits for the outcome, and the marker says it.
 """
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _ROOM_S: Final = 0.1
 """Seconds between two tries to hand over a record for which there is no room."""
 _TOLD_S: Final = 1.0
-"""Seconds after an error within which the client tells what it comes from: which record has failed, if one has."""
+"""Seconds after an error within which the client reports where it comes from: which record has failed, if one has."""
 _RECORD_TOLD_S: Final = 10.0
 """The same after an error that only records have."""
 _ABORT_S: Final = 0.5
@@ -76,7 +76,7 @@ class Transactions:
         self._is_open = True
 
     def partitions(self, topic: str, limit_s: float) -> int:
-        """Number of a topic's partitions; 0 if the broker does not tell it."""
+        """Number of a topic's partitions; 0 if the broker does not report it."""
         found = repeated(self._kafka, lambda step_s: self._producer.list_topics(topic, step_s), limit_s)
         return len(found.topics[topic].partitions)
 
@@ -91,7 +91,7 @@ class Transactions:
         """
         produce, number = self._producer.produce, 0
         # the loop is that of every event: nothing in it may be dear. `produce_batch` is a third faster, but takes no headers, which records
-        # have by default, and tells what failed by entries of its messages: a second way for the rarer case
+        # have by default, and says what failed by entries of its messages: a second way for the rarer case
         try:
             for number, (key, value, partition, at, headers) in enumerate(_columns(records)):  # noqa: B007 - for the error
                 try:
@@ -129,7 +129,7 @@ class Transactions:
 
         Raises:
             KafkaException: a record has failed, or the broker refuses it; nothing is committed.
-            TimeoutError, Interrupted: nobody knows whether it is committed; the producer can only be closed.
+            TimeoutError, Interrupted: it is unknown whether it is committed; the producer can only be closed.
         """
         try:
             self._resumed("commit_transaction", limit_s, PATIENCE_S)
@@ -139,7 +139,7 @@ class Transactions:
         self._is_open = False
 
     def explained(self, error: Any) -> Any:
-        """What has ended the producer for good, where a call says only that something has; the client tells it once, a little later."""
+        """What has ended the producer for good, where a call says only that something has; the client reports it once, a little later."""
         until = time.monotonic() + _TOLD_S
         while error.code() == self._kafka.KafkaError._FATAL and time.monotonic() < until:
             try:
@@ -168,7 +168,7 @@ class Transactions:
         self._producer = None
 
     def _await_records(self, code: int) -> None:
-        """Wait until the client has told which record has failed, if one has: it tells so after the transaction has failed by it.
+        """Wait until the client has reported which record has failed, if one has: it does so after the transaction has failed by it.
 
         Args:
             code: of the transaction's error; of a record, if it is one that only records have.
@@ -200,7 +200,7 @@ class Transactions:
     def _served(self, name: str, seconds: float) -> Any:
         """The outcome of a method of the producer in which the client reports errors.
 
-        It raises a fatal one out of its own callback, and goes on with the others, of which Python then thinks that they have failed.
+        It raises a fatal one out of its own callback, and continues with the others, of which Python then thinks that they have failed.
         The method is named, and never kept: an error on its way would keep it, and with it the producer's threads and connections, beyond
         `close`.
         """

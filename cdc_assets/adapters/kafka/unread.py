@@ -1,4 +1,4 @@
-"""What topics hold behind the offsets that a reader has recorded, through librdkafka (extra `kafka`).
+"""What topics hold after the offsets that a reader has recorded, through librdkafka (extra `kafka`).
 
 A partition's end is no measure: marks of transactions, and records that were aborted or removed, have offsets too, and are never read. So
 where the end is ahead of a recorded offset, the next record is read, if there is any. An offset counts only with

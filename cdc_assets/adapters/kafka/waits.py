@@ -1,4 +1,4 @@
-"""Waits for a client's answers that end soon after a run was asked to end.
+"""Waits for a client's answers that end soon after a run was interrupted.
 
 A call of librdkafka cannot be interrupted, so each is given a moment only, and is resumed or repeated until its time limit.
 """
@@ -16,7 +16,7 @@ STEP_S: Final = 0.25
 _REQUEST_S: Final = 1.0
 """Seconds that a request which is repeated may take."""
 PATIENCE_S: Final = 1.0
-"""Seconds that an outcome is waited for although the run was asked to end: most come at once, and then it is known what is there."""
+"""Seconds that an outcome is waited for although the run was interrupted: most come at once, and then it is known what is there."""
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Wait:
 
     Args:
         limit_s: its time limit in seconds.
-        patience_s: for how long it lasts although the run was asked to end.
+        patience_s: for how long it lasts although the run was interrupted.
     """
 
     def __init__(self, limit_s: float, patience_s: float = 0.0) -> None:
@@ -37,7 +37,7 @@ class Wait:
 
         Raises:
             TimeoutError: the time limit is over.
-            Interrupted: the run was asked to end.
+            Interrupted: the run is to end.
         """
         now = time.monotonic()
         try:
@@ -55,7 +55,7 @@ def repeated(kafka: Any, request: Callable[[float], T], limit_s: float) -> T:
 
     Raises:
         KafkaException: there is none within the time limit, or the broker refuses it.
-        Interrupted: the run was asked to end.
+        Interrupted: the run is to end.
     """
     wait = Wait(limit_s)
     while True:
@@ -78,7 +78,7 @@ def outcome(future: "Future[T]") -> T:
 
     Raises:
         Exception: of the request.
-        Interrupted: the run was asked to end.
+        Interrupted: the run is to end.
     """
     while True:
         try:
