@@ -10,8 +10,8 @@ has `unavailable.value.placeholder`. So the value of such a column is the newest
 possibly from an earlier event. The first event after a deletion is a creation, which holds all values; unless a row got its key
 by a change of `message.key.columns`: then the events of this key never had the value, and it stays the placeholder.
 
-*One key.* Events that are told apart by other columns than later ones lie in another generation, with a key of their own in the data frame
-(`key@1`), or none. What a change or a deletion among them was about cannot be told from the later key, so they are refused: the rows would
+*One key.* Events that are distinguished by other columns than later ones lie in another generation, with a key of their own in the data frame
+(`key@1`), or none. What a change or a deletion among them was about cannot be derived from the later key, so they are refused: the rows would
 be there twice, or removed with others.
 
 One aggregation by key, without sorting: events of one key need not fit into memory.

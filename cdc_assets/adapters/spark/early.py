@@ -7,14 +7,14 @@
 | `true` | none | in threads of this process |
 
 A session takes some seconds to start. So it is started in the background as soon as it is known that there is work
-(`get_ready`), while tables are looked for and windows planned; its workers are started with it and import what tasks
+(`get_ready`), while tables are discovered and windows planned; its workers are started with it and import what tasks
 need. The first change of an idle capture does not wait for that. Whatever else comes first waits for it, and a window that
 begins when the session is there runs on it, whatever its size.
 
-*Why it is right.* A task depends on its argument and the server alone, and writes files that count only once they are
+*Why it is right.* A task depends on its argument and the server only, and writes files that count only once they are
 committed (`runner`): so it does not matter where it runs, and each job runs in one place. Tasks that wait for one another are never more
-than run at once. A start that fails is an error of the next job, of a small one too: nothing goes on in this process
-because Spark is gone, so a run never leaves Spark out unseen. A start that ends because a run was asked to end is begun anew by
+than run at once. A start that fails is an error of the next job, of a small one too: nothing continues in this process
+because Spark is gone, so a run never leaves Spark out unseen. A start that ends because a run was to end is begun again by
 the next run of the process. *A crash at any moment* is a crash of the run; it leaves some files that no commit names. A run that
 ends while a session is being started ends the start (`launch`).
 """
@@ -169,7 +169,7 @@ class EarlyRunner:
 
 
 def _is_interrupted(start: "Future[None]") -> bool:
-    """Whether it ended because a run was asked to end, which later runs of the process were not."""
+    """Whether it ended because a run was to end, which later runs of the process were not."""
     return start.done() and start.exception() is not None and not isinstance(start.exception(), Exception)
 
 

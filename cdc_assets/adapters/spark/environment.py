@@ -42,5 +42,5 @@ def _wanted(settings: SparkSettings) -> Mapping[str, str]:
     python = settings.config.get("spark.pyspark.python") or _before[_PYTHON] or sys.executable
     if settings.remote or not settings.master.startswith("local"):
         return {_PYTHON: python}
-    # pages, and the master and workers of a local cluster, are of this machine alone
+    # pages, and the master and workers of a local cluster, are of this machine only
     return {_PYTHON: python, _ADDRESS: _before[_ADDRESS] or "127.0.0.1"}

@@ -59,8 +59,8 @@ def wait_for_executors(context: SparkContext) -> int:
 def slots(session: SparkSession) -> int:
     """Number of tasks that run at once on the registered executors, or on those that dynamic allocation may start.
 
-    If that has no limit, it is twice as many as are registered: Spark starts executors for waiting tasks alone.
-    A Connect client cannot see executors, so a job that runs in the JVM alone counts the slots.
+    If that has no limit, it is twice as many as are registered: Spark starts executors for waiting tasks only.
+    A Connect client cannot see executors, so a job that runs only in the JVM counts the slots.
     """
     context = context_of(session)
     if context is None:

@@ -13,7 +13,7 @@ def prefer_installed(places: MutableSequence[str]) -> None:
     """Take out archives that hold what is installed in another of the places.
 
     Args:
-        places: where Python looks for modules, as `sys.path`; changed.
+        places: where Python searches for modules, as `sys.path`; changed.
     """
     for place in list(places):
         archive = Path(place)

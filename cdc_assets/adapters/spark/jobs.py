@@ -23,7 +23,7 @@ from cdc_assets.adapters.spark.stillness import told_if_still
 from cdc_assets.core.interruption import cancelled_by
 
 _TAG = f"cdc-assets-{uuid4().hex}"
-"""On each job of this process: a run that is asked to end, ends them all."""
+"""On each job of this process: a run that is to end, ends them all."""
 _MOMENT_S = 1.0
 
 
@@ -101,6 +101,6 @@ def _cancel(session: SparkSession, tag: str) -> None:
 
 
 def _end_own(session: SparkSession) -> None:
-    """Cancel them when the run is to end; a JVM that is stopped cannot cancel, and one of somebody else does so when it goes on."""
+    """Cancel them when the run is to end; a JVM that is stopped cannot cancel, and one of somebody else does so when it continues."""
     if not end_if_stopped():
         cancel_own(session)

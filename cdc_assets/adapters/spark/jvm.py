@@ -1,8 +1,8 @@
-"""The JVM of this process's classic session: whether it lives, how it goes, and what is asked of it that pyspark does not offer.
+"""The JVM of this process's classic session: whether it lives, how it goes, and what is queried of it that pyspark does not offer.
 
 pyspark starts one JVM per process and keeps it for good, so that each later session of the process is made in it. It has no
 public way to let go of one that was killed (by the kernel for its memory, or by a person), nor of one that is to end before the
-process does: without that, each call fails with a refused connection for as long as the process lives. So this module alone
+process does: without that, each call fails with a refused connection for as long as the process lives. So only this module
 knows where pyspark keeps it. Read at pyspark 4.3.0; `cdc_assets_tests/test_borrowed.py` keeps this list complete.
 
 | name | why there is no public way |
@@ -74,7 +74,7 @@ def has_context(*, waits: bool = True) -> bool:
 
 def has_ended(context: SparkContext) -> bool:
     """Whether a context is stopped, or its JVM is gone. One whose JVM is stopped (SIGSTOP) has not: it is not asked, for it would not
-    answer, and who has a job for it tells that."""
+    answer, and who has a job for it reports that."""
     gateway, java = SparkContext._gateway, context._jsc
     if java is None or (gateway is not None and not _lives(gateway)):  # a call would log a page of traces
         return True
@@ -137,7 +137,7 @@ def end_if_stopped() -> bool:
     """Kill a JVM of ours that is stopped (SIGSTOP): whoever waits for its answer cannot end, and a call to it would wait too.
 
     Returns:
-        Whether it is stopped and not ours: then nobody may call it until it goes on.
+        Whether it is stopped and not ours: then it must not be called until it continues.
     """
     process: subprocess.Popen[bytes] | None = SparkContext._gateway.proc if SparkContext._gateway is not None else None
     if process is None or not is_stopped(process.pid):

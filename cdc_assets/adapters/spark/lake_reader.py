@@ -11,7 +11,7 @@ Delta table, so rows written before a column was added read as null there. Whate
 or damaged is an error, and old dates mean what they say: options of the read come first.
 
 *A topic* that has changed in an incompatible way is read over all its generations (`generations`). What it still holds is
-asked for after its files were listed: so what was dropped in between is refused or left out, and never missing.
+requested after its files were listed: so what was dropped in between is refused or left out, and never missing.
 """
 
 import json
@@ -86,7 +86,7 @@ class LakeReader:
             partitions: as for `table`.
 
         Raises:
-            EventsDroppedError: the topic no longer holds all that is asked for.
+            EventsDroppedError: the topic no longer holds all that is requested.
             InvalidValueError: there is no such generation.
             LakeError: the topic is missing or cannot be read.
         """

@@ -143,7 +143,7 @@ class _Reader(DataSourceReader):
         """In a task: the file's rows."""
         store = self._location.existing(self._directory)
         schema = to_arrow_schema(self._structure, timezone="UTC")  # as Spark expects it
-        from pyarrow.dataset import dataset  # in its reader alone: it brings pandas with it, where that is installed
+        from pyarrow.dataset import dataset  # in its reader only: it brings pandas with it, where that is installed
 
         yield from dataset(partition.value, schema, format="parquet", filesystem=store).to_batches(
             batch_size=_BATCH_ROWS

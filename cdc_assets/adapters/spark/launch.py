@@ -1,10 +1,10 @@
 """Ends the JVM of a session that is being started when nobody needs it any more.
 
-PySpark gives no handle of a JVM before it answers. But it is a child of this process, and its command line tells what it is. When
+PySpark gives no handle of a JVM before it answers. But it is a child of this process, and its command line says what it is. When
 it ends, pyspark's call fails and removes its files. A JVM that is not found, as where there is no `/proc`, ends by itself
 when it finds this process gone, about a second later.
 
-*Why none is left.* pyspark starts a JVM in a block of `starting` alone. Whoever ends a start first says so, under the lock with which
+*Why none is left.* pyspark starts a JVM in a block of `starting` only. Whoever ends a start first says so, under the lock with which
 a block begins: a block that begins later raises, and one that has begun is waited for, while each JVM that appears in it is ended.
 A process that ends meanwhile would leave one that holds its output open.
 """

@@ -57,7 +57,7 @@ PATIENT = tuple(
         "BackEdgeThreshold": 40000,
     }.items()
 )
-"""Where users may ask for the session, it has both compilers; if a capture's tasks start it, the optimizing one begins with what
+"""Where users may request the session, it has both compilers; if a capture's tasks start it, the optimizing one begins with what
 is ten times as hot as usual, which saves a quarter of the start's processor time. `spark_config` may say otherwise."""
 
 

@@ -43,7 +43,7 @@ def read(
     Args:
         session: of any kind; no setting of it is changed.
         lake: directory or object-store URL of the lake (`lake.path`).
-        name: a topic, such as `shop.SalesDb.dbo.orders`, whose events are read. With `.__current` behind it: the rows of
+        name: a topic, such as `shop.SalesDb.dbo.orders`, whose events are read. With `.__current` after it: the rows of
             its mirror; with `.__history`: their former versions. Or another table of the lake.
         from_lsn: only events after this commit LSN; or `earliest`: all that the topic still holds.
         to_lsn: only events up to this commit LSN.
@@ -56,7 +56,7 @@ def read(
         Rows of that moment, which can be read as long as replaced files are kept (`lake.retention.hours`).
 
     Raises:
-        EventsDroppedError: the topic no longer holds all that is asked for.
+        EventsDroppedError: the topic no longer holds all that is requested.
         InvalidValueError: an argument is not valid.
         LakeError: there is no such table; the message says which there are. Or it cannot be read.
         LakeAwayError: the object store does not answer.
@@ -93,7 +93,7 @@ def create_views(
         config: as for `read`.
 
     Returns:
-        The table of the lake behind each view. Views are of this moment: call again for newer rows.
+        The table of the lake after each view. Views are of this moment: call again for newer rows.
 
     Raises:
         InvalidValueError: an argument is not valid, or two mirrors would have the same view; none was made.

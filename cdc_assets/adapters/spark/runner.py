@@ -95,7 +95,7 @@ class SparkTaskRunner:
             CdcError: error of the first failed task (in task order); no task is left running.
             EngineError: Spark's setup cannot run tasks.
             SparkTaskError: the job failed outside the function.
-            Interrupted: the run was asked to end; its jobs were cancelled.
+            Interrupted: the run was to end; its jobs were cancelled.
         """
         if not tasks:
             return []

@@ -67,7 +67,7 @@ class LazySession:
     launch: Launch = field(default_factory=Launch)
     _session: SparkSession | None = None
     _watch: ExecutorWatch | None = None
-    _starts: threading.RLock = field(default_factory=threading.RLock)  # it may be asked for by several threads at once
+    _starts: threading.RLock = field(default_factory=threading.RLock)  # it may be requested by several threads at once
     _worked: bool = False
     _own: bool = True  # whether the session was made here: then it is ours to stop
     _early: EarlyRunner = field(init=False)
@@ -233,7 +233,7 @@ class LazySession:
         return properties_of(self.settings, self.driver_memory, self.class_archive, *java)
 
     def parallelism(self, *java: str) -> int:
-        """Tasks that run at once, without starting a session where the settings tell it; asked anew for each window."""
+        """Tasks that run at once, without starting a session where the settings say it; read again for each window."""
         if known := self._known_slots():
             return known
         session = self.session(*java)

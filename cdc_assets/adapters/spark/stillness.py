@@ -1,4 +1,4 @@
-"""Tells when a process of Spark on this machine is stopped while a job is waited for.
+"""Reports when a process of Spark on this machine is stopped while a job is waited for.
 
 A JVM or a Python worker that is stopped (SIGSTOP, a frozen group of processes, a debugger) answers nothing and breaks nothing: the job
 waits for as long as it is stopped. Executors of a cluster are not seen here; their heartbeats are watched by Spark.
@@ -19,7 +19,7 @@ _LOOK_S = 5.0
 
 @contextmanager
 def told_if_still() -> Iterator[None]:
-    """A block that waits for a job; a process that is stopped is told once."""
+    """A block that waits for a job; a process that is stopped is reported once."""
     done = threading.Event()
     threading.Thread(target=_watch, args=(done,), name="stillness", daemon=True).start()
     try:

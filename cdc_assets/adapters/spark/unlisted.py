@@ -8,7 +8,7 @@ does not find among its arguments, so the session has the same properties.
 that no JVM waits for it any more.
 
 *Not where it would change anything else*: a JVM that runs already gets them from PySpark, by calls; and if the user's own
-arguments name a file of properties, `spark-submit` reads that one alone.
+arguments name a file of properties, `spark-submit` reads that one only.
 """
 
 import os
@@ -32,7 +32,7 @@ _PREFIX: Final = "cdc-spark-"
 _OLD_S: Final = 3600.0
 """Seconds after which no JVM reads a file any more: it does so when it starts."""
 _ONE_BY_ONE = threading.Lock()
-"""The environment belongs to the process, in which several sessions may be asked for; pyspark starts one JVM anyway."""
+"""The environment belongs to the process, in which several sessions may be requested; pyspark starts one JVM anyway."""
 _ESCAPES: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", " ": "\\ "} | {
     letter: f"\\{letter}" for letter in "=:#!"
 }
