@@ -6,11 +6,11 @@ task, whose slice is read again from its start. A watchdog limits each wait for 
 types are exact but two, which the Arrow reader truncates (measured): for datetime2(7) and datetimeoffset statements
 request the server's binary form (`typemap.wire`).
 
-*Memory goes by bytes.* The driver makes room for as many rows of declared width as it is asked for at once, and takes a
+*Memory goes by bytes.* The driver makes room for as many rows of declared width as one fetch requests, and takes a
 value without a declared width as long as it is. So it is asked for pieces: of so many rows that their declared width is
 bounded; and where a column may hold anything, of a few rows, their number following what the rows before came to. Pieces are
 put together until a batch has its rows or its bytes, whichever comes first. So tables of ordinary width arrive in batches of
-`fetch.size` rows as if they were asked for at once, wide ones in smaller batches, and what is held is at most a batch and a
+`fetch.size` rows as if they were fetched at once, wide ones in smaller batches, and what is held is at most a batch and a
 piece.
 """
 
@@ -47,9 +47,9 @@ it would delay the stream where few tasks run at once."""
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """Arrow bytes at which a batch is handed out, however few rows it has."""
 _ROOM_BYTES: Final = 64 * 1024 * 1024
-"""Declared width of the rows that the driver is asked for at once."""
+"""Declared width of the rows that are requested from the driver at once."""
 _UNBOUNDED_ROWS: Final = 8, 64
-"""First and greatest number of rows that it is asked for where a column may hold up to 2 GB."""
+"""First and greatest number of rows that are requested where a column may hold up to 2 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class MssqlBulkSource:
         settings: connection settings; they contain the password, which no repr shows.
         batch_rows: rows per Arrow batch.
         snapshot_rows: the same for statements that read source tables; 0 for the same value.
-        floor: what the server of each session must have before it is read; None asks for nothing.
+        floor: what the server of each session must have before it is read; None requests nothing.
         isolation: isolation level of statements that read source tables in a snapshot.
         lock_timeout_ms: maximum wait for a lock of statements that read source tables; 0 not at all, -1 for ever.
     """
@@ -316,7 +316,7 @@ class SnapshotTransaction:
             self._session.end()
 
     def _abandon(self) -> None:
-        """Discard unread rows of the last statement; the server is asked to stop it."""
+        """Discard unread rows of the last statement; the server has to stop it."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             self._session.wait(cursor.close)

@@ -58,7 +58,7 @@ MAX_IDLE: Final = 64
 IDLE_S: Final = 60.0
 """Maximum idle time in seconds; firewalls drop idle connections silently."""
 CHECKED_S: Final = 5.0
-"""Idle seconds after which a session must answer before it is used: if it is open on one side alone, the read would wait for as long as
+"""Idle seconds after which a session must answer before it is used: if it is open on one side only, the read would wait for as long as
 a statement may take."""
 
 
@@ -87,7 +87,7 @@ class BulkSession:
 
         Raises:
             ConnectionLostError: the server was silent for too long, and the connection was closed.
-            Interrupted: the run was asked to end; the connection was closed.
+            Interrupted: the run was to end; the connection was closed.
             Exception: one of `ERRORS`.
         """
         with _waiting(self.tcp, self.settings, self.settings.query_timeout_s):

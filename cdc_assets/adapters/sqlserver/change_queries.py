@@ -38,7 +38,7 @@ def null_probes(database: str, instance: str, columns: Sequence[tuple[Column, in
 
 
 def _is_logged(column: Column, place: int) -> str:
-    """Condition, behind another one, for rows in which the log holds a column's value (`envelope.rows`)."""
+    """Condition, after another one, for rows in which the log holds a column's value (`envelope.rows`)."""
     is_set = f"sys.fn_cdc_is_bit_set({place}, [__$update_mask]) = 1"
     if column.type_name in NEVER_IN_BEFORE_IMAGE:
         return f" AND ([__$operation] = 2 OR ([__$operation] = 4 AND {is_set}))"

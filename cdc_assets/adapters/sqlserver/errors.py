@@ -3,7 +3,7 @@
 SQL Server's error number decides first, then the SQLSTATE. pyodbc gives both; mssql-python gives neither, only a text
 for the SQLSTATE, so for it the number is derived from the server's message.
 
-A number that is not listed is retried if its neighbours tell of a connection, of the state of a database, or of a resource,
+A number that is not listed is retried if its neighbours concern a connection, the state of a database, or a resource,
 for such errors pass. Any other one counts as refusing that statement: a table that fails by it is tried again, too, but after
 pauses and without holding up others.
 https://learn.microsoft.com/en-us/sql/relational-databases/errors-events/database-engine-events-and-errors

@@ -1,7 +1,7 @@
 """How long a question that asks little may stay unanswered before its connection is given up.
 
 Such questions are about the catalogue or the end of the log, and a server in good health answers them within moments. On a
-connection that is open on one side alone the answer never comes, and the limit of statements is minutes long: so the
+connection that is open on one side only the answer never comes, and the limit of statements is minutes long: so the
 stream would wait that long for a server that answers everybody else.
 
 *Why nothing that is only slow is given up for ever.* The question is repeated on a new connection, first with a statement that asks

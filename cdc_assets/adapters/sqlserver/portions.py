@@ -34,7 +34,7 @@ def of_those_there(
         names: names of the instances, at least one.
         ask: function that queries some of them.
         of_gone: result for an instance whose change table was dropped or may not be read: whoever reads it meets the error, which
-            is then that table's alone.
+            is then that table's only.
     """
     try:
         return ask(names)

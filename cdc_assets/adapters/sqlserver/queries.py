@@ -254,7 +254,7 @@ CAPTURE_QUIET = query(
     WHERE tran_end_time IS NOT NULL ORDER BY start_lsn DESC""",
 )
 """Both are server time without zone. After a clock was put forward, the job seems quiet until its next entry; after one was put
-back, the newest entry lies in the future until then, and older ones for longer: so the newest by LSN is asked for.
+back, the newest entry lies in the future until then, and older ones for longer: so the newest by LSN is requested.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-lsn-time-mapping-transact-sql"""
 
 CAPTURE_ERROR = query(

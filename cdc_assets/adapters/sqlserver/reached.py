@@ -2,7 +2,7 @@
 
 A listener may route each connection to another readable replica, and replicas lag. What was learnt over one connection (how
 far the log is, how many rows there are) is only true over another one if its server has got as far. A connection belongs to
-one server, and a server's log never goes back while a connection lasts; so each connection is asked once for each LSN.
+one server, and a server's log never goes back while a connection lasts; so each connection is queried once for each LSN.
 """
 
 from collections.abc import Callable

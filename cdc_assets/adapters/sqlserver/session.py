@@ -68,7 +68,7 @@ class Link:
 
         Raises:
             ConnectionLostError: the server was silent for too long, and the connection was closed.
-            Interrupted: the run was asked to end; the connection was closed. pyodbc.Error: error of the driver.
+            Interrupted: the run was to end; the connection was closed. pyodbc.Error: error of the driver.
         """
         limit_s = self.settings.query_timeout_s if limit_s is None else limit_s
         cursor = self.connection.cursor()

@@ -54,7 +54,7 @@ class SqlServerSource:
 
     Args:
         settings: connection settings.
-        agent_status_query: T-SQL giving 1 if the Agent runs, `#db` stands for the database; if empty,
+        agent_status_query: T-SQL giving 1 if the Agent runs, `#db` means the database; if empty,
             sys.dm_server_services is queried.
         require_cdc: whether a database needs change data capture to count as capturable.
         lock_timeout_ms: maximum wait of queries of source tables for a lock; 0 not at all, -1 as long as a query may

@@ -11,14 +11,14 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 
 _NAMES = 100
-"""Tables that one query asks for by name: each is a condition of its own, which the server compares with every table."""
+"""Tables that one query requests by name: each is a condition of its own, which the server compares with every table."""
 
 
 def table_schemas(session: Session, database: str, tables: Sequence[TableId]) -> dict[TableId, TableSchema]:
     """Current structures of those tables of a database that exist: two queries.
 
-    If there are many tables it is three: a first one asks for the numbers of all of the database's tables, so that the others
-    name these. Tables whose names the server alone can tell are the same are asked for by name, `_NAMES` at a time.
+    If there are many tables it is three: a first one requests the numbers of all of the database's tables, so that the others
+    name these. Tables of which only the server knows that their names are the same are requested by name, `_NAMES` at a time.
     """
     if len(tables) <= _NAMES:
         return _by_name(session, database, tables)

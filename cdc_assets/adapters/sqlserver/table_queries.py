@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from cdc_assets.adapters.sqlserver.queries import TAG, query, union_all
 
 _UNLOCKED = "WITH (NOLOCK)"
-"""Hint of statements that look for range bounds: any value is good, even one that is rolled back later, and no row lock
+"""Hint of statements that search for range bounds: any value is good, even one that is rolled back later, and no row lock
 is needed. https://learn.microsoft.com/en-us/sql/t-sql/queries/hints-transact-sql-table"""
 
 
 def extremes(keys: Sequence[tuple[str, str]]) -> str:
     """Index, least and greatest value of integer columns, each given by quoted table and column.
 
-    Each value is a query of its own, one seek in the key's index: asked for together, they take a scan of it.
+    Each value is a query of its own, one seek in the key's index: requested together, they take a scan of it.
     """
     parts = [
         f"SELECT {index} AS i, CAST((SELECT MIN({column}) FROM {table} {_UNLOCKED}) AS bigint) AS low, "

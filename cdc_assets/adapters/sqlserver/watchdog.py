@@ -6,9 +6,9 @@ an error (`cdc_assets.adapters.sqlserver.tcp_connection`); no waiting thread is 
 waits, and runs only when a limit is reached. It can run because the drivers let other threads run
 while they wait, inside a large fetch too (measured: in one of 8 s no thread waited longer than 0.07 s). The exception
 is a large value (`varchar(max)` and the like): mssql-python holds the interpreter's lock until its bytes are there, so
-silence in the middle of one is ended by TCP keep-alive alone.
+silence in the middle of one is ended by TCP keep-alive only.
 
-A socket that is not found, as in a process that has no descriptor left, is looked for again after the same time.
+A socket that is not found, as in a process that has no descriptor left, is searched for again after the same time.
 """
 
 import logging
