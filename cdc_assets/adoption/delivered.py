@@ -4,7 +4,7 @@
 and takes from the tables the row with the smallest change LSN. So what it delivered of a table is the first part of
 the table's rows, but which part is not decided by comparing change LSNs: a later command may have a smaller one. This
 module repeats the connector's merge and stops at the event that its offset names: the row with that change LSN at which
-as many rows in sequence share it as `event_serial_no` says. Each table continues behind its last row before that.
+as many rows in sequence share it as `event_serial_no` says. Each table continues after its last row before that.
 
 *When the offset names no row* of the tables, because the row's table is no longer captured, change LSNs decide if they
 only grow; otherwise, and if the offset names two rows, nothing is guessed.
@@ -87,7 +87,7 @@ def delivered(tables: Mapping[TableId, Iterator[Row]], commit: Lsn, change: Lsn,
         serial: its `event_serial_no`.
 
     Raises:
-        InvalidValueError: the offset does not tell what was delivered.
+        InvalidValueError: the offset does not say what was delivered.
     """
     merge, places, cut = _Merge(), list[dict[TableId, Start]](), dict[TableId, Start]()
     grows, behind, ends = True, False, False

@@ -1,7 +1,7 @@
 """The schema history of a connector: which tables it knew at its offset, with which columns.
 
 A file of `FileSchemaHistory`, one JSON record in each line, or the values of its topic, one JSON record over many lines each
-(spec debezium-sqlserver §6.1; `KafkaSchemaHistory` indents them). A record counts if its position is not behind the offset. Structures themselves are not taken over: the change tables know the
+(spec debezium-sqlserver §6.1; `KafkaSchemaHistory` indents them). A record counts if its position is not after the offset. Structures themselves are not taken over: the change tables know the
 types in which their rows arrive, for rows of any age (`history.structure`).
 """
 

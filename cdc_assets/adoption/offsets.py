@@ -32,7 +32,7 @@ _NULL = "NULL"
 _COUNT = "transaction_data_collection_order_"
 _INCREMENTAL = "incremental_snapshot_collections"
 _REST = re.compile(r"[^\[{n]*")
-"""What may stand between two JSON values: white space, tabs, arrows, commas."""
+"""What may be between two JSON values: white space, tabs, arrows, commas."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,15 @@
-"""Where each table of a capture continues behind another reader. Nothing is written here.
+"""Where each table of a capture continues after another reader. Nothing is written here.
 
 | table | what happens |
 |---|---|
-| its capture instance holds everything behind the position | it continues there |
-| changes behind the position were cleaned up | it has a gap, which `gap.policy` treats like any other |
+| its capture instance holds everything after the position | it continues there |
+| changes after the position were cleaned up | it has a gap, which `gap.policy` treats like any other |
 | it was enabled after the position, or the connector did not know it | it is new: `snapshot.mode` decides |
 | it has no capture instance | the same |
 
 *The position of a table.* A window reads commits in `(position, until]`. If everything up to a commit was delivered,
 that commit is the position. If the other reader stopped inside a transaction, the position is the LSN before it, and
-each table of which something was delivered has the place behind which it is read (`TableState.begins`).
+each table of which something was delivered has the place after which it is read (`TableState.begins`).
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from cdc_assets.streaming.gaps import with_gap
 
 
 class CommitTimes(Protocol):
-    """What adoption asks of a server beyond `Source`. Times are the server's, without zone."""
+    """What adoption needs of a server beyond `Source`. Times are the server's, without zone."""
 
     def time_of(self, database: str, lsn: Lsn) -> datetime | None:
         """Time of the newest commit up to an LSN; None if the server no longer knows."""
@@ -126,7 +126,7 @@ class AdoptionPlanner:
             offsets: where the other reader stopped, by database.
 
         Raises:
-            InvalidValueError: an offset is not of this server, or does not tell what was delivered.
+            InvalidValueError: an offset is not of this server, or does not say what was delivered.
             CdcError: the server cannot be read.
         """
         offsets = named_offsets(captured, offsets)
@@ -190,7 +190,7 @@ class AdoptionPlanner:
     def _adopted(
         self, schema: TableSchema, instances: Sequence[CaptureInstance], position: Lsn, begins: Start | None
     ) -> AdoptedTable:
-        """A table that goes on behind a position, with the instance that is read there."""
+        """A table that continues after a position, with the instance that is read there."""
         [first, *_] = reads_of(schema.table, instances, position, position.next())
         instance = next(one for one in instances if one.name == first.instance)
         state = TableState(
@@ -223,7 +223,7 @@ class AdoptionPlanner:
     def _delivered(
         self, tables: Sequence[TableId], instances: Mapping[TableId, Sequence[CaptureInstance]], offset: ConnectorOffset
     ) -> Delivered:
-        assert offset.change is not None  # noqa: S101 - the caller has looked
+        assert offset.change is not None  # noqa: S101 - the caller has checked
         commit = offset.commit
         marks = {one.name: one.start_lsn for found in instances.values() for one in found}
         reads = {table: reads_of(table, instances[table], before(commit), commit) for table in tables}
@@ -248,7 +248,7 @@ class AdoptionPlanner:
     def _checked(
         self, state: TableState, instances: Sequence[CaptureInstance], instance: CaptureInstance
     ) -> AdoptedTable:
-        """The table with its gap, if changes behind its position are gone, and with what is worth knowing."""
+        """The table with its gap, if changes after its position are gone, and with what is worth knowing."""
         assert state.position is not None  # noqa: S101 - it was just given one
         last = newest(instances)
         until = max(state.position.next(), last.start_lsn if last else state.position)

@@ -10,7 +10,7 @@ structures are written under it, and then the tables are recorded with their pos
 | the first row, or the structures | begins again, with the next number; writes no structure a second time | reads nothing of these tables, and says why |
 | the second row | refuses: it is done | continues at the positions |
 
-Nobody reads the tables before the second row, so no event can be written twice. Nor can a structure: a call that was believed
+The tables are not read before the second row, so no event can be written twice. Nor can a structure: a call that was believed
 dead writes its own before the next call closes its number, which then finds them, or not at all.
 """
 

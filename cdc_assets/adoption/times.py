@@ -1,7 +1,7 @@
 """A time with a zone as a server's local time, in which commits are recorded without their offset from UTC.
 
 The offset that a server has now need not be the one that it had then: its clock may have been changed in between, for
-summer or winter. Which zone it is in, it does not tell. So all zones are asked that have its present offset; each reading
+summer or winter. It does not say which zone it is in. So all zones that have its present offset are tried; each reading
 that one of them gives is possible. Mostly it is one.
 """
 
