@@ -22,7 +22,7 @@ class Adoption:
     """Lets a capture that has captured nothing continue after another reader.
 
     Args:
-        capture: opened for this alone.
+        capture: opened only for this.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -39,7 +39,7 @@ class Adoption:
             known: tables of its schema history; None if there is none.
 
         Raises:
-            InvalidValueError: an offset is not of this server or does not tell what was delivered, or something was
+            InvalidValueError: an offset is not of this server or does not say what was delivered, or something was
                 captured before.
             CdcError: the server or the lake cannot be read.
         """

@@ -43,7 +43,7 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
         CdcError: the source or the lake cannot be read or written, or a record of the source cannot.
     """
     if not is_reader(config.properties.get("connector.class", "")):
-        config = with_notifications(config) if takes_signals(config) else config  # they tell what a signal has not read
+        config = with_notifications(config) if takes_signals(config) else config  # they say what a signal has not read
         start = with_waiting_signals(config, partial(start_connector, config))
         return EngineRun(config, tables, start, on_batch).run()
     reader = reader_for(config.properties, tables, KafkaSource)
@@ -53,7 +53,7 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
 
 
 def ask_unread(config: EngineConfig) -> AskUnread | None:
-    """What asks topics or files of others for what was not read; None if a database is asked."""
+    """Finds what was not read in topics or files of others; None if there is a database to query."""
     if not is_reader(config.properties.get("connector.class", "")):
         return None
 

@@ -26,5 +26,5 @@ def open_mirrors(
 
 
 def open_reset(config: CaptureConfig) -> Reset:
-    """What forgets positions of a capture; it asks the lake alone."""
+    """Removes positions of a capture from the record; it reads only the lake."""
     return Reset(config, SystemClock(), [MirrorTables.of(config).tables])

@@ -24,7 +24,7 @@ from cdc_assets.publish.view import AskMarker
 _TICK_S: Final = 2.0
 """Time limit of an answer to a tick."""
 _AWAY_S: Final = 5.0
-"""Seconds after which a tick asks again a broker that has not answered."""
+"""Seconds after which a tick queries a broker again that has not answered."""
 
 
 def inspect_publishing(config: CaptureConfig) -> Iterator[CheckResult]:
@@ -107,7 +107,7 @@ def _check_free(config: CaptureConfig, replay: Replay) -> None:
 
 
 def ask_marker(config: CaptureConfig, limit_s: float = QUICK_S) -> AskMarker | None:
-    """What asks for the newest marker of the topics in Kafka; None if nothing is written to Kafka.
+    """What requests the newest marker of the topics in Kafka; None if nothing is written to Kafka.
 
     Args:
         limit_s: seconds to wait for each answer.
@@ -118,7 +118,7 @@ def ask_marker(config: CaptureConfig, limit_s: float = QUICK_S) -> AskMarker | N
 
 
 class TickMarker:
-    """Asks for the newest marker within a tick: briefly, and not again if a broker has just not answered.
+    """Requests the newest marker within a tick: briefly, and not again if a broker has just not answered.
 
     Several parts of a tick want to know, and none of them may hold it up. Nothing but a failure is remembered, until a question is
     answered.
@@ -146,7 +146,7 @@ class TickMarker:
         return remembered if asked else None
 
     def is_away(self, config: CaptureConfig) -> bool:
-        """Whether the broker did not answer the last question, if there was one; asks nothing."""
+        """Whether the broker did not answer the last question, if there was one; sends none."""
         return _place(config) in self._away
 
 
