@@ -11,7 +11,7 @@ are gone, and the clean-up job moves it forward; but it moves all marks to the s
 those that are greater, so it never turns their order round. Two with equal marks hold the same
 changes; of these the one that was made later is the newest. Creation time comes second, because it is the server's local
 time, which goes back by an hour each autumn. Both can mislead: by a call of `sys.sp_cdc_cleanup_change_table` for the older instance
-alone, or a clock that was set back. So of two instances that the schema history knows, the one that it has known for longer
+only, or a clock that was set back. So of two instances that the schema history knows, the one that it has known for longer
 is the older: a table never goes back to an instance that it has left.
 
 A *gap* is what no instance has: changes after `position` and before the low

@@ -299,7 +299,7 @@ class Losses:
         if (after, until) in state.gaps:  # told already, and not cleared yet
             return None
         log.warning("%s: %s", state.table, reason)
-        newest = state.gaps[-1:] if state.status == "gap" else ()  # the one that its reason tells of
+        newest = state.gaps[-1:] if state.status == "gap" else ()  # the one that its reason is about
         gaps = (*with_lost(state.gaps[: len(state.gaps) - len(newest)], after, until), *newest)
         if state.status == "excluded":
             return dataclasses.replace(state, gaps=gaps, reason=f"{state.reason} {reason}")

@@ -29,7 +29,7 @@ class Moment:
             believed.
 
     Raises:
-        CdcError: the server cannot be asked.
+        CdcError: the server cannot be queried.
     """
 
     def __init__(self, source: Source, clock: Clock, database: str, settle_s: float | None) -> None:
@@ -41,7 +41,7 @@ class Moment:
         """How far the job was at most; a replica that lags is not asked what it has captured."""
         self._begun = clock.elapsed()
         self._known = self.captured
-        """Commits up to here tell nothing: they were captured before, or have times of a clock that was set back."""
+        """Commits up to here say nothing: they were captured before, or have times of a clock that was set back."""
         self.target: Lsn | None = None
         """What is read by whoever has read everything that was committed before the moment; None if not known yet."""
 
@@ -49,7 +49,7 @@ class Moment:
         """Whether everything that was committed before the moment lies at or below an LSN.
 
         Raises:
-            CdcError: the server cannot be asked.
+            CdcError: the server cannot be queried.
         """
         if self.target is None and self.is_behind():
             self.target = self._source.max_transaction_lsn(self._database, None, 0, self._seen) or ZERO_LSN
@@ -59,7 +59,7 @@ class Moment:
         """Whether the capture job has passed the moment.
 
         Raises:
-            CdcError: the server cannot be asked.
+            CdcError: the server cannot be queried.
         """
         return self._job_found_nothing() or self._job_found_something_later()
 
@@ -67,16 +67,16 @@ class Moment:
         """The latest time that a commit can have by now: one of a later time was made before the clock was set back.
 
         Raises:
-            CdcError: the server cannot be asked.
+            CdcError: the server cannot be queried.
         """
         return self._source.server_time() + _LATER
 
     def is_comparable(self) -> bool:
-        """Whether times of commits tell which were made before the moment: not if the server's clock was set back since then,
+        """Whether times of commits say which were made before the moment: not if the server's clock was set back since then,
         nor if the offset of its time zone has changed, which they lack.
 
         Raises:
-            CdcError: the server cannot be asked.
+            CdcError: the server cannot be queried.
         """
         elapsed, now = self._clock.elapsed() - self._begun, self._source.server_time()
         return now - self.at >= elapsed - _STEP and now.utcoffset() == self.at.utcoffset()

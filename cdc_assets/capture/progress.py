@@ -97,7 +97,7 @@ class SliceProgress:
         ranges: first and last number of the table's key ranges that it covers.
         rows: number of rows.
         seconds: how long it was read.
-        by_range: rows of each of these ranges; None if they cannot be told apart.
+        by_range: rows of each of these ranges; None if they cannot be distinguished.
     """
 
     table: TableId
@@ -180,7 +180,7 @@ class Progress:
         slices_read: those of this round; empty if an earlier run has read them.
         lag_s: seconds between the newest commit read and the server's clock, if known.
         structures: structures that the window recorded in the schema history, in order.
-        counts: what no event shows, by name (`core.counts`); of windows alone.
+        counts: what no event shows, by name (`core.counts`); of windows only.
         ran_on: where its tasks ran; windows that are carried out together share their jobs.
     """
 

@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 )
 _BLOCK = re.compile(r"/\*|\*/")
 _LINE_ENDS = re.compile("[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-"""Characters of which it is not certain whether they end a comment behind `--`."""
+"""Characters of which it is not certain whether they end a comment after `--`."""
 _NAMED = r"(?:XMLNAMESPACES \(\)|(?:[\w@#$]+|\[\]) (?:\(\) )?AS \(\))"
 _PREFIX = re.compile(rf"(?:WITH {_NAMED}(?: , {_NAMED})* )?")
 """What stands before the SELECT, in tokens: common table expressions."""

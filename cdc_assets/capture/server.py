@@ -16,7 +16,7 @@ class Server:
     Args:
         bulk: data plane; serialized and sent to tasks.
         settings: settings that leave out capture instances.
-        history: tells which of two instances of a table is the newer one.
+        history: says which of two instances of a table is the newer one.
     """
 
     def __init__(self, source: Source, bulk: BulkSource, settings: StreamingSettings, history: SchemaHistory) -> None:
