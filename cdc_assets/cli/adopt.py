@@ -57,7 +57,7 @@ def adopt(
     """Take over from a Debezium connector, or from a reader of your own: begin with its next event, without a snapshot.
 
     Stop the other reader first. Shows where each table continues and what is missing; `--yes` records it, and the
-    next `capture` goes on from there.
+    next `capture` continues from there.
     """
     show_logs()
     place = configuration_file(config)

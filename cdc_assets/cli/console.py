@@ -180,7 +180,7 @@ def read_engine_config(place: Path) -> tuple[EngineConfig, ConfigurationError | 
 
 
 def _file_for_sql_server(path: Path) -> Path:
-    """The configuration file for a command that knows captures from SQL Server alone.
+    """The configuration file for a command that knows captures from SQL Server only.
 
     Raises:
         ConfigurationError: another connector makes the capture, so the file's properties mean something else.

@@ -58,7 +58,7 @@ def _heap(config: EngineConfig) -> Iterator[CheckResult]:
 
 
 def _signals(config: EngineConfig) -> Iterator[CheckResult]:
-    """Whether incremental snapshots can be asked for, if the configuration shows that signals are to be."""
+    """Whether incremental snapshots can be requested, if the configuration shows that signals are to be."""
     if not takes_signals(config):
         return
     reason = why_no_incremental(config)

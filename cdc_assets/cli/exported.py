@@ -1,6 +1,6 @@
 """The metrics of `cdc-assets capture`: over HTTP, in a file and by OpenTelemetry, as the settings say.
 
-Each look reads the settings anew, as the capture does before each attempt: a password that was changed is followed by both, and
+Each look reads the settings again, as the capture does before each attempt: a password that was changed is followed by both, and
 none that was refused is offered for ever.
 """
 
@@ -34,7 +34,7 @@ def exported(settings: Settings, read: Callable[[], Settings]) -> AbstractContex
     """Export metrics while the block runs; the function counts a commit.
 
     Args:
-        read: reads the settings anew; which metrics there are, and where, is not changed by it.
+        read: reads the settings again; which metrics there are, and where, is not changed by it.
 
     Raises:
         ConfigurationError: an extra is not installed, or the port cannot be bound.

@@ -1,4 +1,4 @@
-"""Whether the `dagster.yaml` of the Dagster instance has what captures need; `doctor` tells what is missing.
+"""Whether the `dagster.yaml` of the Dagster instance has what captures need; `doctor` says what is missing.
 
 Read as the file that it is, from `DAGSTER_HOME` or else the working directory, as `dg dev` finds it: the command line does
 without Dagster. Where there is neither, and the configuration is no component's, nothing is said.

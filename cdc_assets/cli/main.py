@@ -27,7 +27,7 @@ COMMANDS = {
     "spark": "cdc_assets.cli.spark",
     "properties": "cdc_assets.cli.properties",
 }
-"""Function of each command, and its module, imported when somebody asks for the command: none waits for what another needs."""
+"""Function of each command, and its module, imported when the command is used: none waits for what another needs."""
 
 
 def function_of(name: str) -> Callable[..., None]:

@@ -79,7 +79,7 @@ def _tables(lake: TopicTables, topic: str, number: int, follow: bool, start: str
 
 
 def _tell_dropped(lake: TopicTables, topic: str, parts: Sequence[pa.Table], number: int) -> None:
-    """Tell that events were dropped, if some of them would be among the last ones."""
+    """Report that events were dropped, if some of them would be among the last ones."""
     holds = retained(lake, topic)
     places = sorted(position for part in parts for position in part["position"].to_pylist())
     if holds.after and number and (len(places) < number or places[-number][:LSN_WIDTH] <= holds.after):
@@ -103,7 +103,7 @@ def _text(given: TextSettings, form: TextFormat | None, schemas: bool, headers: 
     """The settings combined with the options of the command line.
 
     Raises:
-        ConfigurationError: the format does not have what an option asks for.
+        ConfigurationError: the format does not have what an option requests.
     """
     text = replace(given, format=form or given.format)
     if text.format == "flinkx" and (schemas or headers):

@@ -44,7 +44,7 @@ class Goal:
     def __init__(self, settings: CaptureConfig, runner: TaskRunner, timeout_s: float | None) -> None:
         self._settings, self._runner, self._timeout_s = settings, runner, timeout_s
         self.until: UntilNow | None = None
-        """Set when the server has been asked."""
+        """Set when the server has been queried."""
         self._behind: list[str] = []
 
     def pursue(self, attempt: Callable[[], StreamSummary | None]) -> StreamSummary | None:
