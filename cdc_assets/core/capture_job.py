@@ -1,7 +1,7 @@
 """Health of SQL Server's capture job, which reads the log.
 
 A stopped SQL Server Agent raises no error anywhere: the maximum LSN stays where it is, and a capture that has reached
-it looks healthy although its tables get old (spec sqlserver-cdc §1.4 no. 12, scenario 1).
+it seems healthy although its tables get old (spec sqlserver-cdc §1.4 no. 12, scenario 1).
 """
 
 import math
@@ -41,7 +41,7 @@ class CaptureJob:
 
     @property
     def unknown(self) -> str:
-        """Why nobody can tell whether the job works, and the next step; empty if it is known."""
+        """Why it is unknown whether the job works, and the next step; empty if it is known."""
         if self.trouble or self.quiet_s is None or self.quiet is not None:
             return ""
         return (

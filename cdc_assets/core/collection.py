@@ -1,7 +1,7 @@
 """Python's garbage collector while very many objects are made that all stay.
 
 The collector runs each time some hundreds of objects are new, and the more often these survive, the more of all objects it
-looks at: with a thousand tables it took a fifth of the time in which imports and definitions are made, and found nothing.
+checks: with a thousand tables it took a fifth of the time in which imports and definitions are made, and found nothing.
 """
 
 import gc

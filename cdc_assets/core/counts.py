@@ -16,7 +16,7 @@ NULLED: Final = "nulled"
 UNCHANGED: Final = "unchanged"
 """Updates that changed nothing visible and were left out (`skip.messages.without.change`)."""
 UNAVAILABLE: Final = "unavailable"
-"""Values that the log does not hold, for which `unavailable.value.placeholder` stands."""
+"""Values that the log does not hold, replaced by `unavailable.value.placeholder`."""
 TRANSACTIONS: Final = "transactions"
 """Transactions, if `provide.transaction.metadata` is on."""
 

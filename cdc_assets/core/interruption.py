@@ -1,4 +1,4 @@
-"""Ends a run soon and at a safe point when SIGINT or SIGTERM asks for it, whatever it is waiting for.
+"""Ends a run soon and at a safe point when SIGINT or SIGTERM requests it, whatever it is waiting for.
 
 The signals only set a request. Code that is about to wait, or to start work elsewhere, uses one of these:
 
@@ -7,7 +7,7 @@ The signals only set a request. Code that is about to wait, or to start work els
   Spark. It is called repeatedly until the wait is over, because the work may begin a moment after the first call;
 * `in_thread` is for a wait that nothing can end, such as a login: its thread is abandoned.
 
-A block that may not take longer (`limited`) is asked to end in the same way.
+A block that may not take longer (`limited`) is ended in the same way.
 
 *Why a handler that raises is not enough.* Python runs handlers in the main thread between two bytecode instructions: a
 driver that waits for the server delays them for minutes, other threads never see the exception, and one raised inside a
@@ -44,11 +44,11 @@ T = TypeVar("T")
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to end. As with `KeyboardInterrupt`, `except Exception` does not catch it."""
+    """The run was to end. As with `KeyboardInterrupt`, `except Exception` does not catch it."""
 
 
 class _Request:
-    """Whether this process was asked to end, and what must be cancelled then. Signals are per process, so there is one
+    """Whether this process is to end, and what must be cancelled then. Signals are per process, so there is one
     instance."""
 
     def __init__(self) -> None:
@@ -64,13 +64,13 @@ _request = _Request()
 
 
 def check() -> None:
-    """Raise `Interrupted` if the run was asked to end."""
+    """Raise `Interrupted` if the run is to end."""
     if _request.asked.is_set():
         raise Interrupted
 
 
 def sleep(seconds: float) -> None:
-    """Wait for `seconds`; raise `Interrupted` as soon as the run is asked to end."""
+    """Wait for `seconds`; raise `Interrupted` as soon as the run is to end."""
     if _request.asked.wait(max(0.0, seconds)):
         raise Interrupted
 
@@ -84,7 +84,7 @@ def cancelled_by(cancel: Callable[[], object]) -> Iterator[None]:
             nothing to cancel.
 
     Raises:
-        Interrupted: the run was asked to end, before the block or while it waited.
+        Interrupted: the run is to end, before the block or while it waited.
     """
     check()
     key = object()
@@ -102,10 +102,10 @@ def cancelled_by(cancel: Callable[[], object]) -> Iterator[None]:
 
 
 def in_thread(function: Callable[[], T]) -> T:
-    """Call a function in a thread and return or raise its result; if the run is asked to end, abandon the thread.
+    """Call a function in a thread and return or raise its result; if the run is to end, abandon the thread.
 
     Raises:
-        Interrupted: the run was asked to end.
+        Interrupted: the run is to end.
     """
     if not _request.listening:
         return function()
@@ -116,7 +116,7 @@ def in_thread(function: Callable[[], T]) -> T:
     def work() -> None:
         try:
             outcome.append(function())
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             failure.append(error)
         done.set()
 
@@ -132,7 +132,7 @@ def in_thread(function: Callable[[], T]) -> T:
 
 @contextmanager
 def limited(seconds: float | None) -> Iterator[threading.Event]:
-    """Ask the run to end when a block has taken so long, at its next safe point, as a signal does.
+    """End the run when a block has taken so long, at its next safe point, as a signal does.
 
     Args:
         seconds: None sets no limit.

@@ -1,4 +1,4 @@
-"""What a job of tasks is for, as whoever looks at Spark's pages or at a log sees it."""
+"""What a job of tasks is for, as Spark's pages and logs show it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Job:
             known, or they read other rows.
         capture: whose job it is (`core.capture_runner`).
         account: where it is counted; nowhere if None.
-        over: set when nobody waits for its results any more; then tasks that have not begun never do.
+        over: set when its results are no longer needed; then tasks that have not begun never do.
     """
 
     kind: JobKind
@@ -34,7 +34,7 @@ class Job:
     over: Event | None = field(default=None, repr=False, compare=False)
 
     def note(self, ran_on: RanOn) -> None:
-        """Count the job; called by whoever has run it."""
+        """Count the job; called by its runner."""
         if self.account is not None:
             self.account.note(self.kind, ran_on)
 

@@ -1,7 +1,7 @@
-"""What lasts is told in the log when it begins, once in ten minutes, and when it ends; attempts in between say nothing.
+"""What lasts is reported in the log when it begins, once in ten minutes, and when it ends; attempts in between say nothing.
 
-An outage is told once for each kind of error: if a server that was away refuses the login then, that is another line. Lines of single
-attempts, of which nobody knows whether an outage is behind them, are not repeated within ten minutes if they say the same.
+An outage is reported once for each kind of error: if a server that was away refuses the login then, that is another line. Lines of single
+attempts, which may or may not belong to an outage, are not repeated within ten minutes if they say the same.
 """
 
 import logging
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 log = logging.getLogger(__name__)
 
 AGAIN_S = 600.0
-"""Seconds after which the same is told again."""
+"""Seconds after which the same is reported again."""
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class _Outage:
     since: float
     error: Exception
     lines: dict[str, float] = field(default_factory=dict)
-    """When it was told last, by kind of error."""
+    """When it was reported last, by kind of error."""
 
 
 class Outages:
@@ -36,7 +36,7 @@ class Outages:
         return {what: outage.error for what, outage in self._open.items()}
 
     def tell(self, teller: logging.Logger, what: str, error: Exception, then: str) -> None:
-        """Tell an error of something that is tried again, unless that was done a short time ago.
+        """Log an error of something that is tried again, unless that was done a short time ago.
 
         Args:
             teller: whose line it is.
@@ -53,7 +53,7 @@ class Outages:
         teller.warning("%s: %s. %s%s", what, str(error).rstrip("."), then, lasts)
 
     def end(self, what: str) -> None:
-        """It works; told if it did not before."""
+        """It works; logged if it did not before."""
         if (outage := self._open.pop(what, None)) is not None:
             log.info("%s: works again, after %s s.", what, f"{time.monotonic() - outage.since:,.0f}")
 
@@ -75,6 +75,6 @@ def warn_seldom(teller: logging.Logger, line: str) -> None:
 
 
 def forget_lines() -> None:
-    """Tell everything again."""
+    """Log everything again."""
     with _lock:
         _lines.clear()

@@ -1,7 +1,7 @@
 """A part of a task that is only taken apart by who needs it.
 
 The tasks of a job travel together, because they share most of what they hold, and each worker loads all of them to carry one
-out. A part that tasks do not share is packed: a worker then loads that of its own task alone.
+out. A part that tasks do not share is packed: a worker then loads that of its own task only.
 """
 
 import pickle

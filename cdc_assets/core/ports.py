@@ -95,7 +95,7 @@ class Source(Protocol):
         start LSN yet (`beginning_tables`)."""
 
     def beginning_tables(self, database: str) -> frozenset[TableId]:
-        """Tables with a capture instance that has no start LSN yet, so that nobody knows which changes it will hold."""
+        """Tables with a capture instance that has no start LSN yet, so that it is unknown which changes it will hold."""
 
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
         """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits."""
@@ -142,7 +142,7 @@ class Source(Protocol):
         """Positions of every `step`-th change row of each instance inside a commit, in order, with the greatest
         operation.
 
-        No position separates the rows 3 and 4 of an update, which differ in operation alone. Instances whose rows have
+        No position separates the rows 3 and 4 of an update, which differ in operation only. Instances whose rows have
         no command id are left out.
         """
 
@@ -151,7 +151,7 @@ class Source(Protocol):
         entries of the server."""
 
     def was_set_back(self, database: str, lsn: Lsn) -> bool:
-        """Whether the server's clock was set back after a commit, as when summer time ends, so that its time does not tell its age."""
+        """Whether the server's clock was set back after a commit, as when summer time ends, so that its time does not show its age."""
 
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
         """Approximate row counts from the server's metadata: no table is read and no table lock is needed."""
@@ -218,7 +218,7 @@ class BulkSource(Protocol):
     def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Self":
         """The same source over sessions whose server has the log of a database up to an LSN.
 
-        Each session is asked before its first row: with a listener in front of replicas it may be one that lags behind
+        Each session is queried before its first row: with a listener in front of replicas it may be one that lags behind
         the server of the control plane. Reading raises IncompleteReadError then, also after some retries.
 
         Args:
@@ -270,7 +270,7 @@ class Clock(Protocol):
     """Time."""
 
     def now(self) -> datetime:
-        """Aware, UTC: for what is recorded and told. It may be set back, so no wait is measured by it."""
+        """Aware, UTC: for records and reports. It may be set back, so no wait is measured by it."""
 
     def elapsed(self) -> timedelta:
         """Time since some moment, the same for the life of the process; never set back: for waits and intervals."""

@@ -1,6 +1,6 @@
 """Settings of a whole process: made where a process is ours, and never by an import.
 
-Whoever imports a part of this library in a program of their own keeps their allocators. Ours are the processes of the command line, and
+A program that imports a part of this library keeps its allocators. Ours are the processes of the command line, and
 those of a code location, which use a name that makes definitions (`cdc_assets.__getattr__`). Spark's workers inherit what their
 driver has. Settings of the drivers belong to the first connection (`adapters.sqlserver`).
 """

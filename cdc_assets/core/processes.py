@@ -64,7 +64,7 @@ def start_of(number: int) -> str | None:
 
 
 def children_of(number: int) -> list[int]:
-    """Processes that a process has started and that have not ended; none if the kernel does not tell."""
+    """Processes that a process has started and that have not ended; none if the kernel does not say."""
     return _children().get(number, [])
 
 
@@ -93,7 +93,7 @@ def _children() -> dict[int, list[int]]:
 
 
 def is_stopped(number: int) -> bool:
-    """Whether a process is stopped until it is told to go on (SIGSTOP, a debugger); False if the kernel does not tell."""
+    """Whether a process is stopped (SIGSTOP, a debugger) until it gets SIGCONT; False if the kernel does not say."""
     try:
         stat = (_PROC / str(number) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -112,7 +112,7 @@ def host_of(process: str) -> str:
 
 
 def is_here(process: str) -> bool:
-    """Whether a process identified by `own_process` runs, or has run, where this one does, so that `is_gone` can tell.
+    """Whether a process identified by `own_process` runs, or has run, where this one does, so that `is_gone` can decide.
 
     Containers may have the name of their host, or one name on two: then the same id is another process, or another boot another
     machine.

@@ -1,6 +1,6 @@
 """Where the tasks of jobs ran: on Spark, or in this process, and why.
 
-Whoever runs tasks notes each job (`core.jobs.Job.note`), so that what is told was counted where it happened. A task on Spark
+A runner of tasks notes each job (`core.jobs.Job.note`), so that reported figures were counted where the work happened. A task on Spark
 says itself in which process it ran (`adapters.spark.runner`): one that ran in the driver's counts as such.
 """
 
@@ -21,7 +21,7 @@ class RanOn:
         pages: address of that application's pages; empty if Spark serves none.
         jobs: number of jobs on Spark.
         tasks: number of tasks on Spark.
-        here: number of tasks in the process that asked for them.
+        here: number of tasks in the process that requested them.
         why: why the newest of these did not run on Spark.
     """
 

@@ -1,6 +1,6 @@
-"""Remembers which passwords servers have refused, so that nobody offers one again and again until the login is locked.
+"""Remembers which passwords servers have refused, so that none is offered again and again until the login is locked.
 
-Everything that logs in asks here first: runs, the sensor's ticks, pages, metrics, commands. What one process has found is in the
+Everything that logs in checks here first: runs, the sensor's ticks, pages, metrics, commands. What one process has found is in the
 state folder for the others of the machine. A refused password is offered again after a pause that doubles, since the
 login may have been unlocked; another password at once. A login by it that succeeds ends the memory of it; one by another password
 does not, since a process whose environment is old would offer the old one after each of them.
@@ -8,7 +8,7 @@ does not, since a process whose environment is old would offer the old one after
 *One at a time.* Tasks that log in at the same moment would all be refused. So unless this process has logged in a short time
 ago, one goes ahead and the others wait for what it finds, for a while.
 
-*No password is stored:* the state folder holds a salted digest that is slow to make, readable by this user alone. *A clock that was set*
+*No password is stored:* the state folder holds a salted digest that is slow to make, readable by this user only. *A clock that was set*
 back makes no pause longer than it was. *Crash:* what was not written is found out again by one login.
 """
 

@@ -1,4 +1,4 @@
-"""Columns whose texts repeat, or that hold one number: which ones is known without a look at each row.
+"""Columns whose texts repeat, or that hold one number: which ones is known without checking each row.
 
 An array of repeated texts is made once, kept, and sliced. A slice shares its memory, so a later user, such as a writer of
 files, can look up which texts it repeats and in which order; or which number is in all of its rows.

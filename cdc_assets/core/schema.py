@@ -29,7 +29,7 @@ class Column:
         default: default expression in catalogue form such as `((1))`, or None.
         alias: name of the alias type the column was declared with, or None.
         collation: collation name of a character column, or None.
-        description: what the server's `MS_Description` says; two columns that differ in it alone are equal.
+        description: what the server's `MS_Description` says; two columns that differ in it only are equal.
     """
 
     name: str
@@ -84,7 +84,7 @@ class TableSchema:
 
     @property
     def descriptions(self) -> tuple[str | None, ...]:
-        """Of the table and of each of its columns; what a cache by structure has to tell apart besides."""
+        """Of the table and of each of its columns; what a cache by structure has to distinguish besides."""
         return (self.description, *(column.description for column in self.columns))
 
     def described(self, texts: Mapping[int, str]) -> Self:
@@ -124,7 +124,7 @@ def _fields(record: TableId | Column) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class InstanceId:
-    """Which capture instance: its name alone does not tell, for it may be given again when the instance is dropped.
+    """Which capture instance: its name is not enough, for it may be given again when the instance is dropped.
 
     Args:
         name: unique in its database while it exists.
@@ -165,7 +165,7 @@ class CaptureInstance:
 
     @property
     def identity(self) -> InstanceId:
-        """Tells it from another instance of its name."""
+        """Distinguishes it from another instance of its name."""
         return InstanceId(self.name, self.created, self.change_table_id)
 
     @property

@@ -130,7 +130,7 @@ def signal_table(
 
     Args:
         collections: names in the settings.
-        tables: tables as the server writes them; of two that differ in letter case alone the one that is written as in the
+        tables: tables as the server writes them; of two that differ in letter case only the one that is written as in the
             settings is meant. None takes the name of the settings.
     """
     for table in collections:

@@ -1,6 +1,6 @@
 """The folder of cached data, which the processes of one machine share: what is remembered there survives them, and no lake is needed.
 
-Nothing relies on it being there. What cannot be written is remembered by this process alone; what cannot be read was not
+Nothing relies on it being there. What cannot be written is remembered by this process only; what cannot be read was not
 remembered. A file is replaced at once, so that after a crash it is the former one or the new one.
 """
 
