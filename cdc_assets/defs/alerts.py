@@ -1,11 +1,11 @@
-"""Alerts: a sensor that tells a function of yours about failed runs and failed checks of its code location.
+"""Alerts: a sensor that calls a function of yours for failed runs and failed checks of its code location.
 
-A failed run is told once. A check is told when it begins to fail and when it passes again, not at each evaluation
-between: the cursor holds the run event that was told last, and the checks that fail. What failed before the first
-evaluation is told for checks, which may be failing still, but not for runs.
+A failed run is reported once. A check is reported when it begins to fail and when it passes again, not at each evaluation
+between: the cursor holds the run event that was reported last, and the checks that fail. What failed before the first
+evaluation is reported for checks, which may be failing still, but not for runs.
 
 Dagster stores the cursor when an evaluation ends. If the function raises, or the process dies before that, the next
-evaluation tells the same alerts again: each is told at least once, in order.
+evaluation repeats the same alerts: each is reported at least once, in order.
 """
 
 import json
@@ -21,7 +21,7 @@ from cdc_assets.defs.runbook import RUN_FAILED, check_runbook, runbook_url
 
 _EVERY_S = 30
 _AT_ONCE = 50
-"""Maximum number of failed runs that an evaluation tells."""
+"""Maximum number of failed runs that an evaluation reports."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Lets a sensor's tick ask what may hang, and end in time whatever happens.
+"""Lets a sensor's tick send queries that may hang, and still end in time.
 
 Dagster gives a tick sixty seconds; after that its answer is lost, and what it has found with it. A server, a lake or a broker that
-does not answer may keep it for longer, whatever time-outs drivers have. So a tick asks in a thread, and waits for it for a while. What
-is not answered by then is asked no second time: the next tick waits for the same answer, and not long, since it has been late already.
+does not answer may keep it for longer, whatever time-outs drivers have. So a tick queries in a thread, and waits for it for a while. What
+is not answered by then is not asked a second time: the next tick waits for the same answer, and not long, since it has been late already.
 
 *Crash:* no state is kept.
 """
@@ -21,7 +21,7 @@ _OVERDUE_S, _LONGEST_OVERDUE_S = 10.0, 20.0
 
 
 def overdue_s(took_s: float) -> float:
-    """Seconds after which nobody waits in silence for an answer any more.
+    """Seconds after which a missing answer is reported.
 
     Args:
         took_s: for which the answer before it was waited.
@@ -30,7 +30,7 @@ def overdue_s(took_s: float) -> float:
 
 
 class Asking(Generic[T]):
-    """Asks one question at a time.
+    """Queries one question at a time.
 
     Args:
         name: of the thread.
@@ -40,7 +40,7 @@ class Asking(Generic[T]):
         self._name = name
         self._under_way: Future[T] | None = None
         self.since = datetime.now(UTC)
-        """When the newest question was asked."""
+        """When the newest question was queried."""
 
     @property
     def is_under_way(self) -> bool:

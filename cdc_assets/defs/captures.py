@@ -164,7 +164,7 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
 
         Args:
             at_signals: whether signal channels are read too.
-            audit_s: time limit in seconds for examining tables of the lake that look right.
+            audit_s: time limit in seconds for examining tables of the lake that seem right.
         """
         config = self.config()
         with ExitStack() as stack:

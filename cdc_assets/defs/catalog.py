@@ -237,7 +237,7 @@ class CaptureCatalog(Catalog):
         return _SYSTEM[name] + (f"\n\n**{problem}**" if problem and name == WINDOWS else "")
 
     def kafka_spec(self) -> dg.AssetSpec:
-        """The topics in Kafka as one asset, which depends on those that it publishes; of very many, on the window manifest alone."""
+        """The topics in Kafka as one asset, which depends on those that it publishes; of very many, on the window manifest only."""
         topics = [key for role in ("snapshot", "changes") for key in self.keys(role)]
         return dg.AssetSpec(
             self.kafka_key,
@@ -260,7 +260,7 @@ class CaptureCatalog(Catalog):
         return CaptureRuns(frozenset({self.names.mirror}), assets, frozenset({self.names.mirror_op}))
 
     def publishing_runs(self) -> CaptureRuns:
-        """Recognizes runs that publish to Kafka alone."""
+        """Recognizes runs that publish to Kafka only."""
         return CaptureRuns(
             frozenset({self.names.publish}), frozenset({self.kafka_key}), frozenset({self.names.publish_op})
         )

@@ -1,8 +1,8 @@
 """The `changes` assets of a capture: one multi-asset, one loop.
 
 *When a run ends.* The sensor's runs follow the log until it is idle, and make way for any other run of the capture, for they come back. A run
-that somebody else asks for has a goal: what was committed when it began. It ends there, also while more is committed, so that
-what is selected downstream starts, and makes way for nobody before; and it reports each selected asset, whether or not it had events,
+that somebody else starts has a goal: what was committed when it began. It ends there, also while more is committed, so that
+what is selected downstream starts, and yields to none before; and it reports each selected asset, whether or not it had events,
 since to Dagster an asset without an event was not materialized. With a time in its configuration it follows like the sensor's.
 
 *Crash:* nothing of the goal is recorded; a step that is repeated takes another one.
@@ -41,12 +41,12 @@ from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.run.until_now import UntilNow
 
 _CHECK_EVERY_S = 1.0
-"""Seconds between two looks for a run that wants its turn."""
+"""Seconds between two checks whether another run wants its turn."""
 
 
 class StreamConfig(dg.Config):
     """How long a run streams. If neither time is set, it ends when it has read what was committed when it began, or after the
-    times of the capture's configuration; the sensor's runs after these alone."""
+    times of the capture's configuration; the sensor's runs after these only."""
 
     idle_timeout_s: float | None = Field(
         default=None, ge=0, le=LONGEST_MS / 1000, description="End after this many seconds without a change; 0: never."
@@ -137,7 +137,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
 
 def _has_goal(catalog: CaptureCatalog, context: dg.AssetExecutionContext, config: StreamConfig) -> bool:
-    """Whether the run ends when it has what was committed at its begin: not the sensor's, and none that is told how long to stream."""
+    """Whether the run ends when it has what was committed at its begin: not the sensor's, and none that has a time limit for streaming."""
     is_limited = config.idle_timeout_s is not None or config.max_duration_s is not None
     return context.job_name != catalog.names.follow and not is_limited
 

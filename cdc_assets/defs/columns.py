@@ -31,7 +31,7 @@ _FIXED = {
 
 
 def stored_columns(schema: TableSchema, settings: EventSettings, source: dg.AssetKey) -> Mapping[str, Any]:
-    """Metadata of a topic table's columns and their origin; empty if the settings do not fit the table, which a run tells.
+    """Metadata of a topic table's columns and their origin; empty if the settings do not fit the table, which a run reports.
 
     Args:
         source: key of the asset that is the table on the server.
@@ -43,7 +43,7 @@ def stored_columns(schema: TableSchema, settings: EventSettings, source: dg.Asse
 def _stored_columns(
     schema: TableSchema, descriptions: tuple[str | None, ...], settings: EventSettings, source: dg.AssetKey
 ) -> Mapping[str, Any]:
-    del descriptions  # part of the key: structures that differ in them alone are equal
+    del descriptions  # part of the key: structures that differ only in them are equal
     try:
         plan = plan_events(schema, None, settings, connector=ConnectorIdentity())
     except ConfigurationError:

@@ -32,7 +32,7 @@ from cdc_assets.ledger.state import CaptureState
 
 
 class ContinuityReport:
-    """Reports `lsn_continuity` of a run's tables with its first window, and at its end what is not told yet.
+    """Reports `lsn_continuity` of a run's tables with its first window, and at its end what is not reported yet.
 
     Args:
         board: where the run shows results.

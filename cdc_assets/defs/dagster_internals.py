@@ -2,7 +2,7 @@
 
 | name | why there is no public way |
 |---|---|
-| `DefinitionsLoadContext` | says whether definitions are loaded for a run, and passes what the load of the code location found out to that load: a run would ask the server again for what its code location knows |
+| `DefinitionsLoadContext` | says whether definitions are loaded for a run, and passes what the load of the code location found out to that load: a run would query the server again for what its code location knows |
 | `AssetCheckEvaluationTargetMaterializationData` | names the materialization to which a result belongs that is reported without a run; the public event takes one and exports no type for it |
 
 `cdc_assets_tests/test_borrowed.py` keeps this list complete. Nothing of Dagster is changed.
@@ -45,7 +45,7 @@ def left_by_load() -> Mapping[str, Any] | None:
 
 
 def leave_for_runs(label: str, text: Callable[[], str]) -> None:
-    """Pass a text to the loads of this code location's runs; it is not asked for in other loads than the code location's."""
+    """Pass a text to the loads of this code location's runs; it is not requested in other loads than the code location's."""
     context = DefinitionsLoadContext.get()
     if context.load_type.name == "INITIALIZATION":
         context.add_to_pending_reconstruction_metadata(label, text())

@@ -1,7 +1,7 @@
-"""Runs that the sensor asks for so that what follows the topics follows them: mirrors, and Kafka.
+"""Runs that the sensor requests so that everything derived from topics keeps up: mirrors, and Kafka.
 
 Both follow in the runs that write topics. A run of their own is for what these could not do: nothing was written since, a step lasts too
-long for a run to wait for it, a broker was away. The sensor asks for one if nothing else is to do (`sensors`).
+long for a run to wait for it, a broker was away. The sensor requests one if nothing else is to do (`sensors`).
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from cdc_assets.defs.schedule import MOST_FAILURES, pause_ends, run_key
 from cdc_assets.errors import describe_error
 
 MIRRORS_TAG = "cdc/mirrors"
-"""On a run that was started because mirrors are behind their topics: these topics."""
+"""On a run that was started because mirrors lag their topics: these topics."""
 KAFKA_TAG = "cdc/kafka"
 """On a run that was started because windows wait to be published: how many."""
 _BROKER_AWAY_S = 30.0
-"""Seconds after which a broker that does not answer is asked again, since a tick waits for it."""
+"""Seconds after which a broker that does not answer is queried again, since a tick waits for it."""
 
 
 def mirroring(
@@ -31,8 +31,8 @@ def mirroring(
     runs: CaptureRuns,
     records: Sequence[dg.RunRecord],
 ) -> dg.RunRequest | dg.SkipReason | None:
-    """A request for a run of the mirrors alone, if they are behind their topics and none is under way: one after each run of the
-    capture. A mirror that is refused stays behind, and must not keep the sensor from everything else."""
+    """A request for a run of the mirrors only, if they lag their topics and none is under way: one after each run of the
+    capture. A refused mirror keeps lagging, and must not keep the sensor from everything else."""
     if not catalog.keys("current"):
         return None
     try:
@@ -66,10 +66,10 @@ class KafkaRuns:
     def request(
         self, instance: dg.DagsterInstance, runs: CaptureRuns, resource: CaptureResource
     ) -> dg.RunRequest | dg.SkipReason | None:
-        """A request if windows wait and nobody publishes them; the reason if it has to wait itself.
+        """A request if windows wait and no run publishes them; the reason if it has to wait itself.
 
         Args:
-            runs: those that publish alone.
+            runs: those that publish only.
         """
         names = self._catalog.names
         if runs.active(instance):

@@ -124,7 +124,7 @@ def remember(path: Path, tables: Sequence[TableSchema]) -> None:
     text = _text_of(tables)
     try:
         if path.exists() and path.read_text(encoding="utf-8") == text:
-            path.touch()  # it was given anew
+            path.touch()  # it was given again
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}.draft")

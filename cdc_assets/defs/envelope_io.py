@@ -133,7 +133,7 @@ class LakeIOManager(OnAnySpark, dg.ConfigurableIOManager):
         return self._reader.table(directory, lsns)
 
     def append(self, context: dg.OutputContext, topic: str, output: "DataFrame | EnvelopeFiles") -> None:
-        """Append rows in one commit, once per run and step. Columns that the table lacks are added to it, and told.
+        """Append rows in one commit, once per run and step. Columns that the table lacks are added to it, and logged.
 
         Raises:
             InvalidValueError: the output is something else, or a type has none of its kind in Delta.
@@ -155,10 +155,10 @@ class LakeIOManager(OnAnySpark, dg.ConfigurableIOManager):
 
     def write(self, append: Append) -> bool:
         """Commit rows to a table of the lake. All that a capture appends comes here, and what assets append; override it to
-        look at it, or to add metadata to its commit, and call `super().write(append)`: nothing else commits.
+        inspect it, or to add metadata to its commit, and call `super().write(append)`: nothing else commits.
 
         Each window, round or batch makes one call for each table that it writes, from several threads. A call is
-        repeated, under the same number, if something failed behind it: then the table may have the rows already.
+        repeated, under the same number, if something failed after it: then the table may have the rows already.
         Whatever an override does, rows are neither lost nor doubled. If it raises, the append is repeated, as after any
         error of the lake (`errors.max.retries`); a `TerminalError` ends the run, and the next one repeats it.
 
@@ -258,10 +258,10 @@ class EnvelopeIOManager(LakeIOManager):
 
     def load_input(self, context: dg.InputContext) -> DataFrame:
         """The upstream asset's events; of a mirror's asset its rows; of an asset of your own what it has returned, for
-        the partitions that are asked for.
+        the partitions that are requested.
 
         Raises:
-            EventsDroppedError: the topic no longer holds all that is asked for.
+            EventsDroppedError: the topic no longer holds all that is requested.
             InvalidValueError: there is no such generation.
             LakeError: the table is missing or cannot be read; or only some partitions are requested, and they are
                 bounded by a key that only the server can order.

@@ -7,7 +7,7 @@ requests its retry itself, and an interruption passes unchanged: Dagster then re
 *A step begins* by recording the process of its run, and that nothing is committed yet: a re-execution has its parent's tags.
 
 *No run hangs.* A run that hangs where it cannot be interrupted, such as in a driver that waits for a dead network, is
-reported as canceled and killed. That is as safe as any crash (`core.steps`), and better than a writer that nobody sees.
+reported as canceled and killed. That is as safe as any crash (`core.steps`), and better than an invisible writer.
 """
 
 import os
@@ -53,7 +53,7 @@ def as_step(context: dg.AssetExecutionContext) -> Iterator[None]:
     Raises:
         dagster.RetryRequested: it failed and is retried.
         dagster.Failure: it failed and is not retried.
-        Interrupted: the run was asked to end.
+        Interrupted: the run was to end.
     """
 
     def give_up() -> None:

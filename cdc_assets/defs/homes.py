@@ -43,7 +43,7 @@ class Home(Protocol):
 
 @dataclass(frozen=True)
 class BareLake:
-    """A lake alone: names follow from the keys of assets."""
+    """A lake only: names follow from the keys of assets."""
 
     lake: LakeSettings
     delimiter: str

@@ -1,6 +1,6 @@
 """The jobs of a capture: each runs in one process, since another one would start a JVM of its own.
 
-The executor is that of these jobs alone. All other jobs of the code location have the one that it says, and so have runs that
+The executor is that of these jobs only. All other jobs of the code location have the one that it says, and so have runs that
 are started from assets, which have no job.
 """
 

@@ -6,16 +6,16 @@ it has some seconds for the rest. Its materializations are events of that run. T
 publishing was turned on later, or because the broker was away. While that job works, the threads of other runs leave
 publishing to it.
 
-*Nobody waits for who does not publish.* A run of that job that is queued, or whose process is gone, holds no other back; the sensor
-asks for no second one while one is queued.
+*Only a run that publishes is waited for.* A run of that job that is queued, or whose process is gone, holds no other back; the sensor
+requests no second one while one is queued.
 
 *A topic that is stopped* is tried again at each start of publishing. While nothing else is new, the sensor starts one after pauses
 that grow. The run fails when the topic stops; those after it say that it still is, as the page and the check do.
 
-*A fault of publishing ends publishing alone*, whatever it is, in a run that writes topics.
+*A fault of publishing ends publishing only*, whatever it is, in a run that writes topics.
 
 *Nothing slows the capture down.* A broker that is away fails nothing in a run of topics: the reason is in the log and on the
-page, and the check fails. Nor is it waited for at the end of a run: the page has asked it just before.
+page, and the check fails. Nor is it waited for at the end of a run: the page has queried it just before.
 
 *Two publishers* end each other by Kafka's fencing, the newer one the older, and no event is there twice. That of a run comes back after
 `_AGAIN_S` seconds, for a command that somebody has started by hand has mostly ended by then.
@@ -55,7 +55,7 @@ _REPORT_S: Final = 10.0
 _AGAIN_S: Final = 60.0
 """Seconds after which a run of topics begins to publish again if that has failed, or somebody else has published."""
 _LOOK_S: Final = 5.0
-"""Seconds between two looks at whether another run publishes."""
+"""Seconds between two checks whether another run publishes."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Keys of a captured table's assets, and the metadata that identifies them, so that a translator may choose any key.
 
 Dagster labels an asset with the last part of its key wherever there is little room: in graphs, groups and check
-lists. So that part is `table.role`: the table reads first, and its assets stand apart.
+lists. So that part is `table.role`: the table reads first, and its assets can be distinguished.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,8 @@
 """Lets Dagster's storage remember where a capture's record is, beside the state folder of each machine (`lake.known`).
 
 A run in a container without the volume of the lake has neither, and would begin a new lake on its own disk, as would the next one.
-So whoever has seen the record tells Dagster, in the store that its daemons have for such values, and before anything is asked or
-written, what Dagster knows is told to this process. A relative `lake.path` is compared as it is written, too: from
+So a process that has seen the record stores that in Dagster, in the store that its daemons have for such values, and before anything is read or
+written, this process gets what Dagster knows. A relative `lake.path` is compared as it is written, too: from
 another working directory it means another folder.
 
 *Crash:* the next tick or look does it.
@@ -41,7 +41,7 @@ class Home:
 
 
 def share_home(instance: dg.DagsterInstance, page: dg.AssetKey, home: Home) -> None:
-    """Tell Dagster what this process knows of the record, and this process what Dagster knows.
+    """Exchange with Dagster what is known of the record.
 
     Args:
         page: the asset that carries the capture's page.

@@ -1,4 +1,4 @@
-"""Markdown on Dagster's pages: what tables, columns and rows are named or hold is text there, whatever it looks like."""
+"""Markdown on Dagster's pages: what tables, columns and rows are named or hold is text there, whatever characters it has."""
 
 from collections.abc import Sequence
 

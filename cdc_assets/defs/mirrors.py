@@ -3,7 +3,7 @@
 While a run writes to topics, the mirrors follow in the same run: every `mirror.interval.ms` in a thread of its own, so
 that the stream does not wait for them, and once more at the end. Their materializations are events of that run. The
 assets can also be materialized by themselves, by job `<capture>_mirror` or one by one; the sensor of the capture starts
-that job if a mirror is behind while nothing else is to do, for example because it is new. While it works, other runs leave the
+that job if a mirror lags while nothing else is to do, for example because it is new. While it works, other runs leave the
 mirrors to it. Unless a run of the mirrors is the sensor's, it reports all that are selected, also those that have nothing new.
 
 *No run waits for long.* The end of a run of topics, which holds the pool of the capture, waits `_REST_S` seconds for its mirrors. What
@@ -55,7 +55,7 @@ MIRRORS_LEFT_TAG = "cdc/mirrors_left"
 _REST_S: Final = 20.0
 """Seconds that a run of topics waits at its end for its mirrors."""
 _LOOK_S: Final = 0.05
-"""Seconds between two looks at whether they are done."""
+"""Seconds between two checks whether they are done."""
 
 _SOURCE, _TYPE, _NOTE = b"cdc.source.column", b"cdc.source.type", b"cdc.note"
 _COMMENT = COMMENT.encode()
@@ -164,7 +164,7 @@ class MirrorFollower:
         """Follow to the end of the topics, for some seconds; called when nothing more is committed.
 
         Raises:
-            Interrupted: the run was asked to end.
+            Interrupted: the run was to end.
         """
         if not self._is_on:
             return
@@ -209,7 +209,7 @@ class MirrorFollower:
 
     def _report(self) -> None:
         """Report the step that has ended."""
-        assert self._following is not None  # noqa: S101 - the callers have looked
+        assert self._following is not None  # noqa: S101 - the callers have checked
         following, self._following = self._following, None
         self._next = monotonic() + self._catalog.config.mirror.interval_s
         found = following.result()

@@ -1,7 +1,7 @@
 """Shows notifications of a capture in Dagster, as observations of the assets that they concern.
 
 The `snapshot` asset of a table shows when its rows began to be read again and how that
-ended, whoever requested it. Notifications about no single table are shown on the window
+ended, however it was requested. Notifications about no single table are shown on the window
 manifest. Intermediate steps (`IN_PROGRESS`, chunks) go only into the run's log,
 since an event costs tens of milliseconds and is never pruned. So do all steps of single tables
 beyond the first `_MOST_STEPS` of a snapshot, and only into the log of its process (stderr): a first snapshot of a thousand tables has two

@@ -2,10 +2,10 @@
 
 A data frame is its asset's table from then on, as with other IO managers, or its partition (`lake.overwriting`). It is
 appended where events belong: to topics of a capture, whose assets are known by their metadata or their key; and where
-the asset asks for that (`metadata={"cdc/write": "append"}`).
+the asset requests that (`metadata={"cdc/write": "append"}`).
 
 *Not overwritten* are tables to which a capture of this lake commits, whatever the key of the asset: they have an application
-transaction of the capture, and that is looked at before anything is written and again before each attempt of the commit; and
+transaction of the capture, and that is checked before anything is written and again before each attempt of the commit; and
 the library's own records, by their names.
 """
 
@@ -54,7 +54,7 @@ def is_appended(context: dg.OutputContext) -> bool:
     """Whether a data frame is appended to the table of its asset.
 
     Raises:
-        InvalidValueError: `cdc/write` says something else, or asks to overwrite a topic.
+        InvalidValueError: `cdc/write` has another value, or would overwrite a topic.
     """
     wanted = asset_facts(context).get(WRITE, _APPEND if is_topic(context) else _OVERWRITE)
     if wanted not in (_APPEND, _OVERWRITE):
@@ -160,7 +160,7 @@ class OwnTable:
         return 0 if handle is None else _rows(rows_by_path(handle).values())
 
     def _require_own(self) -> None:
-        """Look before anything is written."""
+        """Check before anything is written."""
         directory = self._directory
         if _RECORD in directory:
             raise self._refusal("one of the library's own tables")
@@ -175,7 +175,7 @@ class OwnTable:
             self._fence()
 
     def _fence(self) -> None:
-        """Look at the version that is about to be replaced."""
+        """Check the version that is about to be replaced."""
         handle = self._tables.kept(self._directory)
         for capture in self._captures:
             if self._tables.transaction(handle, self._directory, capture) is not None:

@@ -77,7 +77,7 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
 
 
 def tells(page: Mapping[str, Any]) -> tuple[object, ...]:
-    """What a page says, without the numbers in it, which change all the time: two pages that tell the same need not both be told.
+    """What a page says, without the numbers in it, which change all the time: of two pages that say the same only one is reported.
 
     Args:
         page: metadata, made here or read from Dagster's storage.
@@ -110,7 +110,7 @@ def _fitting(texts: Sequence[str], room: int) -> list[str]:
 
 
 def _rest(report: CaptureReport) -> str:
-    """What the page says behind the reasons."""
+    """What the page says after the reasons."""
     lines: list[str] = []
     facts = [fact for found in report.databases for fact in _database(found)]
     lines += ["", *markdown_table(facts[0], facts[1:]).splitlines(), ""] if facts else [""]

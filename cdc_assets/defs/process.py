@@ -1,14 +1,14 @@
 """The operating-system process of a run: its tag, and its end with `dagster dev`.
 
 Dagster learns of a killed run from the code server that started it. If both end together, because `dagster dev` was
-stopped or the machine was restarted, nobody reports it, and the run counts as started for ever: it would hold its
+stopped or the machine was restarted, nothing reports it, and the run counts as started for ever: it would hold its
 capture's pool. So a run records its process in a tag, and the sensor checks whether it exists (`core.processes`).
 
 *Whose process.* A re-execution gets the tags of its parent, so the tag names the run too, and one of another run counts for nothing.
 It is the process that carries out the whole run. With Dagster's `multiprocess` executor that is the parent of a step's process; with
 others, which start steps elsewhere, it is not known: such a run is left to Dagster.
 
-A code server that is asked to end waits for its runs, so a streaming run would silently outlive the `dagster dev` that
+A code server that is stopped waits for its runs, so a streaming run would silently outlive the `dagster dev` that
 a user has ended. Only under `dagster dev`, a run checks whether that process still exists, and ends after it. The web
 server and the daemon as services end without their runs: when they restart, these are still running.
 """

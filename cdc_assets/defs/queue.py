@@ -1,7 +1,7 @@
 """Runs of a capture that wait in Dagster's queue, and what for.
 
-*A clock that was set back:* a run that was made in the future was made before that. It is told at once, since how long it has waited is not
-known, and else it would be told only when its time has come again.
+*A clock that was set back:* a run that was made in the future was made before that. It is reported at once, since how long it has waited is not
+known, and otherwise it would be reported only when its time has come again.
 """
 
 import time
@@ -16,7 +16,7 @@ from cdc_assets.overview.report import Trouble
 
 _AT_WORK = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 _SOON_S = 60.0
-"""Seconds that a run may wait before it is told; and by which clocks of two machines may differ."""
+"""Seconds that a run may wait before it is reported; and by which clocks of two machines may differ."""
 _CHECK_EVERY_S = 1.0
 """Seconds between two checks for a run that waits."""
 
@@ -42,7 +42,7 @@ def _reason(instance: dg.DagsterInstance, run: DagsterRun, runs: CaptureRuns) ->
     if run.status is DagsterRunStatus.NOT_STARTED:
         return "Dagster has not started it. Next: see the log of the daemon and of what starts runs"
     working = instance.get_runs(RunsFilter(statuses=_AT_WORK))
-    anywhere = runs.of("")  # a pool is known by its name alone
+    anywhere = runs.of("")  # a pool is known by its name only
     holders = [other for other in working if anywhere.concerns(instance, other)]
     if holders:
         names = ", ".join(f"{other.run_id[:8]} of {other.job_name}" for other in holders)
@@ -63,8 +63,8 @@ def most_runs(instance: dg.DagsterInstance) -> int | None:
 
 
 def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance) -> Callable[[], bool]:
-    """A predicate, asked again and again: whether another run of the capture waits for the pool that the caller holds, and for
-    nothing else. The sensor asks for none while one is at work, so that is one that somebody has asked for."""
+    """A predicate, evaluated repeatedly: whether another run of the capture waits for the pool that the caller holds, and for
+    nothing else. The sensor requests none while one is at work, so that is one that somebody has requested."""
     checked = 0.0
 
     def waits() -> bool:

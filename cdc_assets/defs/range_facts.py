@@ -1,7 +1,7 @@
 """What each partition of a snapshot brought: its key range, its rows, and how long they were read.
 
 A table that is not large is read in fewer statements than it has partitions; then the time is that of the statement, and what was read
-with it is told. Bounds are values of the key, so they are not shown if a column rule hides its first column. Rows are left out where only the server could tell them apart, and where an earlier run has read a part.
+with it is reported. Bounds are values of the key, so they are not shown if a column rule hides its first column. Rows are left out where only the server could distinguish them, and where an earlier run has read a part.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -20,7 +20,7 @@ Partitions = Mapping[str, dict[str, Any]]
 
 
 class SnapshotReads:
-    """What snapshots of a run have read and nobody was told yet.
+    """What snapshots of a run have read and was not reported yet.
 
     Args:
         names: all partitions, in order.
@@ -49,7 +49,7 @@ class SnapshotReads:
         self._read[read.table] = read if before is None else read.joined(before)
 
     def take(self, table: TableId) -> Partitions:
-        """The partitions of a table that were read, to be told now."""
+        """The partitions of a table that were read, to be reported now."""
         read, slices = self._read.pop(table), self._slices.pop(table, [])
         numbers = [number for number in range(len(self._names)) if self._is_read(number, read)]
         if not read.ranges:

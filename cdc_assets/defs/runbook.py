@@ -14,7 +14,7 @@ RUN_FAILED: Final = "run-failed"
 _FILE: Final = "docs/runbook/{page}.md"
 
 HEALTH_PAGES: Final[dict[Health, str]] = {"in trouble": "in-trouble", "not known": "not-known"}
-"""Page by a capture's health, where somebody has to act or to look."""
+"""Page by a capture's health, where somebody has to act or check."""
 
 
 def runbook_url(page: str) -> str:

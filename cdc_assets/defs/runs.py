@@ -1,6 +1,6 @@
 """Finds the runs of a capture in Dagster's run storage.
 
-Runs are identified by their job, their selected assets, or, if they select none, the steps of their plan; not by tags alone, so
+Runs are identified by their job, their selected assets, or, if they select none, the steps of their plan; not by tags only, so
 that a run started by hand counts too, and one of a user's own job that a schedule has started. A capture of the same name in another
 code location is another capture.
 
@@ -41,7 +41,7 @@ _GONE = "The process of this run is gone, and so is the code server that would h
 
 
 def is_asked_for(run: DagsterRun, sensor: str) -> bool:
-    """Whether the capture's sensor has asked for a run, because it has found work; else somebody wants it as it is.
+    """Whether the capture's sensor has requested a run, because it has found work; else somebody wants it as it is.
 
     Args:
         sensor: its name.
@@ -141,7 +141,7 @@ def repository_of(run: DagsterRun) -> str:
 
 
 def repository_here(context: dg.SensorEvaluationContext) -> str:
-    """The label of the repository that a sensor is of; empty if nobody says it."""
+    """The label of the repository that a sensor is of; empty if it is unknown."""
     origin = context.code_location_origin
     return f"{context.repository_name}@{origin.location_name}" if origin and context.repository_name else ""
 

@@ -1,9 +1,9 @@
 """Lets a run that makes progress outlast Dagster's limit for runs.
 
-`run_monitoring.max_runtime_seconds` ends runs of which nobody hears any more, such as those of a host that died, which would keep their
+`run_monitoring.max_runtime_seconds` ends runs that no longer report, such as those of a host that died, which would keep their
 pool for ever. A first snapshot may take longer than any such limit, and with an isolation of one moment it would begin again each time.
 So a run moves its own limit while it commits: it counts from the last commit, and not from the start. One that commits nothing is ended
-as before. A limit that somebody gave the run himself is left alone.
+as before. A limit that a user has set for a run is kept.
 
 *Crash:* the tag stays as it is, and the limit counts from the last commit.
 """

@@ -1,6 +1,6 @@
 """A sample of rows on the pages of a table's events and of its mirror, as a Markdown table.
 
-*What may be seen.* Only columns that events hold by the settings of now, and in rows alone: message keys, and a mirror's columns of
+*What may be seen.* Only columns that events hold by the settings of now, and in rows only: message keys, and a mirror's columns of
 keys, hold values that rows show masked. A column with a rule that masks, hashes or truncates is shown as masked, whatever is
 stored, since older rows may be from before the rule.
 

@@ -41,7 +41,7 @@ from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
 from cdc_assets.errors import CdcError
 
 AFTER_TERMINATION = timedelta(minutes=1)
-"""Time for whoever terminated a run to stop the sensor before the next run starts."""
+"""Time for a user who terminated a run to stop the sensor before the next run starts."""
 FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
 _AHEAD = timedelta(minutes=1)
@@ -185,7 +185,7 @@ def change_comes(
         began: when the tick began, on the monotonic clock.
         wait_s: how long a tick may take.
         every_s: interval between two questions.
-        connected: opens a connection over which the questions are asked.
+        connected: opens a connection over which the questions are sent.
     """
     until = began + wait_s
     if monotonic() + every_s >= until or not _may_wait(context) or not _TURN.acquire(blocking=False):
@@ -197,7 +197,7 @@ def change_comes(
                 if has_come():
                     return True
         return False
-    except CdcError:  # the next tick tells it, if it lasts
+    except CdcError:  # the next tick reports it, if it lasts
         return False
     finally:
         _TURN.release()

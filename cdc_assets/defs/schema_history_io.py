@@ -25,7 +25,7 @@ class SchemaHistoryIOManager(LakeIOManager):
         """All entries, or those of one table.
 
         Raises:
-            InvalidValueError: those of one table are asked for, and a connector keeps the history in its own form.
+            InvalidValueError: those of one table are requested, and a connector keeps the history in its own form.
             LakeError: there is no history yet, or it cannot be read.
         """
         name, parts = asset_facts(context).get(TABLE), table_and_role(context.asset_key)[0]

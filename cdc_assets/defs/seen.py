@@ -1,11 +1,11 @@
-"""When a run has last told what it sees of its capture, for the sensor, which looks itself if that is long ago.
+"""When a run last reported the state of its capture; if that is long ago, the sensor reports it.
 
-Dagster's status of a run does not say whether anybody looks: a run may be queued, start, be frozen, or be at work on something else.
-So a run records the time of each look that it has told, in the store that Dagster's daemons have for such values: one small
+Dagster's status of a run does not say whether a run reports: it may be queued, start, be frozen, or be at work on something else.
+So a run records the time of each report, in the store that Dagster's daemons have for such values: one small
 row for each capture, written over and over. A time that is far from now, in either direction, says nothing: a clock
-was set, or those of two machines differ; then two look, which harms nobody.
+was set, or those of two machines differ; then both report, which is harmless.
 
-*Crash:* the time gets old, and the sensor looks.
+*Crash:* the time gets old, and the sensor reports.
 """
 
 import time
@@ -13,11 +13,11 @@ import time
 import dagster as dg
 
 FRESH_S = 12.0
-"""Seconds after which a look is no longer new."""
+"""Seconds after which a report is no longer new."""
 
 
 def note_seen(instance: dg.DagsterInstance, page: dg.AssetKey) -> None:
-    """Record that a run has just told what it sees.
+    """Record that a run has just reported.
 
     Args:
         page: the asset that carries the capture's page.
@@ -26,7 +26,7 @@ def note_seen(instance: dg.DagsterInstance, page: dg.AssetKey) -> None:
 
 
 def was_just_seen(instance: dg.DagsterInstance, page: dg.AssetKey) -> bool:
-    """Whether a run has told what it sees not longer than `FRESH_S` ago."""
+    """Whether a run has reported within the last `FRESH_S`."""
     recorded = instance.run_storage.get_cursor_values({_name(page)}).get(_name(page))
     return recorded is not None and abs(time.time() - float(recorded)) <= FRESH_S
 

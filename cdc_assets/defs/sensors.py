@@ -3,38 +3,38 @@
 A tick is one small query per database, one read of the manifest, and a check of
 the signal channels; no JVM. One that finds nothing waits for a change (`schedule`). Rows of the signal table are changes like any
 others, so they start a run by themselves; if there are any among the new changes, one more question sees them, and the run
-is tagged with them. Behind a run that did not succeed the same question looks for rows that it may have read and not carried
+is tagged with them. After a run that did not succeed the same query finds rows that it may have read and not carried
 out. A file, a Kafka topic, requests of users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
 
 *What a run selects.* A streaming run reads all tables of the capture, whatever its selection is, and
 reports those that had events. Dagster writes a record in advance for each selected asset and check. So the sensor has a job
 of its own (`names.follow`) that has only the window manifest, the one table that
 every such run writes: the number of records does not grow with the tables of the capture, and no table is left out. It is a
-job and not a selection from one, because Dagster takes each selection anew from all assets of the code location: once in the code
+job and not a selection from one, because Dagster resolves each selection from all assets of the code location: once in the code
 server, twice in the run, and with two descriptions of all tables.
 A snapshot run of the sensor reads all tables that need it, too, so it selects `_MOST_SELECTED` of them at most: a selected
 table costs four records, another one only its materialization.
 
 *Run keys, failures, terminations:* `schedule`.
 
-*Mirrors* follow in the runs that write topics. If some are behind while nothing else is to do, because they
-are new or their last step failed, a run for them alone is started, one after each run of the capture; also before the next stream, if a
-run did not wait for them any more. One that is refused, or that cannot be asked, stays behind, and keeps the sensor from nothing.
+*Mirrors* follow in the runs that write topics. If some lag while nothing else is to do, because they
+are new or their last step failed, a run only for them is started, one after each run of the capture; also before the next stream, if a
+run did not wait for them any more. One that is refused, or that cannot be queried, keeps lagging, and keeps the sensor from nothing.
 
 They also wait until it is known up to where in the log a snapshot has read, which a run finds out. Where the last one ended without that, and
 nothing is committed, no other run would come, so one is started for it.
 
 *Kafka* follows in these runs too. If windows wait to be published while nothing else is to do, a run that publishes is started;
 after a failure of that run, or one that published nothing, with the same pauses as above: so a topic that is stopped is tried again.
-The broker is not asked again before the manifest has grown.
+The broker is not queried again before the manifest has grown.
 
-*New tables.* While nothing else is to do, the sensor asks the server once a minute, or at each tick if the code location lists no table, for
+*New tables.* While nothing else is to do, the sensor queries the server once a minute, or at each tick if the code location lists no table, for
 enabled tables of which nothing is captured, and starts a streaming run that adds them: a quiet database would have no other run.
 
 *Starts.* If the snapshot mode reads tables at each start, the first evaluation under another
 start of Dagster, or with another snapshot mode, is a start (`service`).
 
-*The page.* Whatever a tick finds, and whatever hinders it, it looks if no run does (`ticks`).
+*The page.* Whatever a tick finds, and whatever hinders it, it reports if no run does (`ticks`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,14 +71,14 @@ from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of, start_of
 RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""
 READINGS_TAG = "cdc/readings"
-"""On a run that was started because nobody knows where readings of databases ended: these databases."""
+"""On a run that was started because it is unknown where readings of databases ended: these databases."""
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels (`source` is the signal table), or the databases with unfinished requests."""
 _SOURCE = "source"
 NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because tables were enabled: these."""
 _LOOK_FOR_TABLES_S = 60.0
-"""Seconds between two looks for tables that were enabled, if there are others."""
+"""Seconds between two searches for tables that were enabled, if there are others."""
 _MOST_SELECTED = 20
 """Tables that a snapshot run of the sensor selects."""
 
@@ -152,7 +152,7 @@ def _request(
     Args:
         records: records of its newest ended runs.
         unread: time from which tables that could not be read may be tried again; None if now.
-        looks: when to look for new tables.
+        looks: when to search for new tables.
         first_tick: whether this is the first evaluation since the start.
     """
     capture = catalog.names.capture
@@ -193,7 +193,7 @@ def _request(
 
 
 def _has_left(records: Sequence[dg.RunRecord]) -> bool:
-    """Whether the last run may have ended between a window and what its signals ask for."""
+    """Whether the last run may have ended between a window and what its signals request."""
     return bool(records) and records[0].dagster_run.status is not dg.DagsterRunStatus.SUCCESS
 
 
@@ -230,7 +230,7 @@ def _trying(
 def _ending(
     catalog: CaptureCatalog, databases: Sequence[str], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
-    """A request for a run that finds out where readings ended, for which mirrors wait, after pauses that grow; every run looks."""
+    """A request for a run that finds out where readings ended, for which mirrors wait, after pauses that grow; every run tries."""
     if not databases:
         return dg.SkipReason(f"{NOTHING_NEW}.")
     what = ", ".join(databases)

@@ -3,9 +3,9 @@
 A code server is not the service: `dagster-daemon run` with a workspace of modules makes another one every minute, and a reload in
 the pages makes one too. The service is the outermost process of Dagster that the code server descends from: `dagster dev`, the
 daemon, `dagster code-server start`, or the code server itself if something else keeps it. Other settings of what is read at a start
-are another start as well: whoever sets `snapshot.mode=always` and loads the code location again has asked for it.
+are another start as well: setting `snapshot.mode=always` and loading the code location again requests it.
 
-*Where the kernel does not tell* which processes there are, each code server counts as a start.
+*Where the kernel does not say* which processes there are, each code server counts as a start.
 """
 
 import hashlib

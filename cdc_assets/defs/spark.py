@@ -92,14 +92,14 @@ def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spark_of(given: AnySparkResource) -> SparkResource:
-    """A resource of dagster-pyspark as captures use one: its session is asked for when there is work, and left as it is.
+    """A resource of dagster-pyspark as captures use one: its session is requested when there is work, and left as it is.
 
     Dagster makes a `PySparkResource` ready, and so starts its session, before a step or a sensor needs one; so captures do not
     get it from Dagster, but have it made ready themselves. Whether it is local is known beforehand only if its `spark_config` names a
     master; otherwise every job waits for it, as for a cluster.
     """
     if isinstance(given, SparkResource) or not isinstance(given, (PySparkResource, LazyPySparkResource)):
-        return given  # also one that Dagster is still to complete, from which it makes this resource anew
+        return given  # also one that Dagster is still to complete, from which it makes this resource again
     lazies: list[LazySession] = []
 
     class Given(SparkResource):

@@ -30,7 +30,7 @@ def tag_run(instance: dg.DagsterInstance, run_id: str, tags: Mapping[str, str]) 
 
 @contextmanager
 def _one_by_one(run_id: str) -> Iterator[None]:
-    """A block in which nobody else of this machine is for this run; runs share a few files, so that none are left behind for each."""
+    """A block that only one process of this machine enters for this run; runs share a few files, so that none are left behind for each."""
     folder = state_folder() / "tags"
     try:
         folder.mkdir(parents=True, exist_ok=True)

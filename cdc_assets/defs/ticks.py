@@ -1,16 +1,16 @@
 """A tick of a capture's sensor: it decides what to do, and keeps the capture's page true if no run does.
 
-*Somebody looks, always.* Who does is decided by the age of the newest look that a run has told (`seen`), not by Dagster's status of
-runs: behind a full queue, while a run starts, after its process was frozen or killed, the sensor tells what it sees.
+*There is always a report.* Who makes it is decided by the age of the newest one of a run (`seen`), not by Dagster's status of
+runs: after a full queue, while a run starts, after its process was frozen or killed, the sensor reports what it sees.
 
-*First the page, then the error.* What hinders a tick must not hinder the look at it: whatever a decision raises is told once
-the page is, and an error for which somebody has to act stands on it even if the look found nothing.
+*First the page, then the error.* What hinders a tick must not hinder the page: whatever a decision raises is reported once
+the page is, and an error for which somebody has to act is shown even if the report found nothing.
 
 *A tick ends.* It waits `_PATIENCE_S` for its decision (`asking`); Dagster would throw it away after sixty seconds. If the decision takes
-longer than one that waits for a change, a look begins beside it, so that the end of the tick tells whether that is answered.
+longer than one that waits for a change, a report is begun beside it, so that the end of the tick shows whether that is answered.
 
 *Cursor.* It stores the reason of the last tick, since Dagster's list of ticks shows cursors, but of a tick without a run not why;
-and behind it which start that was (`service`).
+and after it which start that was (`service`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +32,10 @@ from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.report import Trouble
 
 _SOON_S, _PATIENCE_S, _AGAIN_S = 4.5, 16.0, 1.0
-"""Seconds that a tick waits for its decision: without a look beside it, in all, and for one that an earlier tick has asked for."""
+"""Seconds that a tick waits for its decision: without a report beside it, in all, and for one that an earlier tick has requested."""
 _BEHIND_REASON = " · start "
 _LONGEST_REASON = 500
-"""Characters of a cursor that say why a run was asked for."""
+"""Characters of a cursor that say why a run was requested."""
 
 Answer = dg.RunRequest | dg.SkipReason
 
@@ -58,7 +58,7 @@ class Decider(Protocol):
         """How long a tick may wait for a change, and the interval between two questions; in seconds."""
 
     def changes(self, resource: Any) -> AbstractContextManager[Asks]:
-        """Opens a connection over which is asked whether something has come."""
+        """Opens a connection over which the tick asks for news."""
 
 
 def sensor_of(
@@ -114,20 +114,20 @@ class Watch:
     def tick(
         self, context: dg.SensorEvaluationContext, decide: Callable[[], Answer], view: CaptureView
     ) -> Answer | dg.SensorResult:
-        """Decide, look, and tell.
+        """Decide, and report.
 
         Args:
-            decide: asks server and lake what there is to do.
+            decide: finds from server and lake what there is to do.
 
         Raises:
-            Exception: a decision's, unless it may succeed later; the page was told before.
+            Exception: a decision's, unless it may succeed later; the page was reported before it is raised.
         """
         context.instance  # noqa: B018 - opened here, and not by the thread beside
         view.share_home(context.instance)
         error, hindrance, start = None, "", start_of(context)
         try:
             found = self._found(lambda: (decide(), start_of(context)), view)
-        except Exception as raised:  # noqa: BLE001 - raised again, once the page is told
+        except Exception as raised:  # noqa: BLE001 - raised again, once the page is reported
             answer: Answer = dg.SkipReason(describe_error(raised))
             if not (isinstance(raised, CdcError) and raised.retryable):
                 error, hindrance = raised, describe_error(raised)
@@ -158,7 +158,7 @@ class Watch:
         return found
 
     def _events(self, context: dg.SensorEvaluationContext, view: CaptureView, hindrance: str) -> Events:
-        """The capture's page if there is news and no run tells it."""
+        """The capture's page if there is news and no run reports it."""
         instance, runs = context.instance, self._runs.of(repository_here(context))
         if runs.active(instance) and was_just_seen(instance, view.key):
             self._page.forget()
@@ -167,7 +167,7 @@ class Watch:
 
 
 def _troubles(instance: dg.DagsterInstance, runs: CaptureRuns, hindrance: str) -> Iterator[Trouble]:
-    """What Dagster knows, and a look does not find."""
+    """What Dagster knows, and a report does not find."""
     if hindrance:
         yield Trouble("the sensor", f"it cannot ask what there is to do: {hindrance}")
     yield from waiting_too_long(instance, runs)
@@ -188,6 +188,6 @@ def reason_of(answer: Answer) -> str:
 
 
 def _requested(request: dg.RunRequest) -> str:
-    """Which run is asked for, and why."""
+    """Which run is requested, and why."""
     why = "; ".join(f"{name} {value}" for name, value in request.tags.items() if name.startswith("cdc/"))
     return f"Requested a run of {request.job_name}{f': {why:.{_LONGEST_REASON}}' if why else ''}."

@@ -67,7 +67,7 @@ class CdcTranslator:
     def metadata(self, schema: TableSchema, role: Role, uri: str) -> Mapping[str, Any]:
         """Metadata known before any run: the source's columns; for assets that are written, their location.
 
-        Stored columns and where they come from are told by each materialization.
+        Stored columns and where they come from are reported by each materialization.
         """
         facts: dict[str, Any] = {"dagster/table_name": str(schema.table)}
         if role == "source":
@@ -133,7 +133,7 @@ def column_schema(schema: TableSchema) -> dg.TableSchema:
 
 @lru_cache(maxsize=4096)
 def _column_schema(schema: TableSchema, descriptions: tuple[str | None, ...]) -> dg.TableSchema:
-    del descriptions  # part of the key: structures that differ in them alone are equal
+    del descriptions  # part of the key: structures that differ in them only are equal
     return dg.TableSchema(columns=[_column(column, column.name in schema.key) for column in schema.columns])
 
 

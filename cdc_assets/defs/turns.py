@@ -6,12 +6,12 @@ run begin at a time, the turn is always free.
 
 *The algorithm* is Lamport's bakery. A step that wants its turn says so in a tag of its run, then takes a number that is greater than
 all it sees, and waits for those who are choosing one, and for smaller numbers; of equal ones the run with the smaller id is first. Each
-step writes only its own tag (`tags` keeps those of one run from losing each other). So there is one at a time, in the order of their coming, and nobody waits for somebody who waits.
+step writes only its own tag (`tags` keeps those of one run from losing each other). So there is one at a time, in the order of their coming, and no step waits for one that waits.
 
 *Who is seen* are steps of runs that Dagster counts as at work, in all code locations of the instance. A number is of one run
 and one process: a re-execution inherits the tags of its parent, and so nothing. *Crash:* the process is gone, and so is its
 number; that of another host counts until Dagster reports the end of the run. Two runs outside one instance are kept apart by
-the fence alone.
+the fence only.
 """
 
 import hashlib
@@ -58,10 +58,10 @@ class Turns:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """A block at which this step is alone; waits for those who came before.
+        """A block that only this step is in; waits for those who came before.
 
         Raises:
-            Interrupted: the run was asked to end while it waited.
+            Interrupted: the run was to end while it waited.
         """
         self.take()
         try:

@@ -70,7 +70,7 @@ class CaptureView:
 
     def share_home(self, instance: dg.DagsterInstance) -> None:
         """Let Dagster and this process know of the capture's record what the other knows."""
-        with suppress(CdcError):  # of settings that are wrong, which is told by who needs them
+        with suppress(CdcError):  # of settings that are wrong, which is reported by those who need them
             if self.home is not None:
                 share_home(instance, self.key, self.home())
 

@@ -2,19 +2,19 @@
 
 *A run* queries record, lake and server every few seconds over a connection of its own, also while the loop waits for a server that is
 away. It reports the page as a materialization: at once if health or troubles change, else every `_RUN_REPORT_S` seconds while
-something else has, or it is not healthy; and results of checks by `board`. After each look it pauses for a multiple of what the look took,
+something else has, or it is not healthy; and results of checks by `board`. After each report it pauses for a multiple of what the report took,
 so that it takes a fixed share of the time, but never so long that the page gets old.
 
-*The sensor* does so in threads as well, because a look at many tables lasts: a tick waits for it briefly, and the next one reports what was
-found. A look that will last begins when the tick has ended, because both share the interpreter. A page that says healthy is reported
+*The sensor* does so in threads as well, because checking many tables takes seconds: a tick waits for it briefly, and the next one reports what was
+found. A report that will take long begins when the tick has ended, because both share the interpreter. A page that says healthy is reported
 again only if it would say something else; any other also every `_IDLE_REPORT_S` seconds, so that its numbers are new. It compares with what
-Dagster shows, whoever reported that: a run, a sensor before the code location was loaded again, or none. So no trouble stays on the page
+Dagster shows, whichever process reported that: a run, a sensor before the code location was loaded again, or none. So no trouble stays on the page
 after it has ended. Checks are compared when the page says something new, after a run, and as long as one of them fails.
 
 *Which of them.* The time of each report of a run is recorded (`seen`). If its thread does not continue, because the process is frozen or an
 answer does not come, the sensor sees that and reports itself. So after such a pause the run reports everything once more.
 
-*No answer is an answer.* A look that has not ended in time, and one that fails, are reported as such, over what was seen last, until one ends.
+*No answer is an answer.* A report that is not ready in time, and one that fails, are shown as such, over what was seen last, until one ends.
 What the sensor saw before or while a run reported, or long before the tick, is thrown away. *Crash:* no state is kept.
 """
 
@@ -49,24 +49,24 @@ from cdc_assets.overview.report import Trouble
 log = logging.getLogger(__name__)
 
 _SHARE = 5.0
-"""A look is followed by a pause of this many times its duration, within the bounds below."""
+"""A report is followed by a pause of this many times its duration, within the bounds below."""
 _FIRST_S, _FIRST_OF_TABLE_S = 1.0, 0.01
-"""Seconds from the start of a run to its first look, which would take the processor from the run's first window; and as many more for
-each table, since a look at many takes longer than many a run."""
+"""Seconds from the start of a run to its first report, which would take the processor from the run's first window; and as many more for
+each table, since checking many takes longer than many a run."""
 _RUN_EVERY_S, _RUN_LONGEST_S = 3.0, 8.0
-"""Least and most seconds between two looks of a run."""
+"""Minimum and maximum of seconds between two reports of a run."""
 _RUN_REPORT_S = 10.0
 """Least seconds between two materializations of the page if health and troubles stay the same; what is not healthy is repeated after them."""
 _END_S = 5.0
-"""Longest wait for a look that is under way when the run ends; it reports nothing any more."""
+"""Longest wait for a report that is being made when the run ends; it reports nothing any more."""
 _IDLE_EVERY_S, _IDLE_LONGEST_S = 8.0, 10.0
-"""Least and most seconds between two looks of a sensor."""
+"""Minimum and maximum of seconds between two reports of a sensor."""
 _PATIENCE_S = 0.2
-"""Seconds that a tick waits for a look, if the one before it did not take longer."""
+"""Seconds that a tick waits for a report, if the one before it did not take longer."""
 _PAUSE_S = 1.0
-"""Seconds after which a look begins for which no tick waits."""
+"""Seconds after which a report is begun for which no tick waits."""
 _OLD_S = 60.0
-"""Seconds after which what a look has found is not reported: the sensor was switched off meanwhile."""
+"""Seconds after which a finished report is not shown: the sensor was switched off meanwhile."""
 _IDLE_REPORT_S = 20.0
 """Seconds after which a page that is not healthy is reported again."""
 
@@ -87,10 +87,10 @@ class LivePage:
         self._end = threading.Event()
         self._reported: tuple[float, CaptureReport] | None = None
         self._seen_at = float("inf")
-        """When a look was told last."""
+        """When a report was shown last."""
         self._seen: Seen | None = None
         self._answered: Seen | None = None
-        """What the newest look that was answered has found."""
+        """The newest report that was finished."""
         self._took = 0.0
         view.share_home(context.instance)
 
@@ -100,7 +100,7 @@ class LivePage:
 
     @contextmanager
     def fresh(self) -> Iterator[None]:
-        """Keep the page fresh during the block, and look once more at its end."""
+        """Keep the page fresh during the block, and report once more at its end."""
         thread = threading.Thread(target=self._work, name=f"page of {self._view.capture}", daemon=True)
         thread.start()
         try:
@@ -126,11 +126,11 @@ class LivePage:
         return self._seen.report if self._seen else None
 
     def facts(self) -> dict[str, Any]:
-        """Metadata of the newest look, for the last materialization of the run; empty if there was none."""
+        """Metadata of the newest report, for the last materialization of the run; empty if there was none."""
         return page_of(self._seen.report) if self._seen else {}
 
     def _work(self) -> None:
-        with suppress(Interrupted):  # the run was asked to end, and ends by itself
+        with suppress(Interrupted):  # the run was interrupted, and ends by itself
             self._end.wait(_FIRST_S + _FIRST_OF_TABLE_S * self._view.tables)
             while not self._end.is_set():
                 begun = monotonic()
@@ -138,7 +138,7 @@ class LivePage:
                 self._end.wait(min(_RUN_LONGEST_S, max(_RUN_EVERY_S, _SHARE * (monotonic() - begun))))
 
     def _look_once(self, *, last: bool = False) -> None:
-        """Look and report. A failure of the report itself must not end the run whose state it reports."""
+        """Make a report and show it. A failure of the report itself must not end the run whose state it reports."""
         try:
             begin, look = monotonic(), begun(f"look at {self._view.capture}", self._view.look)
             while not wait([look], overdue_s(self._took)).done:
@@ -156,7 +156,7 @@ class LivePage:
         if self._end.is_set() and not last:
             return
         self._seen = seen
-        if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have told meanwhile
+        if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have reported meanwhile
             self._reported = None
         self._tell(self._seen.report)
         self.board.show(self._view.results(self._seen), frozenset(self._materialized), anew=is_late)
@@ -183,13 +183,13 @@ class LivePage:
 
 
 class IdlePage:
-    """The page of a capture while no run tells it."""
+    """The page of a capture while no run reports it."""
 
     def __init__(self) -> None:
         self._next, self._began, self._ended, self._took = 0.0, 0.0, 0.0, 0.0
         self._under_way: Future[Seen] | None = None
         self._is_void = False
-        """Whether a run has looked since the look that is under way began."""
+        """Whether a run has reported since the report under way began."""
         self._last: Seen | None = None
         self._may_differ = True
         """Whether Dagster may show results of checks that are not true any more."""
@@ -198,7 +198,7 @@ class IdlePage:
         """The page and the checks of the whole capture, if Dagster shows something else.
 
         Args:
-            troubles: what the sensor knows beside what a look finds.
+            troubles: what the sensor knows beside what a report finds.
         """
         seen = self._seen(view) or (self._last if troubles else None)
         if seen is None:
@@ -218,17 +218,17 @@ class IdlePage:
         return [dg.AssetMaterialization(view.key, metadata=facts), *whole, *rest]
 
     def begin(self, view: CaptureView) -> None:
-        """Begin a look unless one is under way, for a tick that lasts: when it ends, the look has an answer, or is late itself."""
+        """Begin a report unless one is under way, for a tick that lasts: when it ends, the report is ready, or is late itself."""
         if self._under_way is None:
             self._is_void = False
             self._under_way = self._begun(view)
 
     def forget(self) -> None:
-        """A run looks and tells by itself; look again once it does not."""
+        """A run reports by itself; make a report once it does not."""
         self._next, self._is_void, self._last, self._may_differ = 0.0, True, None, True
 
     def _seen(self, view: CaptureView) -> Seen | None:
-        """What the newest look has found, if it has ended and nobody was told, or that it does not end; begins one if it is time."""
+        """The newest report, if it has ended and was not shown, or that it does not end; begins one if it is time."""
         if self._under_way is None:
             if monotonic() < self._next:
                 return None
@@ -243,7 +243,7 @@ class IdlePage:
             return self._seen(view)
         try:
             self._last = look.result()
-        except Exception as error:  # noqa: BLE001 - it is told
+        except Exception as error:  # noqa: BLE001 - it is reported
             return self._unanswered(view, describe_error(error))
         return self._last
 
@@ -264,7 +264,7 @@ class IdlePage:
 
     @property
     def _is_short(self) -> bool:
-        """Whether a look is expected to end while a tick waits."""
+        """Whether a report is expected to end while a tick waits."""
         return self._took <= _PATIENCE_S
 
     def _begun(self, view: CaptureView) -> Future[Seen]:

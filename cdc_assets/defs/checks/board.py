@@ -10,7 +10,7 @@ that another run reports meanwhile (checks started by hand) hides the run's own 
 has failed, the run's own result is reported once more without a run, which adds a record, and again after the next
 materialization.
 
-*One board in a run.* Whoever has results of a run shows them here, from any thread, so that none is reported twice.
+*One board in a run.* All results of a run are shown here, from any thread, so that none is reported twice.
 
 *Crash:* nothing is kept; the next run reports the results of its own.
 """
@@ -54,8 +54,8 @@ class CheckBoard:
 
         Args:
             materialized: assets that this run has materialized, or will.
-            last: whether these assets' results are reported anew also if only their facts are others.
-            anew: whether the sensor may have told other results meanwhile, so that good ones have to be looked after, too.
+            last: whether these assets' results are reported again also if only their facts differ.
+            anew: whether the sensor may have reported other results meanwhile, so that good ones have to be repeated, too.
         """
         with self._lock:
             self._show({result.asset_check_key: result for result in results}, materialized, last, anew)
@@ -110,7 +110,7 @@ class CheckBoard:
         return newest is not None and (target is None or target != newest)
 
     def _report_beside(self, result: dg.AssetCheckEvaluation) -> None:
-        """Report a result without a run, for the newest materialization: times alone are too coarse to tell that it is newer."""
+        """Report a result without a run, for the newest materialization: times are too coarse to show that it is newer."""
         event = dg.AssetCheckEvaluation(
             asset_key=result.asset_key,
             check_name=result.check_name,

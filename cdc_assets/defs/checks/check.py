@@ -55,7 +55,7 @@ class ReportAlone:
     Args:
         problem: why.
         page: asset that carries the page.
-        kafka: asset of the topics in Kafka, of which the report tells, too.
+        kafka: asset of the topics in Kafka, which the report covers, too.
     """
 
     report: CaptureReport
@@ -117,7 +117,7 @@ class Check:
 
     def found(self, facts: Any, key: dg.AssetKey) -> dg.AssetCheckResult:
         """Its result for an asset, with its name and the asset's key."""
-        assert self.result is not None, self.name  # noqa: S101 - nobody asks the others
+        assert self.result is not None, self.name  # noqa: S101 - only these are read
         return self.named(self.result(facts, key), key)
 
     def named(self, result: dg.AssetCheckResult, key: dg.AssetKey) -> dg.AssetCheckResult:

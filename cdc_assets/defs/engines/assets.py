@@ -85,7 +85,7 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
 
 
 def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
-    """The multi-asset; a run asks the connector to read the selected tables, and lasts until it has."""
+    """The multi-asset; a run has the connector read the selected tables, and lasts until it has."""
     names = catalog.names
 
     @dg.multi_asset(
@@ -160,7 +160,7 @@ def _request(
 
 
 def _log_end(context: dg.AssetExecutionContext, resource: ConnectorResource) -> LogPoint | None:
-    """Where the log ends now; None, with a warning, if the database cannot be asked."""
+    """Where the log ends now; None, with a warning, if the database cannot be queried."""
     try:
         with resource.probe() as probe:
             return probe.log_end()
@@ -182,7 +182,7 @@ def _close(context: dg.AssetExecutionContext, summary: EngineSummary, end: LogPo
 
 @contextmanager
 def _observed(context: dg.AssetExecutionContext, board: CheckBoard, key: dg.AssetKey) -> Iterator[None]:
-    """Report the check of the connector: if the block fails, or if it succeeds and that is news, and nobody has planned it. An
+    """Report the check of the connector: if the block fails, or if it succeeds and that is news, and no step has planned it. An
     interruption says nothing of it."""
     try:
         yield

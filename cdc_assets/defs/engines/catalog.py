@@ -1,7 +1,7 @@
 """The catalogue of the assets of a capture by an embedded connector.
 
 The connector reads one log in one thread, so a run of it serves all tables: the `changes` are one multi-asset, and a run writes whatever the
-connector sends, READ events of a first snapshot included. The `snapshot`s are another multi-asset; a run of it asks the
+connector sends, READ events of a first snapshot included. The `snapshot`s are another multi-asset; a run of it has the
 connector to read the selected tables again.
 """
 
@@ -37,7 +37,7 @@ class ConnectorCatalog(Catalog):
         config: the capture's settings.
         topics: structures of its tables by their topics.
         translator: keys, groups and tags of the assets.
-        problem: why the database could not be asked; empty if it could.
+        problem: why the database could not be queried; empty if it could.
     """
 
     kinds = frozenset({"delta", "debezium"})

@@ -1,9 +1,9 @@
 """Reports batches of a run as few, complete materializations: see `defs.reporter`.
 
 *Materialized means read.* READ events materialize a table's `snapshot` if they are all of the table: those of the connector's own first
-snapshot, which is one batch, and at its end those of a run that has asked for them. What a signal of somebody else asks for is an
+snapshot, which is one batch, and at its end those of a run that has requested them. What another signal requests is an
 observation: whether a condition chose the rows, or more follow, only the connector knows. (Topics and files that others have written
-do not tell either; there each batch with READ events is a materialization.)
+do not show that either; there each batch with READ events is a materialization.)
 """
 
 from collections import Counter, defaultdict

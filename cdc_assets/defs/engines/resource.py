@@ -42,7 +42,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         """The settings, read now, with what runs by Dagster need.
 
         Heartbeats prove that the lake is complete up to a place of the log although nothing was changed there, and
-        notifications tell of snapshots. Both can be turned off by giving the properties.
+        notifications announce snapshots. Both can be turned off by giving the properties.
 
         Raises:
             ConfigurationError: they cannot be read or are invalid.
@@ -104,7 +104,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         return _run_with(settings, tables, tell, signal, self._wake)
 
     def _wake(self) -> None:
-        """Let a connector in quiet look at its signals; without a driver it does at the next change."""
+        """Let an idle connector read its signals; without a driver it does at the next change."""
         with suppress(CdcError), self.probe() as probe:
             probe.wake()
 

@@ -1,17 +1,17 @@
-"""One sensor per capture by an embedded connector: asks where the database's log ends, and starts a run behind it.
+"""One sensor per capture by an embedded connector: compares the end of the database's log with the lake, and starts a run if it has grown.
 
 A tick is one connection with one small query, one read of the ledger, and, if the connector reads a signal file, a look into the
 lake's folder of signals; no JVM. The cursor is not used for positions; it shows why
 a tick has started nothing, for the list of ticks.
 
 A tick that finds nothing waits for a change (`defs.schedule`), by asking for the end of the log, and, if that has moved, whether anything
-captured is behind the lake.
+captured is after the lake.
 
 *When something is new.* A run starts unless it is proved that the lake is complete to the end of the log (`is_complete`), or
 the last run was quiet at that same end not longer than `_UNPROVED` ago: it says so by its tag `cdc/read_to`. Changes of tables
 that are not captured move the log, too: a run then only moves the offset, by a heartbeat.
 
-*Without a driver*, or for databases of which nothing is known, the sensor cannot ask. It then starts a run when the last one
+*Without a driver*, or for databases of which nothing is known, the sensor cannot query. It then starts a run when the last one
 ended `_BLIND` ago.
 
 *Run keys, failures, terminations:* `defs.schedule`.
@@ -70,7 +70,7 @@ class _Decider:
 
     @contextmanager
     def changes(self, resource: ConnectorResource) -> Iterator[Asks]:
-        """Asks whether the log has grown by something that the lake may lack."""
+        """Queries whether the log has grown by something that the lake may lack."""
         state = resource.overview().state
         with resource.probe() as probe:
 

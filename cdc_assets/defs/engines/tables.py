@@ -1,8 +1,8 @@
 """Finds the tables of a capture, by topic, even while its database is away.
 
-Three sources, and the union of them: the database itself, asked through its driver (or the answer that it gave last, see
+Three sources, and the union of them: the database itself, queried through its driver (or the answer that it gave last, see
 `defs.discovery`); the lake, which holds the topics that were written; and names in `table.include.list` that are no
-expressions. If a transform gives topics other names, the lake alone tells them.
+expressions. If a transform renames topics, only the lake has their names.
 """
 
 import re
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[\w$-]+\\?\.[\w$-]+", re.ASCII)
 
 
 def find_tables(resource: ConnectorResource, remembered: Path) -> tuple[dict[str, TableSchema], str]:
-    """Structures by topic, and why the database could not be asked; empty if it could.
+    """Structures by topic, and why the database could not be queried; empty if it could.
 
     Args:
         remembered: path of the file with the last answer.
