@@ -1,6 +1,6 @@
 """A batch of a connector as a step: its events are received once, and one commit a table follows (`lake.step`).
 
-It is recorded with the offsets behind it, so its events are not received again. The schema history is committed first, so no table
+It is recorded with the offsets after it, so its events are not received again. The schema history is committed first, so no table
 has events whose structure the history lacks.
 """
 
@@ -24,7 +24,7 @@ def batch_step(
 
     Args:
         history: directory of the connector's schema history.
-        keep: records it, with the offsets behind it.
+        keep: records it, with the offsets after it.
         end: records that it is complete, and reports it.
         is_recorded: whether the record has it.
     """

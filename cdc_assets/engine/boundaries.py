@@ -1,9 +1,9 @@
 """BEGIN and END of transactions, which have no position in the log, and which a connector may send again.
 
-A connector that is started behind an END sends that END again, since its offset lies before the commit in the log; one
-that is started inside a transaction may send its BEGIN again. The last of them that is recorded tells: an event of the same
-transaction with the same status, or a BEGIN behind its END, is held already. The first of another transaction is new, and
-so is all behind it. PostgreSQL adds the event's own LSN to the transaction's id, which is left out of the comparison.
+A connector that is started after an END sends that END again, since its offset lies before the commit in the log; one
+that is started inside a transaction may send its BEGIN again. The last recorded one decides: an event of the same
+transaction with the same status, or a BEGIN after its END, is held already. The first of another transaction is new, and
+so is all after it. PostgreSQL adds the event's own LSN to the transaction's id, which is left out of the comparison.
 """
 
 from collections.abc import Sequence

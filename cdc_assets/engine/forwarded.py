@@ -6,7 +6,7 @@ left in the lake, and the run that has the connector writes it into the file tha
 *When a signal is removed from the lake.* When the connector has emptied its file, as it does once it has read it. Until then the run is
 not idle, but for so long only: a connector that reads no file must not keep a run for ever.
 
-*The connector may read at any moment*, and empties its file then. So signals are written into an empty file alone, all by one write; lines of a
+*The connector may read at any moment*, and empties its file then. So signals are written into an empty file only, all by one write; lines of a
 run that died are left to be read.
 
 *Crash between any two steps.* Before the line is written, and before it is read: the signal waits in the lake, and the next run writes
@@ -38,7 +38,7 @@ class ForwardedSignals:
         feed: the connector.
         channel: where signals wait.
         path: the connector's signal file.
-        every_s: seconds between two looks.
+        every_s: seconds between two checks.
         patience_s: how long the run is not idle for signals that the connector has not read.
     """
 

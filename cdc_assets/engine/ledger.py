@@ -53,8 +53,8 @@ class Batch:
         rows: events in all its files but the schema history's.
         place: the last event's position, if the connector has one that can be compared.
         boundary: the last BEGIN or END of a transaction in it.
-        gap: the places of the log between which changes are lost, because the connector began anew with this batch.
-        anew: whether it holds the rows of a connector's own first snapshot: all of its tables.
+        gap: the places of the log between which changes are lost, because the connector started over with this batch.
+        anew: whether it holds rows of the connector's initial snapshot: all of its tables.
         nulled: number of values in it that are null because the connector could not convert them, by column.
     """
 
@@ -75,7 +75,7 @@ class Gap:
 
     Args:
         begin: place in the log to which the lake was complete.
-        end: place at which the connector read all tables anew.
+        end: place at which the connector read all tables again.
         batch_id: the batch of these rows.
     """
 
@@ -102,7 +102,7 @@ class BatchState:
         boundary: the last BEGIN or END of a transaction.
         tables: the last batch of each topic table's directory.
         quiet: whether the connector was quiet after the last batch.
-        gaps: where changes were lost, and the batch with which the connector began anew behind them.
+        gaps: where changes were lost, and the batch with which the connector started over after them.
         stopped: partitions and files that are not read on, with the reasons.
         nulled: number of values that are null because the connector could not convert them, by column.
         marks: what each topic table's directory held after its last batch.

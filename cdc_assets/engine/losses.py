@@ -1,7 +1,7 @@
 """What the topic tables of an engine's batches lack of what their record says: the audit that topics of SQL Server have (`lake.audit`).
 
 A mark is recorded with the batch after whose commit it was made, so a table holds at least what its mark says, also after a crash in
-between. A table without a mark gets one with its next batch. Tables that look right are examined as time allows, those
+between. A table without a mark gets one with its next batch. Tables that seem right are examined as time allows, those
 first that were not for longest: a run records which it has examined with its first batch.
 """
 
@@ -18,7 +18,7 @@ from cdc_assets.lake.topics import TopicTables
 log = logging.getLogger(__name__)
 
 _SECONDS: Final = 1.0
-"""Time limit in seconds, at the start of a run, for examining tables that look right."""
+"""Time limit in seconds, at the start of a run, for examining tables that seem right."""
 RESTORE: Final = "restore it from a copy, or start again in another lake; positions are not guessed"
 
 
@@ -27,7 +27,7 @@ def audited(tables: TopicTables, state: BatchState, seconds: float | None) -> di
 
     Args:
         tables: the lake's Delta tables.
-        seconds: time limit for examining tables that look right; None examines all of them.
+        seconds: time limit for examining tables that seem right; None examines all of them.
 
     Raises:
         LakeAwayError: the store does not answer.
@@ -49,7 +49,7 @@ class BatchAudit:
 
     Args:
         tables: the lake's Delta tables.
-        ledger: of the batches; claimed before anything is asked.
+        ledger: of the batches; claimed before anything is read.
     """
 
     def __init__(self, tables: TopicTables, ledger: BatchLedger) -> None:
@@ -58,13 +58,13 @@ class BatchAudit:
         """Tables that were examined, until that is recorded."""
 
     def begin(self) -> None:
-        """Have marks of later commits go on from those that are recorded, so that they do not forget what is lost."""
+        """Have marks of later commits continue from those that are recorded, so that they do not forget what is lost."""
         for name, mark in self._ledger.state.marks.items():
             self._tables.expect(name, mark)
 
     def check(self) -> None:
         """Check that each table still holds its last batch: one that does not has lost data, and is never treated as new. What else a
-        table has lost is told, and stays told until it is restored; later events do not wait for it.
+        table has lost is reported, until it is restored; later events do not wait for it.
 
         Raises:
             LakeError: a table was removed or replaced.
@@ -79,7 +79,7 @@ class BatchAudit:
                 )
         found = audited(self._tables, state, _SECONDS)
         self._examined = set(found)
-        self.begin()  # what was examined was opened anew, and its mark forgotten
+        self.begin()  # tables that were examined were opened again, and their marks forgotten
         for text in lost(found).values():
             log.error("%s The capture continues without what is lost.", text)
 

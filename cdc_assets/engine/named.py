@@ -41,7 +41,7 @@ class NamedTables:
         known: the captured tables, as the connector names them.
         found: those among them that are named.
         unknown: expressions that name none.
-        form: what a name looks like.
+        form: the pattern of a name.
     """
 
     known: Sequence[str]

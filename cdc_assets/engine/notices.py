@@ -1,7 +1,7 @@
-"""What a connector notifies of snapshots that signals ask for: one that read nothing is told, whichever channel the signal came by.
+"""A connector's notifications about requested snapshots: one that read nothing is reported, whichever channel the signal came by.
 
 A connector reports a snapshot as complete also if a table that the signal names does not exist. An incremental one
-tells that by the table's status; a blocking one by the end of a snapshot in which no table was read. The first snapshot of
+shows that by the table's status; a blocking one by the end of a snapshot in which no table was read. The first snapshot of
 each start is the connector's own (skipped, if it continues), and reads nothing if there are no tables.
 """
 
@@ -38,7 +38,7 @@ class SnapshotNotices:
     """Follows the notifications of one start of a connector.
 
     Args:
-        captured: tells the tables that signals can name.
+        captured: lists the tables that signals can name.
     """
 
     def __init__(self, captured: Callable[[], str]) -> None:

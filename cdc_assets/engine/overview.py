@@ -22,7 +22,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
 
 AUDIT_S = 1.0
-"""Time limit in seconds, for whoever waits for an answer."""
+"""Time limit in seconds, because somebody waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class EngineOverview:
 
     Args:
         tables: the lake's Delta tables; opened from the settings if None.
-        audit_s: time limit in seconds for examining tables that look right; None examines all of them.
+        audit_s: time limit in seconds for examining tables that seem right; None examines all of them.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class EngineOverview:
 
     @property
     def point(self) -> LogPoint | None:
-        """Up to which place of the log the lake is complete for sure; None if the connector's offset does not tell.
+        """Up to which place of the log the lake is complete for sure; None if the connector's offset does not show it.
 
         A batch that is planned counts only when it is in its tables.
         """
@@ -112,7 +112,7 @@ class EngineOverview:
     def queue(self) -> Sequence[tuple[TableId, str]]:
         """Tables that wait for an incremental snapshot, by the connector's offset, and the key that the first has reached.
 
-        The key is in the connector's own form, so it is told only that there is one.
+        The key is in the connector's own form, so it is reported only that there is one.
         """
         found: list[tuple[TableId, str]] = []
         for offset in self.state.offsets.values():

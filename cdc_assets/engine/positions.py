@@ -12,11 +12,11 @@ guarantee is at least once; a repeated event is recognised by its position:
 Events of snapshots have no position, nor have PostgreSQL's messages outside a transaction, which are sent before the
 transactions around them are, nor have those of connectors that are not listed: they are never dropped.
 
-What is recorded is the position of the last event that is in the lake. Repetitions stand before it and do not move it, so that
+What is recorded is the position of the last event that is in the lake. Repetitions are before it and do not move it, so that
 the same events are recognised again if the connector repeats them at another start.
 
 A connector repeats itself only at its start. The first event that is new ends the search, and so does one of a snapshot
-of whole tables, with which a connector begins anew, and one that stands before the offset at which it was started: both
+of whole tables, with which a connector starts over, and one that is before the offset at which it was started: both
 may come from another server, whose log counts from a lower number, and are new however small their positions are.
 """
 
@@ -83,7 +83,7 @@ _RULES: Mapping[str, Callable[[Source], Place | None]] = {
 
 
 def start_of(connector: str, offset: Mapping[str, Any]) -> Place:
-    """The least position that a connector sends when it is started behind an offset; () if that is not known."""
+    """The least position that a connector sends when it is started after an offset; () if that is not known."""
     try:
         if connector in ("mysql", "mariadb") and (number := re.search(r"\.(\d+)$", offset["file"])):
             return int(number.group(1)), int(offset["pos"])
@@ -97,7 +97,7 @@ class Repetitions:
 
     Args:
         recorded: the last position that a batch holds; None if there is none that can be compared.
-        offsets: behind which the connector was started.
+        offsets: after which the connector was started.
         boundary: the last BEGIN or END that a batch holds.
     """
 
@@ -139,7 +139,7 @@ def repeated(
     Args:
         tables: one for each topic and schemas, with each event's index in the chunk in `n`.
         recorded: the last position that is recorded.
-        offsets: behind which the connector was started.
+        offsets: after which the connector was started.
 
     Returns:
         For each table which of its events are repetitions, and whether the last repetition has passed.

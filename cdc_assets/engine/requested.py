@@ -2,11 +2,11 @@
 
 *Why a file.* The connector's file channel needs no table and no right in the database, and the file is the run's own: no
 other signal is mixed up with it. The connector reports by notifications, which arrive as events of a topic: so the run
-knows when the snapshot is complete, and these reports stand in the lake.
+knows when the snapshot is complete, and these reports are in the lake.
 
-*Crash between any two steps.* A signal that was not taken up is gone with its file, and the run has failed: it is asked
+*Crash between any two steps.* A signal that was not taken up is gone with its file, and the run has failed: it is requested
 for again. A blocking snapshot that was taken up and not finished is one batch that is not recorded, so nothing of it is in
-the lake; the same holds then. An incremental one goes on in the next run: its place is part of the recorded offsets.
+the lake; the same holds then. An incremental one continues in the next run: its place is part of the recorded offsets.
 """
 
 import json
@@ -112,7 +112,7 @@ def takes_signals(config: EngineConfig) -> bool:
 
 
 def why_no_incremental(config: EngineConfig) -> str:
-    """Why an incremental snapshot would wait behind its first chunk for ever; empty if it would not.
+    """Why an incremental snapshot would wait after its first chunk for ever; empty if it would not.
 
     The connector compares each chunk with the log between two marks, which it writes into the signal table and
     reads again by the channel `source`; with `read.only` it takes positions of the log instead.
@@ -131,7 +131,7 @@ def why_no_incremental(config: EngineConfig) -> str:
 
 
 def require_incremental(config: EngineConfig) -> None:
-    """Check that an incremental snapshot that is asked for now could be completed.
+    """Check that an incremental snapshot that is requested now could be completed.
 
     Raises:
         ConfigurationError: it would wait for ever.
@@ -149,7 +149,7 @@ def with_file_channel(config: EngineConfig, path: Path) -> EngineConfig:
     """The settings with a private file as a signal channel beside the given ones; a file of their own is replaced.
 
     With a signal table there is the channel `source` in any case: by it a connector reads its own marks around each chunk
-    of an incremental snapshot, without which it waits behind the first chunk for ever, whoever asked for it.
+    of an incremental snapshot, without which it waits after the first chunk for ever, however it was requested.
     """
     marks = ["source"] if config.properties.get("signal.data.collection") else []
     channels = dict.fromkeys([*channels_of(config), *marks, "file"])
@@ -219,7 +219,7 @@ class RequestedSnapshot:
         return chunk
 
     def _take(self, notification: Mapping[str, Any]) -> None:
-        """One notification. Those of blocking snapshots carry ids of the connector's own, so only their order tells."""
+        """One notification. Those of blocking snapshots carry ids of the connector's own, so only their order identifies them."""
         trouble = self._notices.take(notification)
         if self._sent is None or self._ended:
             return

@@ -50,7 +50,7 @@ _COMMIT_TIMES: Final = 20.0
 """A backlog is collected for so many times what the last commit took, so that commits take a twentieth of the time."""
 _LONGEST_S: Final = 30.0
 _QUIET_S: Final = 10.0
-"""Quiet that is recorded in a run that goes on."""
+"""Quiet that is recorded in a run that continues."""
 
 Ending = Literal["idle", "deadline", "goal"]
 
@@ -63,7 +63,7 @@ class EngineSummary:
         ended: why.
         batches: committed by this run.
         rows: events by topic table.
-        unread: what signals asked for and was not read, with the next step.
+        unread: what signals requested and was not read, with the next step.
     """
 
     ended: Ending
@@ -125,7 +125,7 @@ class EngineRun:
             EngineError: the connector or its process has ended by itself.
             FencedError: another run has taken over.
             LakeError, LakeFullError: the lake cannot be read or written, or a table of it is gone.
-            Interrupted: the run was asked to end; what was complete is committed.
+            Interrupted: the run was to end; what was complete is committed.
         """
         check()
         location, directory = self._tables.location, self._ledger.directory
@@ -227,7 +227,7 @@ class EngineRun:
         self._staging.add(replace(chunk, history=self._history.reached(chunk.history, chunk.offsets)))
 
     def _is_full(self, now: float, *, behind: bool) -> bool:
-        """Whether the batch is committed now; while the connector is behind, commits must not take the time of its events."""
+        """Whether the batch is committed now; while the connector lags, commits must not take the time of its events."""
         staging, config = self._staging, self._config
         longest = min(_COMMIT_TIMES * self._commit_s, _LONGEST_S) if behind else 0.0
         is_old = now - self._since >= max(config.batch_s, longest)
@@ -249,7 +249,7 @@ class EngineRun:
     def _close(self, feed: EngineFeed) -> None:
         """Record and commit the current batch."""
         staging, self._staging = self._staging, None
-        assert staging is not None  # noqa: S101 - the caller has looked
+        assert staging is not None  # noqa: S101 - the caller has checked
         try:
             batch = replace(self._with_gap(staging.close()), nulled=dict(self._nulled))
         except BaseException:
@@ -264,7 +264,7 @@ class EngineRun:
             self._upkeep.tidy()
 
     def _with_gap(self, batch: Batch) -> Batch:
-        """The batch with what is lost before it, if the connector was to continue and began anew: the source had forgotten it."""
+        """The batch with what is lost before it, if the connector was to continue and started over: the source had forgotten it."""
         if not batch.anew or self._behind is None:
             return batch
         begin, self._behind = self._behind, None
@@ -283,7 +283,7 @@ class EngineRun:
         carry_out(step, self._tables.require_files)
 
     def _complete(self, batch: Batch) -> None:
-        """Record that each table has its files, and tell it."""
+        """Record that each table has its files, and report it."""
         history = history_directory(self._config.topic_prefix)
         self._rows.update(
             {name: sum(file.rows for file in files) for name, files in batch.files.items() if name != history}

@@ -3,7 +3,7 @@
 A line of JSON (readers of files and topics) holds values in the form that Arrow reads fastest, so each field has two
 types: the one it is read with and the one it has in the lake. The second is that of every topic table
 (`typemap.connect`): Connect's literal types, the semantic type as metadata. A Decimal of more than 38 digits, of an unknown
-number of digits, or with its point before or behind them (PostgreSQL's `numeric(2, 5)`, Oracle's `NUMBER(5, -2)`) has no
+number of digits, or with its point before or after them (PostgreSQL's `numeric(2, 5)`, Oracle's `NUMBER(5, -2)`) has no
 type in the lake; it stays Connect's bytes, and its metadata say so.
 """
 
@@ -28,7 +28,7 @@ _LOGICAL: Mapping[str, pa.DataType] = {
 }
 _MAX_DIGITS = 38
 ENTRIES = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())]))
-"""Maps and headers as they stand in a line."""
+"""Maps and headers as they are in a line."""
 _BLOCK_BYTES = 1 << 20
 
 Schema = Mapping[str, Any]
@@ -83,7 +83,7 @@ def _type_of(schema: Schema) -> ConnectType:
 
 
 def is_narrow(schema: Schema) -> bool:
-    """Whether it is a Decimal that the lake's type holds: its digits are known, and its point stands among them."""
+    """Whether it is a Decimal that the lake's type holds: its digits are known, and its point lies among them."""
     if schema.get("name") != DECIMAL:
         return False
     digits, scale = decimal_parameter(schema, "connect.decimal.precision"), decimal_parameter(schema, "scale")

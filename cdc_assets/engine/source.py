@@ -1,4 +1,4 @@
-"""What is asked of a connector's database beside the connector: cheap questions, for sensors, checks and commands."""
+"""Cheap queries to a connector's database beside the connector, for sensors, checks and commands."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def wal_point(lsn: int) -> LogPoint:
 
 
 def point_of_offset(offset: Mapping[str, Any]) -> LogPoint | None:
-    """Up to where a connector has read for sure when it made an offset; None if the offset does not tell.
+    """Up to where a connector has read for sure when it made an offset; None if the offset does not show it.
 
     A binlog offset made by an event in a transaction names the place where the transaction begins; one that was made by
     a heartbeat names the end of the last transaction.
@@ -60,7 +60,7 @@ def point_of_offset(offset: Mapping[str, Any]) -> LogPoint | None:
 
 
 def time_of_offset(offset: Mapping[str, Any]) -> datetime | None:
-    """Time of the event that an offset was made by, by the database's clock; None if the offset does not tell."""
+    """Time of the event that an offset was made by, by the database's clock; None if the offset has none."""
     try:
         if offset.get("ts_sec"):
             return datetime.fromtimestamp(int(offset["ts_sec"]), UTC)
@@ -75,7 +75,7 @@ _WAL = ("lsn", "lsn_proc", "lsn_commit")
 
 
 def recorded_point(state: BatchState) -> LogPoint | None:
-    """Up to where the lake is complete for sure: the least of all partitions; None if an offset does not tell."""
+    """Up to where the lake is complete for sure: the least of all partitions; None if an offset does not show it."""
     points = [point_of_offset(offset) for offset in state.offsets.values()]
     known = [point for point in points if point is not None]
     return min(known) if known and len(known) == len(points) else None
@@ -84,11 +84,11 @@ def recorded_point(state: BatchState) -> LogPoint | None:
 def is_complete(state: BatchState, probe: "SourceProbe", end: LogPoint) -> bool:
     """Whether it is proved that the lake holds every captured change up to a place of the log.
 
-    Either the connector's offset has reached the place; or the connector was quiet behind its last event, and the log
+    Either the connector's offset has reached the place; or the connector was quiet after its last event, and the log
     itself shows no captured change from there on.
 
     Raises:
-        CdcError: the database cannot be asked.
+        CdcError: the database cannot be queried.
     """
     if state.pending is not None or not state.offsets:
         return False
@@ -124,51 +124,51 @@ class SourceProbe(Protocol):
         """The database's clock.
 
         Raises:
-            CdcError: the database cannot be asked.
+            CdcError: the database cannot be queried.
         """
 
     def log_end(self) -> LogPoint:
         """Where the log ends now.
 
         Raises:
-            CdcError: the database cannot be asked.
+            CdcError: the database cannot be queried.
         """
 
     def is_read(self) -> bool | None:
-        """Whether the database sends its log to a reader of this capture; None if it does not tell.
+        """Whether the database sends its log to a reader of this capture; None if it does not show that.
 
         Raises:
-            CdcError: the database cannot be asked.
+            CdcError: the database cannot be queried.
         """
 
     def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
-        """Whether the log holds no captured change between an offset, behind which the connector was quiet, and a place.
+        """Whether the log holds no captured change between an offset, after which the connector was quiet, and a place.
 
-        False also if that cannot be told.
+        False also if that is unknown.
 
         Raises:
-            CdcError: the database cannot be asked.
+            CdcError: the database cannot be queried.
         """
 
     def retention(self, recorded: LogPoint | None) -> Retention:
-        """Whether everything behind a recorded place is still there.
+        """Whether everything after a recorded place is still there.
 
         Raises:
-            CdcError: the database cannot be asked.
+            CdcError: the database cannot be queried.
         """
 
     def tables(self) -> Sequence[TableSchema]:
         """Structures of the tables that the connector's filters let through.
 
         Raises:
-            CdcError: the database cannot be asked, or a filter is no expression.
+            CdcError: the database cannot be queried, or a filter is no expression.
         """
 
     def inspect(self) -> Sequence[CheckResult]:
         """What the connector needs of the database, and whether it is so.
 
         Raises:
-            CdcError: the database cannot be asked.
+            CdcError: the database cannot be queried.
         """
 
     def signal(self, id_: str, type_: str, data: str) -> None:

@@ -1,8 +1,8 @@
 """Streams that are not read on: partitions and files, with the reasons.
 
-They are recorded in the ledger, so that everybody who looks at the capture is told, and not only who has seen the run. A
-stream is recorded until it goes on: until a batch moves its offset, or a run has read all streams to their ends without it
-being stopped again. What is not known to go on stays recorded, whichever step a run dies at.
+They are recorded in the ledger, so that every report of the capture shows them, and not only the run's log. A
+stream is recorded until it continues: until a batch moves its offset, or a run has read all streams to their ends without it
+being stopped again. What is not known to continue stays recorded, whichever step a run dies at.
 """
 
 from collections.abc import Collection, Mapping

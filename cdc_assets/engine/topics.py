@@ -54,7 +54,7 @@ def _delimiter(config: EngineConfig) -> str:
 
 
 def routes(config: EngineConfig) -> bool:
-    """Whether the names of topics are not those that the connector gives by itself, so that tables cannot be told from them."""
+    """Whether the names of topics are not those that the connector gives by itself, so that tables cannot be derived from them."""
     given = config.properties
     routed = any(name.startswith("transforms.") and "Rout" in text for name, text in given.items())
     return routed or not given.get("topic.naming.strategy", "DefaultTopicNamingStrategy").endswith(
@@ -75,7 +75,7 @@ def topic_named(name: str, config: EngineConfig) -> str:
 
 
 def table_of(topic: str, config: EngineConfig) -> TableId:
-    """The table of a topic in the lake, as far as its name tells."""
+    """The table of a topic in the lake, as far as its name shows."""
     delimiter = _delimiter(config)
     rest = topic.removeprefix(config.topic_prefix + delimiter)
     first, has_more, last = rest.partition(delimiter)

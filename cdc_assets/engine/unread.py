@@ -1,4 +1,4 @@
-"""What a reader's topics or files hold that is not in the lake: asked by whoever looks at the capture, and not by the reader."""
+"""What a reader's topics or files hold that is not in the lake: for the overview of the capture; the reader does not need it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cdc_assets.engine.feed import Offsets
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What waits behind recorded offsets.
+    """What waits after recorded offsets.
 
     Args:
         since: time of the oldest record, or file, that waits; None if none does.
@@ -27,4 +27,4 @@ class Unread:
 
 
 AskUnread = Callable[[Offsets], Unread]
-"""Asks what waits behind offsets; raises CdcError if that cannot be asked."""
+"""Queries what waits after offsets; raises CdcError if that cannot be queried."""

@@ -1,12 +1,12 @@
-"""Asks a connector's database, beside the connector, whether it answers.
+"""Checks, beside the connector, whether its database answers.
 
-A connector whose network falls silent waits for ever and looks as if nothing were new: no byte comes, and no error. So
+A connector whose network falls silent waits for ever and seems to have nothing new: no byte comes, and no error. So
 a thread opens a connection of its own every few seconds. While the database does not answer, quiet proves nothing, and the
-run is not idle; after a few looks in vain it ends with an error that another run may mend. Looks are counted, and not
-time, which also passes while this process is stopped. Where the database tells whether somebody reads its log for this capture,
+run is not idle; after a few vain checks it ends with a retryable error. Checks are counted, and not
+time, which also passes while this process is stopped. Where the database shows whether somebody reads its log for this capture,
 a connection that only the connector has lost is found, too.
 
-Without a driver for the database nothing is watched; then only the connector tells what it notices itself.
+Without a driver for the database nothing is watched; then only the connector reports what it notices.
 """
 
 import logging
@@ -26,16 +26,16 @@ OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 _EVERY_S: Final = 4.0
 _IN_VAIN: Final = 3
 _NOT_READ: Final = 8
-"""Looks after which a log that nobody reads means a lost connection; a connector pauses between two phases."""
+"""Checks after which a log without a reader means a lost connection; a connector pauses between two phases."""
 _FRESH_S: Final = 15.0
 
 
 class SourceWatch:
-    """Looks until it is closed.
+    """Checks until it is closed.
 
     Args:
         open_probe: a new connection to the database.
-        every_s: seconds between two looks.
+        every_s: seconds between two checks.
     """
 
     def __init__(self, open_probe: OpenProbe, every_s: float = _EVERY_S) -> None:
@@ -48,7 +48,7 @@ class SourceWatch:
 
     @property
     def answers(self) -> bool:
-        """Whether the database answered a moment ago, or cannot be asked at all."""
+        """Whether the database answered a moment ago, or cannot be queried at all."""
         return self._blind or (self._in_vain == 0 and time.monotonic() - self._answered < _FRESH_S)
 
     def trouble(self, *, streams: bool) -> str:
@@ -68,7 +68,7 @@ class SourceWatch:
         return ""
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._closed.set()
 
     def _run(self) -> None:
