@@ -27,7 +27,7 @@
         ├── EngineError             Spark cannot run the tasks as it is set up
         ├── MirrorError             a mirror cannot follow its topic
         └── LakeError               the lake cannot be read or written
-            └── EventsDroppedError      a topic no longer holds events that were asked for
+            └── EventsDroppedError      a topic no longer holds events that were requested
 
 `retryable` of a class says whether the same call may be repeated. Each message names the value, what was expected and
 the next step. Secrets never enter a message: adapters pass driver texts through their own redaction.
@@ -251,12 +251,12 @@ class MirrorError(TerminalError):
 
 
 class EventsDroppedError(LakeError):
-    """Events were asked for that a topic no longer holds (`lake.topic.retention.hours`).
+    """Events were requested that a topic no longer holds (`lake.topic.retention.hours`).
 
     Args:
         topic: its name.
         complete_after: commit LSN after which the topic holds every event.
-        wanted: what was asked for.
+        wanted: what was requested.
         hint: next step for the reader.
     """
 
