@@ -63,7 +63,7 @@ class Heartbeat:
             return False
         self._last = elapsed
         millis, topic = int(clock.now().timestamp() * 1000), heartbeat_topic(self._settings, self._events)
-        if self._number < 0:  # the clock may be behind the numbers of an earlier run
+        if self._number < 0:  # the clock may be before the numbers of an earlier run
             self._number = self._tables.reached(topic)
         self._number = max(self._number + 1, millis)
         row = {
