@@ -14,7 +14,7 @@ is examined in time.
 
 *No false alarms.* Joining files keeps application transactions and rows, and vacuum removes files that the newest version
 does not name. Rows that another program has deleted on purpose are not missed, and exactly these; and those that it has appended
-stand for none of ours: what is lost besides is found, as far as the log has the commits since the mark. A run may commit while
+belong to none of ours: what is lost besides is found, as far as the log has the commits since the mark. A run may commit while
 somebody looks: rows, files and the log are compared as of the version that was opened. A table may be right by these numbers
 and hold rows twice: that is found in its log (`foreign`). File contents are not read.
 """

@@ -15,7 +15,7 @@ from pyarrow import fs
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 _DELETED = ("num_deleted_rows", "numDeletedRows")
-"""Names under which delta-rs and Spark tell how many rows a DELETE removed."""
+"""Names under which delta-rs and Spark record how many rows a DELETE removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Commit:
     transactions: Mapping[str, int]
     about: Mapping[str, Any]
     is_plain: bool = True
-    """Whether it has files and application transactions alone: no other structure or properties."""
+    """Whether it has files and application transactions only: no other structure or properties."""
 
     @property
     def operation(self) -> str:
@@ -81,7 +81,7 @@ def has_commit(location: Location, directory: str, version: int) -> bool:
     """Whether the log has a commit of this version.
 
     Raises:
-        LakeError: it cannot be asked.
+        LakeError: it cannot be read.
     """
     try:
         info = location.existing(directory).get_file_info(commit_path(version))
@@ -96,7 +96,7 @@ def is_there(location: Location, directory: str) -> bool:
     """Whether a folder of commits is seen now, without reading any; an object store may not say so of one that is there.
 
     Raises:
-        LakeError: it cannot be asked.
+        LakeError: it cannot be read.
     """
     try:
         info = location.existing(directory).get_file_info(_LOG)

@@ -16,7 +16,7 @@ _ORDERED = ("value.source.ts_", "value.source.commit_lsn", "value.ts_", "window_
 """Columns whose least and greatest value let a reader skip a row group; the others have the same values everywhere."""
 
 _OLD = "value.before."
-"""Values that are gone: nobody looks for a row by them, and their statistics take a twentieth of the time."""
+"""Values that are gone: no row is searched for by them, and their statistics take a twentieth of the time."""
 
 _BATCH_ROWS = 8 * 1024
 """Rows that the writer takes at once of a column; of its own accord it takes a thousand."""

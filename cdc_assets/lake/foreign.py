@@ -2,13 +2,13 @@
 
 *Why that can be.* delta-rs accepts a rewrite (`OPTIMIZE`) that was planned before ours and is committed after it: the files
 that it removes are gone already, and what it adds has their rows once more. Such a commit cannot be refused; so the log
-is read behind the version up to which it was read before. A commit that says that it changes no row must leave as many as
+is read after the version up to which it was read before. A commit that says that it changes no row must leave as many as
 there were. One that leaves more has put rows in again, and one that leaves fewer has lost some.
 
-*A vacuum* that was told to keep nothing also takes files that are written and not committed yet, or were just counted as being
-there. The log tells that there was one; then the files of the table are looked at.
+*A vacuum* that was set to keep nothing also takes files that are written and not committed yet, or were just counted as being
+there. The log shows that there was one; then the files of the table are listed.
 
-*No false alarms.* Whoever appends or deletes rows says so: it is told, and not undone. (A DELETE, UPDATE or MERGE that was planned
+*No false alarms.* An append or a deletion names itself in its commit: it is reported, and not undone. (A DELETE, UPDATE or MERGE that was planned
 before ours, and would put rows in again, is refused by Delta.) Our own commits name themselves
 (`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such. Only what is read
 is judged: if the store does not answer, the look fails and is repeated.
@@ -92,7 +92,7 @@ class Look:
         newest: version up to which it was read.
         commits: of other programs that changed which rows there are, and were not undone; oldest first.
         is_whole: whether all commits were there, and none is unclear.
-        is_vacuumed: whether another program has removed files that no version named then, and a commit behind it may name.
+        is_vacuumed: whether another program has removed files that no version named then, and a commit after it may name.
     """
 
     newest: int

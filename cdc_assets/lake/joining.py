@@ -6,7 +6,7 @@ is rewritten a few times in all; if all small files became one each time, a grow
 again until it has the target size.
 
 *Crash between any two steps*, and writers beside it: as of any rewriting of files (`rewriting`), a table at a time. What was joined
-while another writer replaced a file stays as it was, and is looked at again the next time.
+while another writer replaced a file stays as it was, and is checked again the next time.
 """
 
 import logging

@@ -15,7 +15,7 @@ class Mark:
         checked: version up to which its log was read for commits of other programs; -1 if it never was.
         foreign: what the newest of these did, for people.
         timed: whether `window` is a time, as in topics of heartbeats and notifications, and not the number of a window.
-        counted: version whose rows were counted; `rows` are those, and what was committed under `window` behind it.
+        counted: version whose rows were counted; `rows` are those, and what was committed under `window` after it.
     """
 
     window: int

@@ -4,7 +4,7 @@
 files (`replacing`). Of two writers at the same moment one is first, and the other's commit replaces what that one brought.
 
 *A partition.* Its files lie in a folder of its own below the table's directory, named after its key; so no column needs to say
-which rows are whose. A commit removes the files that the newest version has in that folder: which ones is found anew for each
+which rows are whose. A commit removes the files that the newest version has in that folder: which ones is found again for each
 attempt, so of two first writers of one partition the second removes what the first has brought. Columns that are new are
 added before, columns that are missing are null, and another type is refused: the other partitions have the old one. So is a file
 outside such folders, of a table that was written whole, or whose files another program has joined: it may hold rows of any partition.

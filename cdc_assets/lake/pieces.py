@@ -1,6 +1,6 @@
 """Rows that tasks of one job stage for those of the next one, by numbers that say who reads them.
 
-A batch of a staged file holds rows of one number, in the order in which they came; a `Piece` tells where it is. Staged files
+A batch of a staged file holds rows of one number, in the order in which they came; a `Piece` says where it is. Staged files
 are in no table, and a job that is repeated writes others, so a crash leaves only files: whoever stages removes the folder.
 """
 

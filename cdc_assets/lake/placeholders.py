@@ -1,4 +1,4 @@
-"""Which texts stand in a topic for values that the log does not hold (`unavailable.value.placeholder`).
+"""Which texts a topic has in place of values that the log does not hold (`unavailable.value.placeholder`).
 
 A placeholder looks like a value, and events with a former one stay when the setting is changed. So each Delta table of a topic names,
 as a property, all that its events may have, and whoever makes rows of them takes each for a missing value. A new one is recorded
@@ -18,7 +18,7 @@ _DEFAULT = EventSettings("").unavailable_value
 
 
 def placeholders(tables: DeltaTables, directory: str) -> tuple[str, ...]:
-    """Texts that may stand for a missing value in a table of a topic.
+    """Texts that may mark a missing value in a table of a topic.
 
     Raises:
         LakeError: it cannot be read.

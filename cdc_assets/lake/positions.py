@@ -1,9 +1,9 @@
 """Reads files of a topic that may hold an event twice, and keeps each once.
 
-The last means against rows that are there twice, where the log no longer tells which commit put them in (`foreign`). Files of
+The last means against rows that are there twice, where the log no longer says which commit put them in (`foreign`). Files of
 windows do not overlap; what overlaps besides are files of one snapshot, of which only the positions are read, as of files that
 were joined. An event is what its window and position say, and its tombstone shares both: so what schema changes of two windows say
-behind one LSN stays, and so do rows that users append, which have no window or no position. The work of files that overlap is one task, which holds their positions.
+after one LSN stays, and so do rows that users append, which have no window or no position. The work of files that overlap is one task, which holds their positions.
 """
 
 import re

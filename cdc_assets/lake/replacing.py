@@ -7,7 +7,7 @@ not have. So here, and only here (a test counts the places):
 
 1. all files that go are found among those of version v;
 2. as many rows come as go, less those that the caller says it drops;
-3. the caller's fence is asked whether another writer has taken over;
+3. the caller's fence is checked: another writer may have taken over;
 4. the commit becomes version v + 1, or none (`max_commit_retries=0`).
 
 If it is refused, another writer has committed v + 1. Then all of it is done again upon the newest version: appends of
@@ -16,7 +16,7 @@ is nothing, so what is removed is what was found, and a writer that slept before
 fence is not needed for that; it keeps a writer that was overtaken from working on.
 
 *An answer that is lost.* A commit names itself by a number of its own in its metadata. After a refusal, or an error that
-does not say whether the commit is there, the log behind v is read: if it has the number, the commit was made.
+does not say whether the commit is there, the log after v is read: if it has the number, the commit was made.
 
 *A crash* leaves the commit or nothing of it; files that no version names are removed by vacuum.
 """
@@ -90,7 +90,7 @@ class Replacement:
 
     Args:
         remove: paths of the files that go; or which of the version's go, by their path; None takes all of them.
-        add: files that come; one of a path that goes only describes it anew.
+        add: files that come; one of one with the path of a removed file only describes it again.
         dropped: how many rows fewer come than go; None if what comes is not what goes, as in a fold.
         is_new: whether readers of the log see new rows in what comes.
         number: version of the application transaction; None for none.
@@ -193,7 +193,7 @@ def _commit(
     actions: list[AddAction | RemoveAction],
     own: str,
 ) -> bool:
-    """Commit behind the version of the handle; False if another writer has."""
+    """Commit after the version of the handle; False if another writer has."""
     version, now = handle.version(), int(time.time() * 1000)
     numbers = [] if wanted.number is None else [Transaction(tables.capture, wanted.number, now)]
     whole = {WHOLE: "true"} if wanted.remove is None else {}
@@ -221,7 +221,7 @@ def _commit(
 
 
 def _was_made(tables: DeltaTables, directory: str, version: int, own: str) -> bool:
-    """Whether a commit is in the log behind a version, though its answer says otherwise or was lost."""
+    """Whether a commit is in the log after a version, though its answer says otherwise or was lost."""
     while (found := read_commit(tables.location, directory, version := version + 1)) is not None:
         if found.about.get(OURS) == own:
             return True

@@ -2,7 +2,7 @@
 
 The properties say after which commit LSN a topic holds every event, and from which LSN on what is left still makes the
 table's rows. They are set before files are removed, so a reader
-that lists files first and asks for the properties then never takes a part of a topic for the whole. Readers need
+that lists files first and requests the properties then never takes a part of a topic for the whole. Readers need
 nothing else: neither the manifest nor the capture's settings.
 """
 
@@ -32,7 +32,7 @@ class Retained:
         window: greatest number of a window of which something was dropped; -1 if nothing was.
         rows: commit LSN from which on the events that are left make the table's rows, because only such were dropped as
             others had replaced; empty if it is not so, or nothing was dropped.
-        compacted: commit LSN up to which nothing is left that others have replaced; empty if it was never looked for.
+        compacted: commit LSN up to which nothing is left that others have replaced; empty if it was never searched for.
         number: how often this was announced; of what the table says now (`announce`).
     """
 

@@ -26,7 +26,7 @@ class Rewrite:
 
     Args:
         fence: raises FencedError if another writer has taken over.
-        name: the named step behind it.
+        name: the named step after it.
         is_done: whether the table has it.
         conflict: why the table stays as it was, if another writer was first.
     """
@@ -46,7 +46,7 @@ class Rewrite:
 
     @property
     def reached(self) -> str:
-        """The named step behind the commit, if there was one."""
+        """The named step after the commit, if there was one."""
         return self.name if self.is_done else ""
 
     def commit(self, number: int) -> None:

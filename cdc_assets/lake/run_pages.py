@@ -1,4 +1,4 @@
-"""Column chunks of Parquet for values that repeat, made without a look at each row.
+"""Column chunks of Parquet for values that repeat, made without looking at each row.
 
 Parquet writes levels and indexes into a dictionary as runs: a column that holds one value in a hundred thousand rows is a
 few bytes. Its writers find the runs by going through all rows; here they are known. Pages are of version 1, a chunk is a
@@ -144,12 +144,12 @@ def _width(greatest: int) -> int:
 
 
 def _run(count: int, value: int, width: int) -> bytes:
-    """A run: the count with a zero behind it, and the value in whole bytes."""
+    """A run: the count with a zero after it, and the value in whole bytes."""
     return size_bytes(count << 1) + value.to_bytes((width + 7) // 8, "little")
 
 
 def _packed(values: Numbers, width: int) -> bytes:
-    """Values bit by bit: the number of groups of eight with a one behind it, and the bits, lowest first."""
+    """Values bit by bit: the number of groups of eight with a one after it, and the bits, lowest first."""
     groups = -(-len(values) // 8)
     bits = values[:, None] >> np.arange(width, dtype=np.uint8) & 1
     data = np.packbits(bits.ravel(), bitorder="little").tobytes()

@@ -1,7 +1,7 @@
 """Finds leaf columns of a row group that hold a few runs of the same value, and the table without them.
 
 Most columns of an envelope are like that: the source block names the table, a READ has no `before`, every event has the same
-headers. Of such a column nothing needs to be looked at row by row (`run_pages`).
+headers. Of such a column nothing needs to be checked row by row (`run_pages`).
 
 *Why no value is lost.* A leaf is taken out only if each of its batches is known to hold one value: a slice of repeated texts
 (`core.repeated`), nulls by their count, integers that are repeated or were compared. All other leaves stay.

@@ -24,7 +24,7 @@ A rewriting has no number: a table takes it at exactly the version that has the 
 | all commits | it is completed | the same | the next attempt completes it |
 
 *Two writers.* Both may commit, each table takes one of them; only one can record the step as complete, since the record is
-fenced. Who leaves a table behind takes its number first (`TopicTables.leave_out`), so that nobody else's files can follow.
+fenced. Whoever leaves a table behind takes its number first (`TopicTables.leave_out`), so that nobody else's files can follow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Change(Protocol):
 
     @property
     def reached(self) -> str:
-        """The named step behind the commit (`core.steps`); empty if there is none."""
+        """The named step after the commit (`core.steps`); empty if there is none."""
 
     def commit(self, number: int) -> None:
         """Commit the files, unless the table has the number."""
@@ -86,7 +86,7 @@ class Events:
         try:
             self.tables.commit(self.directory, None, self.files, number, self.metadata)
         except SinkError as error:
-            # a sink raises again and again, every few seconds, and each attempt writes all of them anew
+            # a sink raises again and again, every few seconds, and each attempt writes all of them again
             if self.attempt and not error.is_tried:
                 remove_attempt(self.tables.location, [self.directory], number, self.attempt)
             raise
@@ -130,7 +130,7 @@ class WrittenStep:
         number: of its commits.
         commits: group after group.
         keep: what is to be done before the first of them: record the files, inform readers.
-        end: what is to be done behind the last: record, and report.
+        end: what is to be done after the last: record, and report.
         is_recorded: whether an earlier run has done `keep`.
     """
 
@@ -216,7 +216,7 @@ def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[Da
         What is wrong, by directory.
 
     Raises:
-        LakeError: the lake cannot be asked.
+        LakeError: the lake cannot be read.
     """
     waiting = {name: written for name, written in files.items() if not tables.committed(name, number)}
     lacking = missing_files(tables.location, waiting)

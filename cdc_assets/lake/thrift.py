@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
-"""Types of the protocol; a boolean field is its type alone."""
+"""Types of the protocol; a boolean field has only its type."""
 _LONG_LIST: Final = 15
 _SMALL_INTEGERS: Final = (I16, I32, I64)
 

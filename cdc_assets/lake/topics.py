@@ -87,7 +87,7 @@ class TopicTables(DeltaTables):
         return cls(Location.of(config.lake), config.events.topic_prefix, config.lake, sink, others)
 
     def properties(self, schema: pa.Schema) -> dict[str, str]:
-        """Delta's properties that a table of these columns has: files tell the bounds of positions alone."""
+        """Delta's properties that a table of these columns has: files have only the bounds of positions."""
         narrow = {STATISTICS_PROPERTY: STATISTICS} if STATISTICS in schema.names else {}
         return super().properties(schema) | narrow
 
@@ -140,7 +140,7 @@ class TopicTables(DeltaTables):
         return generation(topic, len(existing) + 1), None
 
     def row_count(self, topic: str) -> int:
-        """Number of rows of a topic in all its generations, from the Delta log alone."""
+        """Number of rows of a topic in all its generations, from the Delta log only."""
         return sum(_row_count(handle) for _, handle in self._generations(topic))
 
     def require_files(self, files: Mapping[str, Sequence[WrittenFile]]) -> None:
@@ -306,7 +306,7 @@ class TopicTables(DeltaTables):
             self._held[directory] = self._marks[directory] = mark
 
     def expect(self, directory: str, mark: Mark) -> None:
-        """Have the next mark of a table go on from one that is recorded, so that rows which are lost meanwhile are missed."""
+        """Have the next mark of a table continue from one that is recorded, so that rows which are lost meanwhile are missed."""
         with self._lock:
             self._held[directory], self._alone[directory] = mark, mark.version + 1
 
@@ -335,7 +335,7 @@ class TopicTables(DeltaTables):
         return max(rows, held.rows + min(0, net_since(self, directory, held.version, held.window, handle.version())))
 
     def own_versions(self, directory: str) -> range:
-        """Versions of a table behind one another, up to the newest one, that are known to be of this object and were not
+        """Versions of a table after one another, up to the newest one, that are known to be of this object and were not
         checked."""
         held = self._held.get(directory)
         if held is None or held.version <= self._checked.get(directory, -1):

@@ -4,7 +4,7 @@ It runs at the end of a loop, in the process of the single writer. Joining is a 
 (`joining`), so a reader of the log sees nothing new.
 
 A table gets what it lacks by the way (`adapt`): the retention of replaced files, if the property of the capture was changed, and
-the features that a crash behind a commit of new columns has left out.
+the features that a crash after a commit of new columns has left out.
 
 Vacuum removes files that no version within the retention names: files replaced by compaction or by folding the
 manifest, and files of attempts that never committed. It never runs while recorded files wait for their commit, which

@@ -44,7 +44,7 @@ class ForeignWatch:
     ) -> dict[str, list[ForeignCommit]]:
         """What other programs have committed since the last time, by directory; what is there twice is undone.
 
-        A table whose log cannot be read, or that cannot be written now, is looked at again the next time. One whose log was gone in
+        A table whose log cannot be read, or that cannot be written now, is checked again the next time. One whose log was gone in
         part is among the results also if its positions say that nobody did anything.
 
         Args:
