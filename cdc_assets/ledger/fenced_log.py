@@ -5,11 +5,11 @@ the handle is never refreshed after `claim`. A writer that was believed dead and
 delta-rs refuses the commit, and `FencedError` is raised. A crash leaves either a complete commit or an unreferenced
 file.
 
-*An answer that is lost.* After a refusal, or an error that does not say whether the commit exists, the log behind the
+*An answer that is lost.* After a refusal, or an error that does not say whether the commit exists, the log after the
 handle's version is read: if a commit names the file of this writer's row, it was made, and was refused only because the
 store's client had repeated the request. If the store does not answer, that is not known, and the number is *in doubt*: the
 row may even be written later, by a request that is still under way. So the files of all attempts for a number are
-remembered; whichever commit takes the number, the row in it is told from another writer's. A doubt ends when the number is
+remembered; whichever commit takes the number, the row in it is distinguished from another writer's. A doubt ends when the number is
 taken.
 
 *Folding.* Rows that their fold replaces go in one commit that finds all of their files, or is not made (`lake.replacing`).
@@ -191,7 +191,7 @@ class FencedLog:
         sequence = self.next_sequence - 1
         location, version = self._tables.location, self._tables.kept(self.directory).version()
         if not has_commit(location, self.directory, version + 1) and has_commit(location, self.directory, version):
-            return  # nobody has written anything since, nor shortened the log behind it
+            return  # nobody has written anything since, nor shortened the log after it
         newest = self._tables.separate().open(self.directory)
         if newest is None or (newest.transaction_version(self._tables.capture) or 0) != sequence:
             raise self._fenced(sequence + 1)
@@ -234,7 +234,7 @@ class FencedLog:
         return written
 
     def _found(self) -> Row | None:
-        """The row among those that may have been written that a commit behind the handle's version names.
+        """The row among those that may have been written that a commit after the handle's version names.
 
         Raises:
             LakeAwayError: the store does not answer.
@@ -247,7 +247,7 @@ class FencedLog:
         return None
 
     def _has_written(self, sequence: int) -> None:
-        """Go on behind a row that was written.
+        """Continue after a row that was written.
 
         Raises:
             FencedError: another writer has taken over since.

@@ -7,12 +7,12 @@ newest of them stay before it for people, and are never folded again.
 *Crash between any two steps.* Before the commit of a row nothing has happened; after it every reader folds the row. The
 replacement is one atomic commit, whose state is that of the rows it replaces: before it readers fold the rows, after it
 they take the state. The next writer counts the rows behind the newest fold, so a replacement that was due is made up for
-behind its first rows. On a full disk, or while another program rewrites the files again and again, it is left for later, because
+after its first rows. On a full disk, or while another program rewrites the files again and again, it is left for later, because
 the rows themselves are recorded.
 
-*Readers* fold a row once: the state after the rows that were read before is kept, and only those behind them are folded. That is
+*Readers* fold a row once: the state after the rows that were read before is kept, and only those after them are folded. That is
 right because a row that was read from a file stays what it is, and so does all before it: each row is numbered and fenced. If the
-newest of them is not among the rows any more, because of a fold or a copy that was restored, all are folded anew.
+newest of them is not among the rows any more, because of a fold or a copy that was restored, all are folded again.
 """
 
 import json
@@ -183,7 +183,7 @@ class FoldedLog(Generic[S]):
     def vacuum_if_folded(self, upkeep: Upkeep) -> None:
         """Remove from disk what folds have replaced, if this writer has folded.
 
-        If that fails, was done a short time ago, or the writer dies before it, the files wait for the vacuum behind a later
+        If that fails, was done a short time ago, or the writer dies before it, the files wait for the vacuum after a later
         fold, which removes them too. Until then they take some room, a few kilobytes each, and nobody reads them.
         """
         if self.folded:
@@ -193,7 +193,7 @@ class FoldedLog(Generic[S]):
     def _take_over(self) -> None:
         """Continue after the existing rows; the first to append becomes the single writer.
 
-        Rows that `read` has kept are not read again: a file never changes, and which files there are is read anew.
+        Rows that `read` has kept are not read again: a file never changes, and which files there are is read again.
         """
         rows = self._log.claim(self._known)
         fold = newest_fold(rows)

@@ -48,7 +48,7 @@ class Hindrance:
 
 
 Hindrances = Mapping[str, Hindrance]
-"""By what cannot go on: a database, a topic, or all of it."""
+"""The reason, by what cannot continue: a database, a topic, or all of it."""
 
 
 class RecordedHindrances:
@@ -64,10 +64,10 @@ class RecordedHindrances:
         self._written: dict[Work, Hindrances] = {}
 
     def write(self, work: Work, errors: Mapping[str, Exception], now: datetime) -> None:
-        """Record all that hinders one kind of work now, unless it is recorded; nothing if it goes on.
+        """Record all that hinders one kind of work now, unless it is recorded; nothing if it continues.
 
         Args:
-            errors: by what cannot go on.
+            errors: by what cannot continue.
         """
         before = self._written.get(work)
         found = {what: Hindrance.of(error, now) for what, error in errors.items()}
@@ -87,7 +87,7 @@ class RecordedHindrances:
         """Record what hinders a part of one kind of work, which several processes may do.
 
         Args:
-            errors: by what cannot go on.
+            errors: by what cannot continue.
             asked: what was tried; of all else that is recorded, nothing is known now.
         """
         with suppress(*LAKE_ERRORS):

@@ -8,7 +8,7 @@ newest row may not have been sent: `claim` records and sends them again. They ke
 *Jobs.* A row says where the run's jobs have run until now, by kind, if there were any since the row before; for people, nothing
 relies on it. A crash forgets those that no row was written behind.
 
-*Crash between any two steps.* Before the commit of a row nothing of it has happened, and nobody was told. Behind it the marks
+*Crash between any two steps.* Before the commit of a row nothing of it has happened, and nothing was reported. After it the marks
 count, and its notifications are sent by the next `claim` if this writer does not live to do it.
 """
 
@@ -120,7 +120,7 @@ class ManifestRows(FoldedLog[CaptureState]):
 
 
 def _columns(windows: Sequence[Window]) -> dict[str, Any]:
-    """What a row about windows shows of them beside its detail; bounds of several are in the detail alone."""
+    """What a row about windows shows of them beside its detail; bounds of several are only in the detail."""
     found: dict[str, Any] = {
         "number": windows[0].window_id,
         "kind": windows[0].kind,

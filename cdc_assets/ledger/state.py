@@ -342,7 +342,7 @@ class CaptureState:
         """The greatest number under which nothing of a database is committed any more, nor under any before it.
 
         A snapshot takes its number when it is planned, and writes structures under it before its first round. What other databases
-        have in flight may hold their own numbers back for hours, while the positions of this one's tables go on.
+        have in flight may hold their own numbers back for hours, while the positions of this one's tables continue.
         """
         return min((number for number, name, _ in self._open() if name == database), default=self.next_window) - 1
 
@@ -424,7 +424,7 @@ class CaptureState:
     def wanted_after(self, table: TableId, object_id: int) -> Lsn | None:
         """LSN after which the changes of a table belong to what the lake has of it; None if the lake has nothing of it.
 
-        Those of a table that was dropped are told by its DROP.
+        Those of a table that was dropped are reported by its DROP.
         """
         known, early = self.tables.get(table), self.early.get(table)
         if known is not None and known.object_id == object_id and known.position is not None:
