@@ -103,7 +103,7 @@ class CaptureMetrics:
         """All metrics in Prometheus's own format.
 
         Args:
-            with_report: whether the gauges of a report are among them, for which a look may be needed.
+            with_report: whether the gauges of a report are among them, which may have to be made.
         """
         return generate_latest(self.registry if with_report else self._counted)
 

@@ -1,6 +1,6 @@
-"""Exports the metrics of a run in every way that the settings ask for; the packages for it are extras.
+"""Exports the metrics of a run in every way that the settings request; the packages for it are extras.
 
-Dagster's runs and `cdc-assets capture` share it. A port is served by the command alone: runs come and go.
+Dagster's runs and `cdc-assets capture` share it. A port is served by the command only: runs come and go.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def exported_metrics(
         prefix: value of the label `capture`.
         look_at: makes the report; None if there is none yet.
         serve: called with the port, if one is served; None serves none, and writes no gauges of health into a file, which
-            nobody would correct once the run has ended.
+            nothing would correct once the run has ended.
 
     Raises:
         ConfigurationError: an extra is not installed, or the port cannot be bound.

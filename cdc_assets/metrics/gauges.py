@@ -22,7 +22,7 @@ REPORT_EVERY_S: Final = 5.0
 """Least number of seconds between two reports, however often somebody scrapes."""
 
 LookAt = Callable[[], CaptureReport | None]
-"""Makes a report, or tells that there is none yet."""
+"""Makes a report; None if there is none yet."""
 
 
 class ReportGauges(Collector):
@@ -84,7 +84,7 @@ def _of_capture(report: CaptureReport) -> Iterator[Metric]:
 
 
 def _of_kafka(report: CaptureReport) -> Iterator[Metric]:
-    """Without values if nothing is written to Kafka, or if that could not be asked."""
+    """Without values if nothing is written to Kafka, or if that could not be queried."""
     found = report.published if report.published is not None and not report.published.problem else None
     for name, text, value in (
         (

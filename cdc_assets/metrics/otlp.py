@@ -27,7 +27,7 @@ from cdc_assets.metrics.gauges import LookAt, ReportGauges
 from cdc_assets.overview.report import CaptureReport
 
 _FRESH_S: Final = 1.0
-"""Instruments that are asked within this time, which are those of one export, are answered from one collection."""
+"""Instruments that are read within this time, which are those of one export, are answered from one collection."""
 _LAST_EXPORT_MS: Final = 5000
 
 

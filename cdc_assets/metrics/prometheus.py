@@ -1,8 +1,8 @@
 """Metrics in Prometheus's and OpenMetrics' formats: over HTTP, or as a file for the node exporter.
 
-*A file tells no health that nobody looks after.* A thread writes it while the process lives, whether anything is committed or
-not, with the time of the look on which its health rests. The last writing, at the end of the process, leaves health out, and so does the first, which
-replaces what a process that was killed has left. Of that one the time of its look tells how old its health is.
+*A file does not outlive its writer unnoticed.* A thread writes it while the process lives, whether anything is committed or
+not, with the time of the report on which its health rests. The last writing, at the end of the process, leaves health out, and so does the first, which
+replaces what a process that was killed has left. The time of its report shows how old that health is.
 """
 
 import logging
@@ -19,7 +19,7 @@ from cdc_assets.metrics.counted import CaptureMetrics
 WRITE_EVERY_S: Final = 15.0
 """Seconds from one writing of a file of metrics to the next."""
 _END_S: Final = 5.0
-"""Longest wait for a look that is under way at the end; it writes nothing any more."""
+"""Longest wait for a report that is being made at the end; it writes nothing any more."""
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Textfile:
         self._end, self._writing = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._work, name=f"metrics to {path.name}", daemon=True)
         self._newest = ""
-        """The newest trouble that the log tells."""
+        """The newest trouble in the log."""
 
     def __enter__(self) -> Self:
         self._write(self._metrics.text(with_report=False))
@@ -58,7 +58,7 @@ class Textfile:
                     self._write(text)
 
     def _text(self) -> bytes:
-        """Without health if the look fails."""
+        """Without health if the report fails."""
         try:
             return self._metrics.text(with_report=True)
         except Exception as error:  # noqa: BLE001 - metrics must never end a capture
