@@ -1,10 +1,10 @@
 """Rows that a comparison did not find on the server, and that no event removes: nothing has logged that they went.
 
 The ledger keeps them, each with the mirror's LSN before the server was read. At that LSN they are gone from the mirror, as if an event said so:
-events behind it win, and a mirror that is made anew from its topic takes them at the same place. The topic stays as it is, for its
+events behind it win, and a mirror that is rebuilt from its topic takes them at the same place. The topic stays as it is, for its
 events are those of the log.
 
-*Why a step that is repeated makes the same.* Its plan says how many of them it knows. Those that it takes are told by their LSNs, and by
+*Why a step that is repeated makes the same.* Its plan says how many of them it knows. Those that it takes are identified by their LSNs, and by
 which of them a complete step has taken before.
 """
 
@@ -29,7 +29,7 @@ class Absence:
 
     Args:
         lsn: commit LSN at which they are.
-        at: when they were looked for, in microseconds since 1970.
+        at: when they were searched for, in microseconds since 1970.
         rows: number of rows.
         keys: of these, as an Arrow IPC stream in base64.
         taken: whether a complete step has taken them.
@@ -50,7 +50,7 @@ class Absence:
         return cls(lsn, at, keys.num_rows, base64.b64encode(sink.getvalue()).decode())
 
     def events(self, shape: Shape) -> pa.Table:
-        """As events, behind all others of their LSN; none if rows have another key now."""
+        """As events, after all others of their LSN; none if rows have another key now."""
         with pa.ipc.open_stream(base64.b64decode(self.keys)) as reader:
             keys = reader.read_all()
         if {part.name for part in shape.key} != set(keys.column_names):

@@ -1,13 +1,13 @@
 """Changes of a table's structure after which rows are others without an event.
 
 ALTER COLUMN converts every row on the server, with rounding or text forms of its own; a column that is dropped and added again under
-its name is another one; and events from before a table got its key, or another one, do not tell which of its rows now they are
+its name is another one; and events from before a table got its key, or another one, do not show which of its present rows they are
 about: of two rows with one `a` the deletion of one, told by (a, b), would remove both from a table with the key `a`. The log holds none of it,
 so a mirror that went on would show what the server never had. Only changes that leave every value as it is are followed: wider
 integers and decimals, longer texts, texts in UTF-8 or compared in another way, more digits of a moment, integers as texts.
 
 After any other change the mirror stays right before it, in the structure of then, and says why. When the whole table was read again, it
-goes on as after lost changes: one step takes everything up to that reading, so nothing is published between the change and it.
+continues as after lost changes: one step takes everything up to that reading, so nothing is published between the change and it.
 """
 
 import re

@@ -10,11 +10,11 @@
 
 *Why exactly once.* A step reads the rows that the step before has left and events that its plan has fixed, neither of
 which changes, so every attempt makes the same rows and the same versions. `history` is first, because what ended can
-only be told from the rows before. Two writers cannot both act: the ledger fences, and until one of them tries to write
+only be derived from the rows before. Two writers cannot both act: the ledger fences, and until one of them tries to write
 to it, it can only repeat the same step, which each table takes once.
 
 All tables that have something new share the two jobs of a turn (`tasks`) and the two rows of the ledger. An error of one table
-stops that table alone (`isolation`).
+stops that table only (`isolation`).
 """
 
 import contextlib
@@ -71,7 +71,7 @@ class Mirrors:
         self._clock, self._on_step = clock, on_step
         self._jobs, self._account = Jobs(topics, tables, runner), runner.account
         self._parted = set[str]()
-        """Topics whose mirror's leaves were looked at."""
+        """Topics whose mirror's leaves were checked."""
         self._audited = set[str]()  # against the record
 
     def catch_up(
@@ -80,7 +80,7 @@ class Mirrors:
         """Apply what is new, step after step.
 
         Args:
-            anew: whether the mirrors are made anew from their topics.
+            anew: whether the mirrors are rebuilt from their topics.
             should_end: asked between two turns.
 
         Returns:
@@ -115,7 +115,7 @@ class Mirrors:
         return troubles
 
     def _damaged(self, topics: Sequence[str]) -> set[str]:
-        """Mirrors whose tables lack what the record says; each is looked at once, and again while it is not made anew."""
+        """Mirrors whose tables lack what the record says; each is checked once, and again while it is not rebuilt."""
         new = [topic for topic in topics if topic not in self._audited]
         lost = damaged_mirrors(self._tables, self._ledger.state, new)
         self._audited |= set(topics) - lost
@@ -124,7 +124,7 @@ class Mirrors:
     def _recorded(self, works: list[Work], new: Sequence[Work], troubles: dict[str, CdcError]) -> list[Work]:
         """Record new steps; those that are to be carried out.
 
-        Who drops events tells it, and then looks whether a mirror is being made anew; here it is the other way round. So
+        Retention announces first and checks for rebuilds second; here a rebuild is planned first and announcements are checked second. So
         one of the two gives up, before anything of the mirror has changed.
         """
         former = {work.table.topic: self._state(work.table.topic) for work in new}
@@ -154,7 +154,7 @@ class Mirrors:
     def _planned(self, table: MirroredTable, rebuilt: set[str]) -> "Work | _Moved | None":
         """The step in flight of a table, or its next one; or its state, if it is proved that the topic has nothing to take.
 
-        None if it can do neither now. A mirror that fails or waits keeps its LSN: behind it may be events that it has not taken.
+        None if it can do neither now. A mirror that fails or waits keeps its LSN: there may be events after it that it has not taken.
         """
         state, key = self._state(table.topic), table.description.shape.key_text
         anew = table.topic in rebuilt
@@ -174,7 +174,7 @@ class Mirrors:
         return self._work(table, planned)
 
     def _moved(self, table: MirroredTable, lsn: str, window: int) -> MirrorState:
-        """The state of a table that has nothing to take up to an LSN; the same if that tells nothing new."""
+        """The state of a table that has nothing to take up to an LSN; the same if that says nothing new."""
         state = self._state(table.topic)
         moved = replace(state, lsn=lsn, window=max(state.window, window), gaps=table.target.gaps_since(state.since))
         return moved if (lsn, moved.gaps) != (state.lsn, state.gaps) else state

@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 
 _NEEDED = frozenset("cudr")
 ALL = "The mirrors"
-"""What cannot go on if no mirror can."""
+"""What cannot continue if no mirror can."""
 _PASSES = 8
-"""Structures of a table behind which a mirror comes in one call, each with a pass of its own; the next call goes on."""
+"""Structures of a table that a mirror passes in one call, each with a pass of its own; the next call continues."""
 
 
 def _ignore(report: StepReport) -> None:
@@ -132,7 +132,7 @@ class CaptureMirrors:
 
         Args:
             wanted: tables; None takes all that have a mirror by the settings.
-            anew: whether they are made anew from their topics.
+            anew: whether they are rebuilt from their topics.
             should_end: asked between two steps.
 
         Returns:
@@ -168,7 +168,7 @@ class CaptureMirrors:
         return troubles
 
     def _record(self, troubles: Mapping[str, CdcError], asked: Sequence[str]) -> None:
-        """Record which mirrors cannot follow, for looks from outside; what is known of those that were not asked for stays."""
+        """Record which mirrors cannot follow, for looks from outside; what is known of the others stays."""
         record = RecordedHindrances(self._topics.location, self._config.events.topic_prefix)
         record.update("mirrors", troubles, {ALL, *asked}, self._clock.now())
 
@@ -341,7 +341,7 @@ def _newest_life(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
 
 def _readable(state: CaptureState, table: TableId) -> int:
     """Number of the newest window of which a mirror may know: none of the table's database before it is in flight, for the LSN that a
-    step publishes is that of this database alone. READs of a table are taken together, once all are committed.
+    step publishes is that of this database only. READs of a table are taken together, once all are committed.
 
     Those of a table without a key say how many copies of a row there are.
     """

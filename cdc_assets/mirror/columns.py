@@ -6,7 +6,7 @@ from cdc_assets.mirror.shape import OWN_OF_HISTORY, Shape
 
 
 def is_widened(known: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether a table becomes the wanted one by adding nullable columns alone."""
+    """Whether a table becomes the wanted one by adding nullable columns only."""
     own = {field.name: field for field in known}
     for field in wanted:
         old = own.get(field.name)

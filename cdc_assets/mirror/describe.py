@@ -41,7 +41,7 @@ class Description:
     coarse: Mapping[int, ConfigurationError] = field(default_factory=dict)
 
     def with_placeholders(self, texts: Sequence[tuple[str, ...]]) -> "Description":
-        """The description with what stands for missing values in each generation."""
+        """The description with the texts that mark missing values in each generation."""
         made = [replace(one, placeholders=own) for one, own in zip(self.generations, texts, strict=True)]
         return replace(self, generations=tuple(made))
 
@@ -72,7 +72,7 @@ def describe(
         former: structures before that.
 
     Raises:
-        ConfigurationError: events of the table do not tell which row they are about.
+        ConfigurationError: events of the table do not identify their rows.
         LakeError: the topic holds no envelopes.
     """
     after = {name: _fields(_value(topic, schema), "after") for name, schema in generations.items()}

@@ -81,7 +81,7 @@ class TopicGeneration:
         directory: in the lake.
         columns: of the mirror that its events have.
         stamp: name of the time in the source block: `ts_us` or `ts_ms`.
-        placeholders: texts that stand for a value that the log does not hold.
+        placeholders: texts that mark a value which the log does not hold.
     """
 
     directory: str

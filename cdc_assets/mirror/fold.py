@@ -11,7 +11,7 @@ with the rows that are there they form, key after key, a sequence of states. Fro
 
 What a comparison found absent (`absent`) ends a row like a deletion, unless the row has come again since.
 
-A row that no event is about stays as it is, unless its table was read anew after changes were lost (`void`): then it is
+A row that no event is about stays as it is, unless its table was read again after changes were lost (`void`): then it is
 a row that the server no longer has, and its version ends.
 
 *A table without a key* is a multiset. Rows that agree in all columns that the log always holds are exchangeable, so a
@@ -45,10 +45,10 @@ from cdc_assets.typemap.kernels import Numbers
 
 @dataclass(frozen=True, slots=True)
 class Void:
-    """Rows that were not found when a table was read anew are gone.
+    """Rows that were not found when a table was read again are gone.
 
     Args:
-        since: LSN from which on events tell that a row exists.
+        since: LSN from which on events show that a row exists.
         lsn: LSN of the reading, at which the others end.
         at: microseconds since 1970 at which it was read; None if unknown.
     """

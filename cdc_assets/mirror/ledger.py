@@ -35,10 +35,10 @@ class PlannedStep:
         since: commit LSN at which the table's life began: rows that no event has told of since are gone. Empty for a
             table that has lost nothing.
         void: whether such rows are removed by this step.
-        whole: whether the mirror is made anew, without what it holds.
+        whole: whether the mirror is rebuilt, without what it holds.
         key: what the leaves depend on (`Shape.key_text`).
         absences: how many of the state's absences it knows.
-        begin: LSN from which on a mirror that is made anew is right.
+        begin: LSN from which on a mirror that is rebuilt is right.
         spans: within the step (`spans`).
     """
 
@@ -78,7 +78,7 @@ class MirrorState:
         gaps: intervals of lost changes that no snapshot has repaired, as LSNs.
         pending: step in flight.
         absences: rows that are gone though no event says so, in the order in which that was found.
-        parted: whether its leaves are known to hold the keys of their ranges alone (`rewrite.are_parted`).
+        parted: whether its leaves are known to hold the keys of their ranges only (`rewrite.are_parted`).
         begin: LSN from which on it is right.
         spans: those that it has stepped over: of LSNs inside it knows nothing.
         marks: step, version and rows of `current` and `history` after the newest complete step (`audit`).

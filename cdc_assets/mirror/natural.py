@@ -73,7 +73,7 @@ class Natural:
 
 
 EXACT = Natural(pa.int64(), "moment of the key, in units of 100 ns since 1970")
-"""Type of a moment whose last digit a timestamp lacks, where rows are told apart by it; of those with an offset the instant counts."""
+"""Type of a moment whose last digit a timestamp lacks, where rows are distinguished by it; of those with an offset the instant counts."""
 
 
 def is_cut(column: Column) -> bool:

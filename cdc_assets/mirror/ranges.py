@@ -1,12 +1,12 @@
 """The events about a leaf, in ranges that fit into a task's memory.
 
 A step is bounded by rows. A bulk load, or many updates of a few wide rows, brings one leaf more bytes than a task may hold, and a column of an
-array ends at 2 GB. Such events are staged once more, by ranges of key and commit LSN, or of the LSN alone if rows have no key, and folded
+array ends at 2 GB. Such events are staged once more, by ranges of key and commit LSN, or of the LSN only if rows have no key, and folded
 range after range.
 
 *Why the result is the same.* A range ends between two commits of a key, as a step does: what one range leaves of a row is the row that the
-next one begins with (`tasks`). Which rows a table lacks that was read anew is seen by all events of a key at once, so then
-ranges are of keys alone, and without a key there is one.
+next one begins with (`tasks`). Which rows a table lacks that was read again is seen by all events of a key at once, so then
+ranges are of keys only, and without a key there is one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,12 +35,12 @@ _SAMPLES = 64
 
 
 class EventRanges:
-    """The events about a leaf; of one range all are kept, of several those that were asked for last.
+    """The events about a leaf; of one range all are kept, of several those of the last request.
 
     Args:
         staging: folder of the staged files.
         pieces: of the leaf, in the order of the topic's files.
-        spans: within the step; a range may end inside, for what both ranges tell of a row has the same LSN then.
+        spans: within the step; a range may end inside, for what both ranges say of a row has the same LSN then.
         is_void: whether rows go that no event is about.
 
     Raises:
@@ -89,7 +89,7 @@ class EventRanges:
         return staged(self._location, self._staging, pieces, self._shape)
 
     def _places(self, rows: pa.Table) -> pa.Array:
-        """What orders events among the ranges: the key, and behind it the LSN. A row is before all events of its key."""
+        """What orders events among the ranges: the key, and after it the LSN. A row is before all events of its key."""
         shape = self._shape
         keys = as_bytes(shape.keys(rows)) if shape.keyed else pa.repeat(pa.scalar(b""), rows.num_rows)
         if not self._by_lsn or POSITION not in rows.column_names:

@@ -52,7 +52,7 @@ class MirrorReader:
 
     @classmethod
     def of(cls, tables: MirrorTables, topic: str, state: MirrorState) -> Self:
-        """A reader of a mirror with its state (`CaptureMirrors.states`), by which it tells what it does not know."""
+        """A reader of a mirror with its state (`CaptureMirrors.states`), by which it reports what it does not know."""
         return cls(tables, topic, state.lsn, state.begin, state.spans)
 
     def current(self) -> pa.Table:

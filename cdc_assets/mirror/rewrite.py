@@ -87,7 +87,7 @@ def _place_after(keys: pa.Array, start: int, key: pa.Scalar) -> int:
 
 
 def are_parted(location: Location, directory: str, shape: Shape, found: Sequence[Leaf]) -> bool:
-    """Whether each leaf of a table holds the keys of its range alone; a file that ends between rows of one bound, if that is as long as
+    """Whether each leaf of a table holds the keys of its range only; a file that ends between rows of one bound, if that is as long as
     a bound can be, breaks the rule.
 
     Raises:

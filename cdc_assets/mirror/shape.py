@@ -1,4 +1,4 @@
-"""The columns of a mirror: those of the source table in natural types, and what tells when a row came to be.
+"""The columns of a mirror: those of the source table in natural types, and those that show when a row came to be.
 
 `current` has the source's columns, `_lsn` (of the commit that made the row what it is) and `_changed_at` (its time).
 `history` has the same columns of a version that has ended, and from when to when it was the row.
@@ -44,7 +44,7 @@ def is_of_source(field: pa.Field) -> bool:
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Whether the least and the greatest of any values of a type can be told as JSON."""
+    """Whether the least and the greatest of any values of a type can be written as JSON."""
     return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind))
 
 
@@ -86,7 +86,7 @@ class Shape:
     """The structure of a mirror; picklable.
 
     Args:
-        columns: in the source's order, then those of the key alone.
+        columns: in the source's order, then those of the key only.
         key: what tells rows apart.
         keyed: whether the key identifies a row; otherwise rows are a multiset.
     """
@@ -182,7 +182,7 @@ class Shape:
 
     @property
     def key_text(self) -> str:
-        """What a mirror's leaves depend on: another text needs them made anew."""
+        """What a mirror's leaves depend on: another text needs them rebuilt."""
         types = {column.name: str(column.type) for column in self.columns}
         parts = [f"{part.name} {types[part.name]} {part.padded:d}{part.folded:d}" for part in self.key]
         return f"{'key' if self.keyed else KEYLESS} {self.key_type}: {', '.join(parts)}"

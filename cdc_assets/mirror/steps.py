@@ -5,7 +5,7 @@ windows hold whole transactions. So the events up to any commit LSN not above it
 server had at that LSN, if the rows were known at the beginning. READs carry the LSN of their snapshot, and a table's
 position is not above it while they are written. Therefore events are taken by LSN and not by window: READs that are
 ahead of the position wait until it has reached them. Those that are committed at the very LSN that is reached already
-(incremental snapshots) are told by their window.
+(incremental snapshots) are recognized by their window.
 
 *When rows were read later than the LSN of their READs* (any snapshot but those of tables without a key), events up to an LSN in between
 make rows of different moments (`spans`). No step ends there: a mirror waits before it until its topic is behind it, and then
@@ -16,14 +16,14 @@ outside of them; then one step takes everything up to the repair, and what it ta
 *When changes were lost* (a gap; capture was turned off; the database was restored) and the whole table was read again at
 LSN R, the rows before say nothing about those after. The step that reaches R takes all events up to it at once, and
 removes what no event has told of since the loss. While the loss is not repaired, the mirror stays at its end, or, if
-`gap.policy=ignore` lets the table go on, it follows and names the gap.
+`gap.policy=ignore` lets the table continue, it follows and names the gap.
 
 *When old events were dropped* (`retention`), the topic holds every event after some LSN. A mirror that has come at least
-that far goes on. One that is made anew, or late, needs a snapshot of the whole table after it, whose READs tell all rows;
+that far continues. One that is rebuilt, or late, needs a snapshot of the whole table after it, whose READs tell all rows;
 without one it is refused. Unless what was dropped had been replaced by other events of the same rows: then what is left makes the
 rows at that LSN and later, so its first step ends there at the earliest.
 
-A mirror that is started late, or made anew, begins at the newest such loss, and with a step up to R: before that it would
+A mirror that is started late, or rebuilt, begins at the newest such loss, and with a step up to R: before that it would
 lack rows.
 """
 
@@ -125,7 +125,7 @@ def target_of(state: TableState, window: int, drops: Sequence[Lsn], readings: Se
 
 
 def is_behind(known: MirrorState, state: TableState, readings: Sequence[Reading]) -> bool:
-    """Whether a topic is ahead of its mirror, by what is known without a look at the topic.
+    """Whether a topic is ahead of its mirror, by what is known without reading the topic.
 
     Args:
         known: the mirror's state.
@@ -144,7 +144,7 @@ def next_step(
     Args:
         files: of the topic.
         key: `Shape.key_text` of the shape now.
-        anew: whether the mirror is to be made anew.
+        anew: whether the mirror is to be rebuilt.
     """
     found = _next(topic, known, target, files, key, anew=anew)
     if found is None and known.step and not all(absence.taken for absence in known.absences):
@@ -181,7 +181,7 @@ def _next(
     if not lost:
         return _bounded(base, files, target)
     right = target.right_from
-    if right is None or target.end < right:  # it waits for the span alone, or may come nearer to the loss
+    if right is None or target.end < right:  # it only waits for the span, or may come nearer to the loss
         return None if target.position >= target.read or end < known.lsn else _bounded(base, files, target)
     first = min((lsn for lsn in target.altered if base.after < lsn <= target.read), default=target.read)
     earlier = replace(base, until=outside(before(first), target.spans_since(known.since)))
@@ -258,7 +258,7 @@ def _bounded(step: PlannedStep, files: Sequence[EventFile], target: Target, at_l
     """
     chosen = sorted(files_of(step, files), key=lambda file: file.greatest)
     at_once = step.after == step.until and not step.whole
-    if at_once and (not chosen or step.known >= step.window):  # names of compacted files tell no window
+    if at_once and (not chosen or step.known >= step.window):  # names of compacted files have no window
         return None
     rows, spans = 0, target.spans_since(step.since)
     for file in chosen:

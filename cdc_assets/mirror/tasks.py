@@ -124,7 +124,7 @@ def _fold_portions(task: FoldTask, ranges: EventRanges) -> FoldResult:
 
 
 def _only_repeats(events: pa.Table) -> bool:
-    """Whether events may find every row as it is: then all are looked at before anything is written."""
+    """Whether events may find every row as it is: then all are checked before anything is written."""
     return not bool(pc.any(pc.is_in(events[OPERATION], value_set=pa.array(["c", "u"]))).as_py())
 
 

@@ -2,7 +2,7 @@
 
 A leaf is decoded, folded and encoded again. Of a text that repeats its file holds numbers and, once for each row group, the
 texts. So they stay: `portions_of` reads such columns as dictionary arrays, folding moves the numbers, and the file's
-writer takes dictionaries over. That is a fraction of the work of making each text anew and looking for it among the
+writer takes dictionaries over. That is a fraction of the work of making each text again and looking for it among the
 others, and of the memory. Whether a column is a dictionary array says nothing about its meaning.
 """
 

@@ -1,12 +1,12 @@
 """Removes files of mirrors that steps have replaced, and joins the small files of `history`.
 
 A step replaces whole leaves, and each one adds a file to `history`. As for topics, replaced files stay for
-`lake.retention.hours`, for readers that opened the table before; a loop looks for them after each tenth of that time.
+`lake.retention.hours`, for readers that opened the table before; a loop searches for them after each tenth of that time.
 Leaves are never joined here: their names tell their keys, so that is a matter of steps.
 
 It runs after the commits of steps, in the process that has made them. Two processes may follow one mirror, such as a run and a
-reconciliation: the ledger's fence is asked, and what the other one has joined is left alone (`lake.replacing`). A step that
-failed leaves files that no commit names; it writes them anew when it is repeated. *Crash between any two steps*: joining is a
+reconciliation: the ledger's fence is checked, and what the other one has joined is left alone (`lake.replacing`). A step that
+failed leaves files that no commit names; it writes them again when it is repeated. *Crash between any two steps*: joining is a
 Delta commit that changes no row and keeps the application transactions, and vacuum removes what no version within the
 retention names. What was not done is done after a later step.
 """
@@ -82,7 +82,7 @@ def doubled_versions(tables: MirrorTables, topics: Collection[str], *, seconds: 
 
     Args:
         topics: those that may have a mirror.
-        seconds: time limit for reading what came behind the newest step of each mirror; None reads all that the logs have.
+        seconds: time limit for reading what came after the newest step of each mirror; None reads all that the logs have.
 
     Raises:
         LakeAwayError: the store does not answer.

@@ -23,7 +23,7 @@ class MirroredTable:
 
     Args:
         files: of its topic.
-        is_partial: whether it can go on behind its target once it is there, in another structure.
+        is_partial: whether it can continue after its target once it is there, in another structure.
         halt: why it goes no further than its target, though its topic does.
     """
 
@@ -46,7 +46,7 @@ class StepReport:
         ended: versions that went to `history`.
         size: bytes that were written.
         rows: rows of `current`.
-        leaves: leaves that were folded anew.
+        leaves: leaves that were rewritten.
         newest: when the newest of the events was committed, if it is known.
         ran_on: where its tasks ran; mirrors that follow together share their jobs.
     """
