@@ -82,7 +82,7 @@ class Notifier:
         """The notification with a number that grows with time; see `core.notification.Outbox`."""
         if notification.number:
             return notification
-        if self._last is None:  # the clock may be behind the numbers of an earlier run
+        if self._last is None:  # the clock may be before the numbers of an earlier run
             self._last = self._tables.reached(self._settings.sink_topic) if "sink" in self._settings.channels else 0
         micros = int(notification.at.timestamp() * 1000) * 1000
         self._last = max(self._last + 1, micros)  # numbers of one millisecond must differ
