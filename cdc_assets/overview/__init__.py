@@ -4,7 +4,7 @@ Nothing is claimed and no JVM starts. The questions and the modules that answer 
 
 | question | module |
 |---|---|
-| is a table healthy, what does it lack, how far behind is it? | `tables`, from the manifest, the lake (`capture.losses`) and the server |
+| is a table healthy, what does it lack, how far does it lag? | `tables`, from the manifest, the lake (`capture.losses`) and the server |
 | what does the server report about a database? | `server` |
 | what would a run have to do? | `work` |
 | does a table differ from the structure of its events? | `drift` |

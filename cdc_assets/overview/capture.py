@@ -57,16 +57,16 @@ from cdc_assets.run.unmatched import Existing, Structures, Unmatched, find_unmat
 from cdc_assets.signals.watch import channels_of
 
 AUDIT_S = 1.0
-"""Time limit in seconds for examining tables of the lake that look right."""
+"""Time limit in seconds for examining tables of the lake that seem right."""
 
 
 class CaptureOverview:
     """A capture seen from outside at one moment; all answers are cached.
 
     Args:
-        source: the capture's server; without one, tables are judged by the manifest and the lake alone.
+        source: the capture's server; without one, tables are judged by the manifest and the lake only.
         adapters: signal channels that need an external client (Kafka); read only by `asked`.
-        audit_s: time limit in seconds for examining tables of the lake that look right; None examines all of them.
+        audit_s: time limit in seconds for examining tables of the lake that seem right; None examines all of them.
 
     Raises:
         LakeError: the manifest cannot be read.
@@ -88,7 +88,7 @@ class CaptureOverview:
         self._included, self._adapters = included_by(config), adapters
         self._facts: dict[str, DatabaseFacts] = {}
         self._tables_of = cache(lambda database: self._source.user_tables(database))
-        """All user tables of a database, asked once."""
+        """All user tables of a database, queried once."""
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ class CaptureOverview:
 
     @property
     def asks(self) -> bool:
-        """Whether there is a server to ask."""
+        """Whether there is a server to query."""
         return self._asked is not None
 
     def rows(self) -> Sequence[Row]:
@@ -115,7 +115,7 @@ class CaptureOverview:
 
     @cached_property
     def hindrances(self) -> Mapping[str, Hindrances]:
-        """What runs have met that a look from outside may not, by kind of work.
+        """Troubles that only runs can meet, by kind of work.
 
         Raises:
             LakeError: it cannot be read.
@@ -171,7 +171,7 @@ class CaptureOverview:
 
     @property
     def unclear(self) -> Sequence[ForeignCommit]:
-        """Commits of other programs that may have put rows into topics a second time, which the log does not tell any more.
+        """Commits of other programs that may have put rows into topics a second time, which the log does not show any more.
 
         Raises:
             LakeError: the lake cannot be read.
@@ -318,7 +318,7 @@ class CaptureOverview:
         return self._facts[database]
 
     def knows(self, database: str) -> bool:
-        """Whether there is a server to ask, and the database is configured; one that is gone in the settings' letter case."""
+        """Whether there is a server to query, and the database is configured; one that is gone in the settings' letter case."""
         return self._asked is not None and database.lower() in map(str.lower, self._asked.databases())
 
     def _facts_of(self, database: str) -> DatabaseFacts | None:

@@ -1,6 +1,6 @@
 """The report of a capture that another connector makes: the same object, made from batches and the database's log.
 
-*What can be told.* A connector reads one log for all tables, and its offset is all that it knows. So there is one position, one
+*What is reported.* A connector reads one log for all tables, and its offset is all that it knows. So there is one position, one
 lag and one retention, and a table has no position of its own. The time of the position is in the offset, by the database's clock.
 
 *Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`). Otherwise changes may be
@@ -10,7 +10,7 @@ connector was last heard. A batch that is planned and not in its tables is `wind
 *Head-room.* A database that keeps its log for some hours removes a file when it was last written so long ago. What is not read yet was
 written after the recorded place, so it is kept at least until that time plus these hours; if nothing is unread, for these hours.
 
-*What others wrote*, to topics or files, comes from no database that is known here. There the topics or files are asked what they hold behind
+*What others wrote*, to topics or files, comes from no database that is known here. There the topics or files are read for what they hold after
 the recorded offsets; the lag is the age of the oldest of it. A reader that sees none of its topics is in trouble.
 
 A database that does not answer makes the report shorter, and is among what is not known; a lake that cannot be read is its only
@@ -75,7 +75,7 @@ class Answers:
 
 
 Asked = Answers | Unread | CdcError | None
-"""What the database, or topics and files of others, say; or why they cannot be asked; or None if there is nothing to ask."""
+"""What the database, or topics and files of others, say; or why they cannot be queried; None if there is nothing to query."""
 
 
 def look_at_engine(
@@ -88,15 +88,15 @@ def look_at_engine(
     """The report with all that can be read; see the module's head.
 
     Args:
-        open_probe: opens the database; None if there is none to ask, because others wrote the events.
+        open_probe: opens the database; None if there is none, because others wrote the events.
         now: the time; None is now.
-        ask_unread: asks what others wrote for what was not read; None if there is a database to ask.
+        ask_unread: finds what others wrote and was not read; None if there is a database to query.
     """
     return report_of_engine(overview, answers_of(overview, open_probe, ask_unread), now or datetime.now(UTC))
 
 
 def answers_of(overview: EngineOverview, open_probe: OpenProbe | None, ask_unread: AskUnread | None = None) -> Asked:
-    """What the database, or the source of what others wrote, says; or why it, or the lake, cannot be asked."""
+    """What the database, or the source of what others wrote, says; or why it, or the lake, cannot be queried."""
     try:
         if ask_unread is not None:
             return ask_unread(overview.state.pairs())
@@ -116,7 +116,7 @@ def _ask(overview: EngineOverview, probe: SourceProbe) -> Answers:
 
 
 def report_of_engine(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureReport:
-    """The report of an overview and what the database says; of the lake alone if it says nothing.
+    """The report of an overview and what the database says; of the lake only if it says nothing.
 
     Args:
         asked: the result of `answers_of`.
@@ -204,7 +204,7 @@ def _headroom_h(overview: EngineOverview, answers: Answers | None) -> float | No
 
 
 def _committed(overview: EngineOverview) -> datetime | None:
-    """The database's time of the place to which the lake is complete, if the connector's offset tells."""
+    """The database's time of the place to which the lake is complete, if the connector's offset shows it."""
     return max(filter(None, map(time_of_offset, overview.state.offsets.values())), default=None)
 
 

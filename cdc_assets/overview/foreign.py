@@ -1,4 +1,4 @@
-"""What other programs have put into the capture's topics a second time, or may have, and nobody has undone yet."""
+"""What other programs have put into the capture's topics a second time, or may have, and was not undone yet."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +13,10 @@ _THREADS = 8
 
 
 def rewritten(tables: TopicTables, marks: Mapping[str, Mark], *, whole: bool) -> list[ForeignCommit]:
-    """Commits that put rows in twice since the logs were read last, or of which nobody can tell that any more.
+    """Commits that put rows in twice since the logs were read last, or of which that is unknown by now.
 
     Args:
-        whole: whether positions are read where the log is gone, so that it can be told.
+        whole: whether positions are read where the log is gone, so that it is known.
 
     Raises:
         LakeError: the lake cannot be read.

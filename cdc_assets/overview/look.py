@@ -1,4 +1,4 @@
-"""Makes the report of a capture from its overview: manifest, lake and server, each asked once.
+"""Makes the report of a capture from its overview: manifest, lake and server, each read once.
 
 A server that does not answer makes the report shorter, and is among what is not known; a lake that cannot be read is its only
 trouble. So a report can always be made.
@@ -69,9 +69,9 @@ def look_at(
 
     Args:
         open_source: opens the server; a report without it is made if that fails.
-        audit_s: time limit in seconds for examining tables of the lake that look right.
+        audit_s: time limit in seconds for examining tables of the lake that seem right.
         now: the time; None is now.
-        marker: asks how far the topics in Kafka are; None if nothing is written to Kafka.
+        marker: finds how far the topics in Kafka are; None if nothing is written to Kafka.
     """
     at = now or datetime.now(UTC)
     try:
@@ -88,10 +88,10 @@ def without_server(
     audit_s: float | None = AUDIT_S,
     marker: AskMarker | None = None,
 ) -> CaptureReport:
-    """The report of manifest and lake alone, or of nothing if they are the problem.
+    """The report of manifest and lake only, or of nothing if they are the problem.
 
     Args:
-        problem: why the server cannot be asked.
+        problem: why the server cannot be queried.
     """
     away = Trouble(NOT_ASKED, f"{NOT_ASKED} so {_UNKNOWN}: {describe_error(problem)}")
     try:
@@ -103,11 +103,11 @@ def without_server(
 def report_of(
     overview: CaptureOverview, at: datetime, unknown: Sequence[Trouble] = (), marker: AskMarker | None = None
 ) -> CaptureReport:
-    """The report of an overview; of manifest and lake alone if it has no server.
+    """The report of an overview; of manifest and lake only if it has no server.
 
     Args:
-        unknown: what could not be asked.
-        marker: asks how far the topics in Kafka are; None if nothing is written to Kafka.
+        unknown: what could not be queried.
+        marker: finds how far the topics in Kafka are; None if nothing is written to Kafka.
 
     Raises:
         CdcError: the lake cannot be read, or the server is away.
@@ -158,7 +158,7 @@ def _advice(drifts: Iterable[Drift], tables: Iterable[TableReport]) -> Iterator[
 
 
 def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | None) -> PublishedReport | None:
-    """How far the topics in Kafka are; None too if nobody publishes: nothing is there yet, and Dagster is not to do it."""
+    """How far the topics in Kafka are; None too if nothing publishes: nothing is there yet, and Dagster is not to do it."""
     if marker is None:
         return None
     try:
@@ -207,7 +207,7 @@ def _of_kafka(published: PublishedReport | None, late_s: float) -> Iterator[Trou
 def _troubles(
     overview: CaptureOverview, jobs: Mapping[str, CaptureJob], tables: Sequence[TableReport]
 ) -> Iterator[Trouble]:
-    """Of the settings, then databases, the lake, and tables; a database's own problem stands for those of its tables."""
+    """Of the settings, then databases, the lake, and tables; a database's own problem includes those of its tables."""
     problems, history = (
         overview.problems() if overview.asks else {},
         history_directory(overview.config.events.topic_prefix),
@@ -262,7 +262,7 @@ def _unknown(
             )
     for commit in (
         overview.unclear if idle_s > LATE_S else ()
-    ):  # a busy run looks itself, and its own commits shorten the log
+    ):  # a busy run reports itself, and its own commits shorten the log
         yield Trouble(
             commit.directory,
             "it is not known whether other programs have put rows in a second time, because its log no longer shows it. Next: let a "
@@ -294,7 +294,7 @@ def _database(found: DatabaseOverview, overview: CaptureOverview, job: CaptureJo
 
 
 def lag_of(reached: Lsn | None, planned: Lsn | None, facts: DatabaseFacts, job: CaptureJob | None) -> Lag:
-    """Lag by cause: how old is what waits. The server's own times of commits are compared with its clock alone, so that no other
+    """Lag by cause: how old is what waits. The server's own times of commits are compared with its clock only, so that no other
     clock matters; a capture that reads nothing is late on a quiet database too, and a commit after quiet hours is not.
 
     Args:

@@ -1,7 +1,7 @@
 """Whether mirrors follow their topics: which cannot, with the reason that their last step has met, and whether anybody keeps them.
 
-*What is late.* A mirror that is behind its topic is the next step's, which may be minutes away. So they are late if none of them has moved for
-`mirror.late.ms` though one is behind; a capture that never had any has had that time since its manifest was made.
+*What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So they are late if none of them has moved for
+`mirror.late.ms` though one lags; a capture that never had any has had that time since its manifest was made.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,7 +66,7 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
 
 
 def _is_held(state: MirrorState, readings: Sequence[Reading]) -> bool:
-    """Whether nobody knows yet where rows of a table end in the log."""
+    """Whether it is unknown yet where rows of a table end in the log."""
     return not state.is_keyless and any(reading.high is None for reading in readings)
 
 

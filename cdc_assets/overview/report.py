@@ -1,7 +1,7 @@
 """The state of a capture on one page: healthy or not and why, lag by cause, rates, tables, queue, what to do next.
 
 Plain values, and the rules that lead from them to a word. The command line, Dagster's pages and metrics show the same object
-(`CaptureReport`); who makes it is in `look`.
+(`CaptureReport`); `look` makes it.
 
 *Never healthy by mistake.* `healthy` has no value of its own: it is the absence of troubles, of questions without an answer and of
 unfinished work. So an answer that is missing never counts as a good one, nor as a bad one: `in trouble` is said of what is known.
@@ -46,12 +46,12 @@ ABSENT = ("excluded", "not captured")
 """Conditions of tables that are no part of the capture."""
 
 LATE_S = 60.0
-"""Seconds by which the lake may be behind what the server has captured before the capture is not called healthy."""
+"""Seconds by which the lake may lag what the server has captured before the capture is not called healthy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that somebody has to look at: it is wrong, or nobody can tell whether it is.
+    """Something that needs attention: it is wrong, or it is unknown whether it is.
 
     Args:
         where: the table, database or other thing that it is about.
@@ -97,9 +97,9 @@ class DatabaseReport:
     Args:
         complete_to: up to where every healthy table is complete (the watermark); None if none streams.
         committed: server time of that commit, if the server still knows it.
-        server_time: the server's clock; None if it was not asked.
+        server_time: the server's clock; None if it was not queried.
         newest: newest captured transaction; of another database's log, its end.
-        capture_job: state of the job that reads the log; empty if it was not asked.
+        capture_job: state of the job that reads the log; empty if it was not queried.
         room_bytes: bytes that its log may still grow before unread changes are removed; None if it does not count by size.
     """
 
@@ -114,12 +114,12 @@ class DatabaseReport:
 
     @property
     def has_capture_job(self) -> bool:
-        """Whether a job of the server stands between its log and the capture; in other databases there is none."""
+        """Whether a job of the server is between its log and the capture; in other databases there is none."""
         return not any(isinstance(place, str) for place in (self.complete_to, self.newest))
 
     @property
     def is_lag_unknown(self) -> bool:
-        """Whether changes may wait, and nobody can tell for how long."""
+        """Whether changes may wait for an unknown time."""
         return self.newest is not None and self.complete_to is not None and self.lag.behind_s is None
 
     @property
@@ -211,7 +211,7 @@ class CaptureReport:
     Args:
         at: when it was made (UTC).
         troubles: everything that is wrong, worst first.
-        unknown: what nobody can tell, because it could not be asked or the answer says nothing.
+        unknown: what is unknown, because it could not be queried or the answer does not say.
         last_ddl: None if the history is empty or was not read.
         published: how far the topics in Kafka are; None if nothing is written to Kafka.
         advice: what may be done and need not.
@@ -233,8 +233,8 @@ class CaptureReport:
 
     @property
     def health(self) -> Health:
-        """`in trouble`: somebody has to act. `not known`: something could not be asked, or nothing is captured. `working`: a
-        snapshot is not complete, changes are late, or the lake lacks some by consent; nobody has to act."""
+        """`in trouble`: somebody has to act. `not known`: something could not be queried, or nothing is captured. `working`: a
+        snapshot is not complete, changes are late, or the lake lacks some by consent; no action is needed."""
         if self.troubles or any(table.condition in STOPPED for table in self.tables):
             return "in trouble"
         if self.unknown or self.is_empty:
@@ -265,7 +265,7 @@ class CaptureReport:
 
     @property
     def late(self) -> Sequence[str]:
-        """What lags behind, or may."""
+        """What lags, or may."""
         found = []
         for database in self.databases:
             if database.is_lag_unknown:
@@ -278,12 +278,12 @@ class CaptureReport:
 
     @property
     def findings(self) -> tuple[Trouble, ...]:
-        """Everything that somebody has to look at: what is wrong, then what is not known."""
+        """Everything that needs attention: what is wrong, then what is not known."""
         return (*self.troubles, *self.unknown)
 
     @property
     def headline(self) -> str:
-        """One line: the word, and how much stands behind it."""
+        """One line: the word, and its main figures."""
         stopped = [str(table.table) for table in self.tables if table.condition in STOPPED]
         found = self.findings
         if found and (self.troubles or not stopped):

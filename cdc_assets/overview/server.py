@@ -69,7 +69,7 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         }
         newest = source.max_transaction_lsn(database, None, 0) if positions else None
         unread, unplanned = _waiting(source, state, database, newest)
-        # asked after what waits: what the clean-up job removes before, so that it cannot be seen waiting, shows as a gap
+        # queried after what waits: what the clean-up job removes before, so that it cannot be seen waiting, shows as a gap
         captured = source.capture_instances(database)
         instances = by_table(captured, config.streaming)
         marks = {instance.start_lsn for found in instances.values() for instance in found}
@@ -86,7 +86,7 @@ def _sure(
     source: Source, database: str, times: Mapping[Lsn, datetime], now: datetime, waiting: Collection[Lsn | None]
 ) -> Mapping[Lsn, datetime]:
     """Times without those of what waits that seem to be of now, and are not: in the hour after summer time ends, what was committed an hour
-    ago has the same time by the server's clock. The question is asked only if the answer matters, for it reads all later entries."""
+    ago has the same time by the server's clock. The query is sent only if the answer matters, for it reads all later entries."""
     known = [lsn for lsn in waiting if lsn is not None and lsn in times]
     near = [lsn for lsn in known if abs((now - times[lsn]).total_seconds()) <= LATE_S]
     wrong = {lsn for lsn in near if source.was_set_back(database, lsn)}
@@ -94,7 +94,7 @@ def _sure(
 
 
 def _waiting(source: Source, state: CaptureState, database: str, newest: Lsn | None) -> tuple[Lsn | None, Lsn | None]:
-    """The oldest transactions after the watermark and after the window in flight; asked only if there are newer ones."""
+    """The oldest transactions after the watermark and after the window in flight; queried only if there are newer ones."""
 
     def after(place: Lsn | None) -> Lsn | None:
         waits = place is not None and newest is not None and newest > place

@@ -53,7 +53,7 @@ class Headroom:
         position: LSN up to which the lake is complete.
         mark: oldest LSN whose changes the server keeps; None if it keeps none of this table.
         hours: hours of changes between the two; None if their commit times are not known any more.
-        lost: whether changes behind the position may be gone.
+        lost: whether changes after the position may be gone.
     """
 
     table: TableId
@@ -73,7 +73,7 @@ class TableOverview:
         reason: why it is not healthy, with the next step; empty if it is.
         recorded: its state in the manifest; None if it waits for its first snapshot.
         lag_s: seconds between its position's commit and the server's clock; None if one of them is not known.
-        headroom: distance to the clean-up job; None if it does not stream, or the server was not asked.
+        headroom: distance to the clean-up job; None if it does not stream, or the server was not queried.
     """
 
     table: TableId
@@ -117,7 +117,7 @@ def verdict(state: TableState, losses: Sequence[Loss], facts: DatabaseFacts | No
     Args:
         state: its state in the manifest.
         losses: what its topic lacks.
-        facts: facts about its database; None if the server was not asked.
+        facts: facts about its database; None if the server was not queried.
         streams: whether the snapshot mode streams changes, so that the server has to keep them.
     """
     if state.status != "healthy":

@@ -8,7 +8,7 @@ from cdc_assets.overview.report import DatabaseReport, TableReport
 from cdc_assets.publish.view import PublishedReport
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,.:]*")
-"""A number that stands alone, or before a unit; not digits of a name."""
+"""A number by itself, or before a unit; not digits of a name."""
 
 
 def describe_condition(table: TableReport) -> str:

@@ -1,4 +1,4 @@
-"""What a run would have to do. Sensors ask this often, so it takes as few and small queries as possible.
+"""What a run would have to do. Sensors need this often, so it takes as few and small queries as possible.
 
 One read of the manifest, one query per database and channel; which queries are needed depends on the snapshot mode.
 """
@@ -138,7 +138,7 @@ class Work:
     def signalled(self, fresh: Mapping[str, Lsn]) -> list[TableId]:
         """Signal tables into which signals were inserted that no window has read yet; markers of captures are none.
 
-        One query for each database, and a few more if its signal table has changed. One that cannot be asked is logged and
+        One query for each database, and a few more if its signal table has changed. One that cannot be queried is logged and
         skipped.
 
         Args:
@@ -156,8 +156,8 @@ class Work:
     def unheeded(self) -> list[TableId]:
         """Signal tables with signals that windows have read and that no run may have carried out.
 
-        A run that died between the two leaves them. It costs what `signalled` costs, and names rows that ask for nothing, too:
-        ask behind a run that did not succeed.
+        A run that died between the two leaves them. It costs what `signalled` costs, and names rows that request nothing, too:
+        call it after a run that did not succeed.
         """
         if "source" not in self._signals.channels:
             return []
@@ -209,7 +209,7 @@ class Work:
         return any(map(self._has_moved, self._databases()))
 
     def _has_moved(self, database: str) -> bool:
-        """Whether a database has a transaction after what was read of it; False if it cannot be asked."""
+        """Whether a database has a transaction after what was read of it; False if it cannot be queried."""
         watermark = self._state.watermark(database)
         with suppress(CdcDisabledError, DatabaseAwayError):
             return watermark is not None and self._source.max_transaction_lsn(database, watermark, 0) is not None
