@@ -5,7 +5,7 @@ counter, and every row holds the number of the commit that brought it. So topics
 published once nothing can be committed to it under that number any more, or under one before it. Heartbeats and notifications have numbers
 of their own, which grow with time.
 
-*A database that holds back* (it is away in the middle of a round, or its snapshot cannot begin) holds back its own tables alone: each topic of a
+*A database that holds back* (it is away in the middle of a round, or its snapshot cannot begin) holds back its own tables only: each topic of a
 table has a number up to which it is complete (`Topic.complete`), by what is in flight of its database. Topics of the whole capture, those
 of schema changes and of transactions, have rows of all databases under a number, so they wait for all.
 
@@ -192,11 +192,11 @@ class Feed:
             return None
 
     def recorded(self) -> RecordedPlace:
-        """Where the lake is told how far topics are published."""
+        """Where the lake records how far topics are published."""
         return RecordedPlace(self._tables.location, self._config.events.topic_prefix)
 
     def forget(self) -> None:
-        """Open tables anew the next time; asks nothing, since the lake may be away."""
+        """Open tables again the next time; reads nothing now, since the lake may be away."""
         self._tables.forget_all()
 
     def _rows_of(self, name: str) -> TopicRows:

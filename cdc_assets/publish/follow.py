@@ -1,6 +1,6 @@
 """Publishes until nothing is new, or without end; a broker that is away only delays.
 
-*A lake that cannot be read* (a file system that is not mounted or gives errors) does the same once publishing has begun, if it is to go on
+*A lake that cannot be read* (a file system that is not mounted or gives errors) does the same once publishing has begun, if it is to continue
 without end; nothing of it is passed over, as places move with what is sent. At the start a second such error in a row ends it, as whoever
 has started it can see the reason. A lake that is another one now, or an older copy, always ends it (`start`).
 """
@@ -22,7 +22,7 @@ _KAFKA = "Publishing to Kafka"
 _LOOK_EVERY_S = 0.25
 _STAMP_EVERY_S = 0.02
 _AFTER_FENCE_S = 2.0
-"""Time that another publisher has to write its first marker, before the marker is asked who has fenced this one."""
+"""Time that another publisher has to write its first marker, before the marker is read for who has fenced this one."""
 
 
 def publish(
@@ -103,7 +103,7 @@ def _pause(seconds: float, ends: Callable[[], bool]) -> None:
 def _may_succeed(error: CdcError, former: CdcError | None, failures: int, max_retries: int, *, waits: bool) -> bool:
     """Whether another attempt may succeed.
 
-    A file that is gone was perhaps joined with others while it was read: the tables are opened anew, once. A store that does not answer
+    A file that is gone was perhaps joined with others while it was read: the tables are opened again, once. A store that does not answer
     raises what is waited for, as a broker does.
 
     Args:

@@ -33,7 +33,7 @@ class Form(Protocol):
         """
 
     def null(self, field: pa.Field) -> bytes | None:
-        """What stands for a null that has a schema, which is no tombstone in JSON."""
+        """What is written for a null that has a schema, which is no tombstone in JSON."""
 
 
 class JsonForm:

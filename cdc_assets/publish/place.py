@@ -20,7 +20,7 @@ class Published:
     """How far topics are published.
 
     Args:
-        lake: identity of the manifest whose windows are meant; another lake numbers them anew.
+        lake: identity of the manifest whose windows are meant; another lake numbers them again.
         window: number of the window up to which topics are published that `places` does not name.
         places: how far other topics are: those in the middle of a window, those that are stopped, those whose database is ahead of
             another one, and those whose commits have numbers of their own.

@@ -1,7 +1,7 @@
 """Reads what comes next while the last is used, over all topics with a few threads and within bounds.
 
 A publisher has an iterator for each topic, all of them open at once. So the threads are of the process, and only so many results wait
-as there is room; where there is none, the next one is made when it is asked for. An iterator that is dropped waits for what it has begun.
+as there is room; where there is none, the next one is made when it is requested. An iterator that is dropped waits for what it has begun.
 """
 
 from collections.abc import Callable, Iterable, Iterator

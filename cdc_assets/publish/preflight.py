@@ -1,4 +1,4 @@
-"""Asks schema registries whether topics could be published; changes nothing."""
+"""Queries schema registries whether topics could be published; changes nothing."""
 
 from collections.abc import Iterator
 

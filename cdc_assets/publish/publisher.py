@@ -1,7 +1,7 @@
 """Publishes complete windows, each event once.
 
 *Why each event is there once.* Events and the marker that says how far they go are written in one transaction, so a
-consumer that reads committed records alone sees both or neither. Where to go on is read from the newest committed marker and
+consumer that reads only committed records sees both or neither. Where to continue is read from the newest committed marker and
 from nothing else, after every other producer of the same name was fenced and its open transaction ended. A crash at any
 moment therefore repeats what no consumer has seen. If nobody knows whether a commit has succeeded, because the
 connection broke, the broker is opened again, which waits for the outcome; then the marker tells.
@@ -17,13 +17,13 @@ it has enough rows, or has taken a third of the time that a broker allows by def
 topic, never between a delete and its tombstone, and the marker names the topics that are ahead of their window.
 
 *A record that is refused for good* stops its topic at the record before it, or at the last transaction if the commit told it; other
-topics go on. Whatever has stopped a topic, its place is in each marker, also of an attempt that is repeated because another topic was
+topics continue. Whatever has stopped a topic, its place is in each marker, also of an attempt that is repeated because another topic was
 refused; so no marker moves it, and retention keeps what is behind it. It is tried again at the next start, and every `_AGAIN_S` seconds.
 So does whatever else ends the reading of one topic (`stream.Unreadable`).
 
 *Events that were dropped* (`lake.topic.retention.hours`) are never passed over: retention waits for the place that the lake
-was told last (`recorded`), which is never ahead of the marker. A first start that asks for what is gone is refused; a topic
-that was dropped from nonetheless, because it was published from a copy of the lake, is stopped.
+was recorded last (`recorded`), which is never ahead of the marker. A first start that requests what is gone is refused; a topic
+that was dropped from still, because it was published from a copy of the lake, is stopped.
 
 *What is read ahead* (`stream`) counts for nothing until it is handed over: places are noted then, and an attempt that ends waits for
 its reader and drops what it made.
@@ -123,7 +123,7 @@ class Publisher:
         self._record, self._recorded_at = feed.recorded(), 0.0
 
     def open(self) -> None:
-        """Take over, and go on where the newest marker says.
+        """Take over, and continue where the newest marker says.
 
         Raises:
             RetryableError: the broker is away.

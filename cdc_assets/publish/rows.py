@@ -40,7 +40,7 @@ from cdc_assets.publish.reached import reached
 
 _OF_WINDOW = re.compile(r"w(\d{10,})-")
 _WHOLE_BYTES = 8_000_000
-"""Bytes up to which the row groups of a file are not asked for before it is read."""
+"""Bytes up to which the row groups of a file are not fetched before it is read."""
 _ANY = (-1, 2**62)
 """Windows of a row group without statistics."""
 _COLUMNS = ("position", "key", "value", "headers", "window_id")
@@ -88,10 +88,10 @@ class TopicRows:
         """Pieces of files whose footer was read."""
         self._directories: Sequence[str] = ()
         self._nothing: tuple[Place, int] | None = None
-        """Place and window up to which the tables were found to have nothing behind it."""
+        """Place and window up to which the tables were found to have nothing after it."""
 
     def has_nothing(self, after: Place, until: int) -> bool:
-        """Whether nothing was committed behind a place up to a window that is complete; its tables are asked once for each.
+        """Whether nothing was committed after a place up to a window that is complete; its tables are read once for each.
 
         Raises:
             LakeError: a table cannot be read.
@@ -109,7 +109,7 @@ class TopicRows:
         return reached(self._tables, self.topic)
 
     def first_behind(self, place: Place, until: int, after: str = "") -> int | None:
-        """The least number behind a place, up to a window, of which a file has events; None if none has.
+        """The least number after a place, up to a window, of which a file has events; None if none has.
 
         Args:
             after: commit LSN after which events count; empty for all.

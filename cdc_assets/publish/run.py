@@ -1,6 +1,6 @@
 """Records in their order, as columns.
 
-What is told of a record (its place, whether it is sent, and where) is alike for thousands of neighbours, so they are cut where
+Thousands of neighbouring records share place, target and whether they are sent, so they are handled as slices, cut where
 it differs, and handed on as a *run*. Bytes become Python's objects only where a client takes them.
 """
 

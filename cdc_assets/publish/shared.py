@@ -1,6 +1,6 @@
 """Rows of topics that several captures of a lake may write: each capture's publisher sends its own.
 
-So they are in Kafka once, as those of several connectors are. The place is that of the own rows alone, whose numbers grow; those of another
+So they are in Kafka once, as those of several connectors are. The place is that of the own rows only, whose numbers grow; those of another
 capture may be written later under smaller numbers.
 """
 

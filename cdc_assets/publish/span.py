@@ -1,8 +1,8 @@
 """A range of what the lake holds, which is published again into topics of another prefix.
 
 *Once.* A replay has a transactional id and a marker of its own, the key of which is the other prefix, in `<prefix>.__replayed`; it
-begins, goes on and is fenced by them as the publisher by its own (`publisher`), which it never moves. The marker holds the range: the same
-command goes on, or finds nothing to do; another range under that prefix is refused, because nobody could tell what is there.
+begins, continues and is fenced by them as the publisher by its own (`publisher`), which it never moves. The marker holds the range: the same
+command continues, or finds nothing to do; another range under that prefix is refused, because what is there would be unknown.
 
 *Retention does not wait for a replay.* Events that are dropped meanwhile stop their topic, as those of a publisher do.
 """

@@ -22,7 +22,7 @@ WITHOUT_MARKER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is asked of a publisher.
+    """What a publisher can be asked.
 
     Args:
         lake: identity of the manifest.
@@ -45,10 +45,10 @@ class Start:
         return Published(self.lake, self.span.first - 1, after=self.after, span=self.span.text())
 
     def lost(self, ask: Callable[[], Published | None]) -> Published | None:
-        """Where to go on if there is no marker; None if nothing is published, or all of it is to be published again.
+        """Where to continue if there is no marker; None if nothing is published, or all of it is to be published again.
 
         Args:
-            ask: asks the lake what it was told last.
+            ask: asks the lake what it recorded last.
 
         Raises:
             LakeError: that cannot be read.
@@ -118,7 +118,7 @@ class Start:
 
 
 def is_of(recorded: Published | None, lake: str) -> bool:
-    """Whether a place that a lake was told says that something of it was published.
+    """Whether a place that a lake has recorded says that something of it was published.
 
     Args:
         lake: identity of its manifest.

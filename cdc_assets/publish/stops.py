@@ -1,6 +1,6 @@
 """Topics that are not published further, and why.
 
-*A topic is told as stopped until it has passed what stopped it*: also while it is tried again, by this process or by one that has just
+*A topic is reported as stopped until it has passed what stopped it*: also while it is tried again, by this process or by one that has just
 started. It has passed once a whole pass found nothing more of it to publish.
 """
 
@@ -25,7 +25,7 @@ class Stops:
         self._tried_at = 0.0
 
     def begin(self, known: Mapping[str, str]) -> None:
-        """Go on from a marker: all topics are tried again."""
+        """Continue from a marker: all topics are tried again."""
         self.now.clear()
         self._tried = dict(known)
         self._tried_at = monotonic()

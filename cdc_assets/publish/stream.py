@@ -2,7 +2,7 @@
 
 While a transaction's records are sent, and while its commit is waited for, the next ones are read and rendered in a thread: one
 for all topics, so that a topic's own are made one after the other. What waits is bounded over all topics; a topic for which there
-is no room makes its records when they are asked for, which happens only while none of its own are under way.
+is no room makes its records when they are requested, which happens only while none of its own are under way.
 """
 
 import logging
@@ -27,7 +27,7 @@ _AHEAD = 4
 
 
 class Ahead:
-    """Makes runs before they are asked for, as long as its context; none is made after its end."""
+    """Makes runs before they are requested, as long as its context; none is made after its end."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "read-ahead")
@@ -91,7 +91,7 @@ class Stream:
 class Unreadable:
     """Lets what ends the reading of a topic end that of no other: its topic stops with the reason.
 
-    A table that cannot be read may have been rewritten meanwhile. So the first such error is raised, and all is opened anew; from then on
+    A table that cannot be read may have been rewritten meanwhile. So the first such error is raised, and all is opened again; from then on
     it stops its topic, until an attempt succeeds. What is sure to pass is raised each time.
     """
 

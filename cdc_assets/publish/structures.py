@@ -3,7 +3,7 @@
 The metadata of a topic's table are those with which its fields were added (`lake.evolution`). What has changed since is in the schema
 history: whether a column may be null, its default, its length. An entry is committed under the number of a window, before the data, and holds
 from its LSN on; windows are in the order of the log. So the entry of a row is the last one of an earlier window, or of its own window
-if its LSN is not above. Rows of a snapshot have the entries before them, as its rounds come behind its structures.
+if its LSN is not above. Rows of a snapshot have the entries before them, as its rounds follow its structures.
 
 A field that was optional once stays so, for a registry takes no schema that cannot read what was written before. What the history does not
 know (a field that a setting shapes otherwise by now) stays as the table describes it.

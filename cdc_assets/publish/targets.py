@@ -22,7 +22,7 @@ class Targets:
         self._senders = defaultdict[str, set[str]](set)
 
     def forget(self) -> None:
-        """Make topics anew, or ask for them: the broker was opened again."""
+        """Create topics, or query their limits, again: the broker was reopened."""
         self._prepared.clear()
         self._unwritable.clear()
 

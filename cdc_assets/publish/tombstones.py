@@ -1,11 +1,11 @@
 """Deletes and their tombstones, which belong together.
 
 In Connect both records share one object with their headers, so a tombstone has those that a transform has added to its delete. So a
-transform must see both at once, and they must be published in one transaction: a publisher that begins anew between them would not
+transform must see both at once, and they must be published in one transaction: a publisher that starts over between them would not
 know the delete.
 
 A tombstone's position is that of its delete with the suffix `t`, and nothing lies between them: both are of one change row. So only
-ends of what is read, rendered or committed at once could part them, and these are moved behind the tombstone.
+ends of what is read, rendered or committed at once could part them, and these are moved after the tombstone.
 """
 
 from collections.abc import Iterator

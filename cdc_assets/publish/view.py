@@ -6,7 +6,7 @@ that have events, not the difference of two numbers.
 *A topic that is ahead* of the marker's number, because its database is ahead of another one, is named in the marker: a window waits only if
 one of the topics that it was committed to does.
 
-*What rows do not list any more* is asked of topics (`waiting`).
+*What rows do not list any more* is read from topics (`waiting`).
 """
 
 import json
@@ -19,7 +19,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.publish.place import RATE_S, WHOLE, Published, parse_published
 
 AskMarker = Callable[[], str | None]
-"""Asks a broker for the newest marker."""
+"""Queries a broker for the newest marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PublishedReport:
         at: when the newest transaction was committed.
         stopped: why topics are not published further, by name.
         held: what holds publishing back, if windows wait; empty if nothing does.
-        problem: why this is not known, if it could not be asked; then nothing else is.
+        problem: why this is not known, if it could not be queried; then nothing else is.
     """
 
     window: int = -1
@@ -51,7 +51,7 @@ class PublishedReport:
 
 
 AskUnlisted = Callable[[Published | None, bool], datetime | None]
-"""Asks since when events wait that the manifest's rows do not list; None if there are none. Takes how far topics are published,
+"""Finds since when events wait that the manifest's rows do not list; None if there are none. Takes how far topics are published,
 and whether rows list any that wait."""
 
 

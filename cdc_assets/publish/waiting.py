@@ -1,13 +1,13 @@
 """What waits to be published for so long that the rows of the manifest do not list it any more.
 
-*Why not by rows alone.* The manifest keeps some rows for people, and a database writes one each time its log moves, also without
+*Why not only by rows.* The manifest keeps some rows for people, and a database writes one each time its log moves, also without
 events: while nobody publishes, a window with events leaves the list within minutes on a busy server. What does not get lost are the
 numbers of the newest commits by topic (marks), and the place of each topic in the marker. Where a mark is ahead of its place, the
-files of the table tell whether there are events behind it: a number may have been taken without any. A mark that is not ahead proves nothing
-if the table has commits behind the marked one: then the table is asked, too.
+files of the table show whether there are events behind it: a number may have been taken without any. A mark that is not ahead proves nothing
+if the table has commits behind the marked one: then the table is read, too.
 
 *What it costs.* One question for a file for each topic that is published, since no mark is ahead; two more for one with such commits, whose log is
-read when its version is another one (`reached`). Otherwise tables are asked until one has such events.
+read when its version is another one (`reached`). Otherwise tables are read until one has such events.
 """
 
 import json
@@ -24,7 +24,7 @@ from cdc_assets.publish.view import has_events
 def waiting_unlisted(
     feed: Feed, state: CaptureState, known: Published | None, rows: Sequence[Mapping[str, Any]], *, waits: bool
 ) -> datetime | None:
-    """A time at or behind which the oldest events that wait were complete, if rows do not list them; None if there are none.
+    """A time at or after which the oldest events that wait were complete, if rows do not list them; None if there are none.
 
     Args:
         known: how far topics are published; None if nothing is.
@@ -57,7 +57,7 @@ def _is_behind(place: Place, newest: int) -> bool:
 
 
 def _since(rows: Sequence[Mapping[str, Any]], topic: str, number: int) -> datetime:
-    """When the first row was written that knows a commit of a topic under a number or behind it; that of the oldest row if none does."""
+    """When the first row was written that knows a commit of a topic under a number or after it; that of the oldest row if none does."""
     for row in rows:
         if row["event"] == "state" or '"marks"' not in row["detail"]:
             continue

@@ -33,12 +33,12 @@ class Part:
 
     Args:
         topic: where they go.
-        rows: where they stand in the batch that they come from, in increasing order.
+        rows: their indices in the batch that they come from, in increasing order.
         key: their keys.
         value: their values; null is a tombstone.
         headers: names and texts, as in the lake.
         header_key: the key's field as in the lake, which describes keys in headers.
-        deletes: where the delete that each is the tombstone of stands in the batch; -1 for none.
+        deletes: index in the batch of the delete that each is the tombstone of; -1 for none.
         added: further headers, with their types.
         partition: of each; None if the producer chooses.
         timestamp: milliseconds of each; None for the time of sending.

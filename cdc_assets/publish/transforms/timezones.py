@@ -1,7 +1,7 @@
 """`TimezoneConverter`: times of rows in another zone.
 
 Times without a zone are taken for wall-clock times of that zone, and become the moment; texts with an offset show the same
-moment with the zone's offset. As in Java's class, the offset is that of the wall-clock time as it stands in the event, in
+moment with the zone's offset. As in Java's class, the offset is that of the wall-clock time as written in the event, in
 a gap or an overlap of clocks the one before it; and null becomes a column's default.
 """
 
