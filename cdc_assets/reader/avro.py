@@ -86,7 +86,7 @@ class AvroParts:
 
 
 def fetch_from(registry: SchemaRegistry) -> Fetch:
-    """Asks a registry for schemas of Avro."""
+    """Queries a registry for schemas of Avro."""
 
     def fetch(number: int) -> Any:
         found = registry.schema(number)
@@ -133,7 +133,7 @@ def connect_schema(written: Any, named: _Named | None = None) -> dict[str, Any]:
         found |= _record(written, named)
     elif kind == "array":
         found |= {"type": "array", "items": connect_schema(written["items"], named)}
-        if _takes_no_bytes(found["items"]):  # a message of a few bytes could tell of billions of them
+        if _takes_no_bytes(found["items"]):  # a message of a few bytes could claim billions of them
             raise BadRecordError("it has a list of what takes no bytes")
     elif kind == "map":
         found |= {"type": "map", "keys": {"type": "string"}, "values": connect_schema(written["values"], named)}

@@ -1,4 +1,4 @@
-"""Bytes of a file of lines, unpacked: its checksums, and the lines behind those that were read before."""
+"""Bytes of a file of lines, unpacked: its checksums, and the lines after those that were read before."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ class Content:
                 break
 
     def head(self, offset: int) -> str:
-        """Checksum of the first bytes, of no more than stand before a place."""
+        """Checksum of the first bytes, of no more than precede a place."""
         return hashlib.sha256(self._first[: min(offset, HEAD)]).hexdigest()[:16]
 
     def reaches(self, length: int) -> bool:
@@ -42,7 +42,7 @@ class Content:
         return len(self._first) >= length
 
     def checksums(self, places: Iterable[int], start: int = 0) -> dict[int, int]:
-        """Checksums of the bytes from a place to others; without those behind its end.
+        """Checksums of the bytes from a place to others; without places after its end.
 
         Raises:
             ValueError: it is shorter than the first place, or packed wrongly.
@@ -63,7 +63,7 @@ class Content:
         return found
 
     def blocks(self, offset: int) -> Iterator[tuple[list[bytes], bool]]:
-        """Lines behind a place with their ends, and whether they are the last.
+        """Lines after a place with their ends, and whether they are the last.
 
         Raises:
             ValueError: it is shorter than what was read before, packed wrongly, or a line has no end.
@@ -84,7 +84,7 @@ class Content:
         yield (held or []) + last, self._complete and (is_whole or not rest.strip())
 
     def _parts(self, offset: int) -> Iterator[bytes]:
-        """The bytes behind a place."""
+        """The bytes after a place."""
         if self._packed:
             yield from _behind(self._unpacked(), offset)
             return

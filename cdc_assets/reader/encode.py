@@ -1,6 +1,6 @@
 """Messages as columns of their topics' tables.
 
-Messages of a topic with one pair of schemas go together through Arrow. Those that do not fit go one by one, which tells
+Messages of a topic with one pair of schemas go together through Arrow. Those that do not fit go one by one, which shows
 what is wrong with which. Messages without a schema have the one of the configuration, or else what their topic's values
 have shown until now (`inference`), beginning with what its table holds.
 """
@@ -25,7 +25,7 @@ Known = Callable[[str], Mapping[str, Schema]]
 """What a topic's table says of its keys and values."""
 _Pair = tuple[Schema | None, Schema | None]
 _NO_NUMBER = -1
-"""Stands for a schema that is inferred."""
+"""Marks a schema that is inferred."""
 
 
 class Encoder:

@@ -37,7 +37,7 @@ RECORDS: Final = frozenset(
         "windows",
     ]
 )
-"""What stands behind `.__` in the names of this project's own tables and folders, of whatever capture of the lake."""
+"""What follows `.__` in the names of this project's own tables and folders, of whatever capture of the lake."""
 _SINK_FILE = re.compile(r"(?:.*/)?([A-Za-z0-9._-]+)\+\d+\+\d+\.[^/]*")
 _SIDES: Final = {"key": "key", "value": "value", "payload": "value"}
 _ENVELOPE = ".Envelope"
@@ -55,7 +55,7 @@ class EventLines:
     Args:
         key: takes keys apart.
         value: takes values apart.
-        topic: of lines that name none; empty if the file's name or the value's schema tells it.
+        topic: of lines that name none; empty if the file's name or the value's schema gives it.
         prefix: topic prefix, whose own tables no line may name; nor those of other captures.
     """
 
@@ -68,7 +68,7 @@ class EventLines:
 
         Args:
             stream: the file.
-            behind: place behind the line.
+            behind: place after the line.
             place: for people.
             text: the line.
 

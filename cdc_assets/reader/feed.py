@@ -1,11 +1,11 @@
-"""A source of messages as the feed of a run: chunks of columns, and where each partition or file is behind them.
+"""A source of messages as the feed of a run: chunks of columns, and the place of each partition or file after them.
 
-*Why exactly once.* The run records the offsets of a batch with its files in one commit, and starts the next feed behind
+*Why exactly once.* The run records the offsets of a batch with its files in one commit, and starts the next feed after
 them (`engine.run`). An offset is a partition's, or a file's, so nothing is known of an order among them and none is
 needed. Nothing is dropped for its position in the database: what a connector wrote twice is there twice.
 
 *A record that cannot be read* stops its partition or file right before it, for this run: all before it goes into the lake,
-and other partitions go on, and files that cannot hold events of the same topic. With `errors.tolerance=all` it becomes an
+and other partitions continue, and files that cannot hold events of the same topic. With `errors.tolerance=all` it becomes an
 event of `<prefix>.rejected` instead.
 """
 
@@ -42,10 +42,10 @@ class Source(Protocol):
         """Whether each stream that is read on has been read to its end once."""
 
     def begun(self) -> Mapping[str, int]:
-        """Streams that are not read from their beginning, with their places; each is told once."""
+        """Streams that are not read from their beginning, with their places; each is reported once."""
 
     def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """What is recorded for a stream: which it is, and where to go on."""
+        """What is recorded for a stream: which it is, and where to continue."""
 
     def stop(self, stream: str) -> None:
         """Read no more of a stream."""
@@ -61,7 +61,7 @@ class Source(Protocol):
 
 
 Opening = Callable[[Offsets, Callable[[str, str], None]], Source]
-"""Opens a source behind offsets; it is given how to report a stream that it cannot read on."""
+"""Opens a source after offsets; it is given how to report a stream that it cannot read on."""
 
 
 class Reader:
@@ -90,7 +90,7 @@ class Reader:
             self.stopped[stream] = reason
 
     def check(self) -> None:
-        """Tell at the end of a run what was not read.
+        """Report at the end of a run what was not read.
 
         Raises:
             LakeError: some stream was not read to its end.
@@ -104,7 +104,7 @@ class Reader:
             )
 
     def _aside(self, item: Item, reason: str) -> Message | None:
-        """What stands for a record that cannot be read; None if it stops its stream."""
+        """What replaces a record that cannot be read; None if it stops its stream."""
         if not self._tolerant:
             return None
         log.warning("%s is put aside: %s.", item.place, reason)
@@ -130,8 +130,8 @@ class ReaderFeed:
     Args:
         source: of messages.
         encoder: of their columns.
-        aside: what stands for a record that cannot be read; None if it stops its stream.
-        stopped: told why a stream is not read on.
+        aside: what replaces a record that cannot be read; None if it stops its stream.
+        stopped: called with the reason why a stream is not read on.
     """
 
     def __init__(

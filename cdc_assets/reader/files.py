@@ -2,12 +2,12 @@
 
 *What is recorded of a file*: its size and time, the bytes and lines read (after unpacking), and checksums of its
 beginning and of all that was read (`known_files`). A file of the same size and time that was read to the end is not opened
-again. Any other is read on behind what was read, if it begins with that; if not, it is another file of the same name.
+again. Any other is read on after what was read, if it begins with that; if not, it is another file of the same name.
 
 *A file that was renamed* begins with all that was read of one that is gone from its path, or replaced there: it is read on
 where that one ended. Its place and that the old path is free are recorded no later than what is read next, so a crash
 before leaves all as it was. In an object store, renaming is copying and deleting: while both are there the copy waits for a
-minute. Another file at a path whose file is nowhere is not read. One that is gone before it was read to its end is told.
+minute. Another file at a path whose file is nowhere is not read. One that is gone before it was read to its end is reported.
 
 *Files that are gone* are known for a while, since a folder that is not mounted for a moment has none either; those that have been gone for
 longest are forgotten, so that the record does not grow without end; not while the folder is empty. One of these that came back would be read as
@@ -17,8 +17,8 @@ a new one.
 JSON object, which a part of one never is. A packed file that ends too early is read as far as it goes. Paths with a part
 that begins with `_` or `.` are left out, under which writers keep what is not ready.
 
-Files are read in the order of their names, those that come later after those that were there. So behind a file that stops,
-later ones wait that may hold events of the same topic: those of the topic that their names tell, or else of the folder.
+Files are read in the order of their names, those that come later after those that were there. So after a file that stops,
+later ones wait that may hold events of the same topic: those of the topic in their names, or else of the folder.
 """
 
 import codecs
@@ -62,7 +62,7 @@ class FileSource:
         pattern: expression for the paths of files below it; empty for the usual ends of names.
         lines: makes messages of lines.
         offsets: where files were read to.
-        report: told why a file is not read on.
+        report: called with the reason why a file is not read on.
 
     Raises:
         LakeError: the folder cannot be listed.
@@ -93,7 +93,7 @@ class FileSource:
         self._reading: Iterator[list[Item]] = iter(())
         self._listed: float = float("-inf")
         self._list()
-        self._listed = float("-inf")  # the first look at them takes no time
+        self._listed = float("-inf")  # the first listing takes no time
 
     def read(self, timeout_s: float) -> Sequence[Item]:
         """See `Source`."""
@@ -188,7 +188,7 @@ class FileSource:
         return Content(self._location.existing(""), path)
 
     def _follow_renamed(self, infos: Mapping[str, fs.FileInfo]) -> None:
-        """Find under which names files go on that are not at their paths any more."""
+        """Find under which names files continue that are not at their paths any more."""
         if not any(progress.offset for _, progress in self._files.items()):
             return
         moves: dict[str, str] = {}
@@ -214,7 +214,7 @@ class FileSource:
         return info is None or (not self._is_done(info) and self._files.verified(path, self._content(path)) is None)
 
     def _gone(self, shown: set[str]) -> list[Item]:
-        """Files that are gone: what stands for each one of which lines are missing."""
+        """Files that are gone: a replacement for each one of which lines are missing."""
         found: list[Item] = []
         for path, progress in self._files.items():
             if path in shown or progress.gone or not progress.offset or path in self._stopped:
@@ -277,7 +277,7 @@ class FileSource:
             self._begun[info.path] = at
 
     def _place_of(self, last: Item, at: Progress) -> Progress:
-        """What is recorded behind the last line of a block, which blank lines may follow."""
+        """What is recorded after the last line of a block, which blank lines may follow."""
         return replace(self._places[last.stream, last.behind], size=at.size, mtime=at.mtime, done=at.done)
 
     def _item(self, path: str, behind: int, line: int, raw: bytes) -> Item:

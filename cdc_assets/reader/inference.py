@@ -1,6 +1,6 @@
 """Schemas of JSON payloads that come without one: what their values show, and no more.
 
-A whole number is an int64, another number a double, and what looks like a date stays text. A field that was only ever
+A whole number is an int64, another number a double, and a date in text form stays text. A field that was only ever
 null has no type yet, so the lake has no column for it until a value comes. `before` and `after` of an envelope describe
 the same row, so each has what the other shows. What is known already, such as the topic table's columns, stays as long
 as values fit it; a value that does not fit is never changed: its field gets another type, and its topic another

@@ -1,7 +1,7 @@
 """What is recorded of files, and by which a file is known again, also under another name.
 
-A file is what was read of it: the checksum of its first bytes, and that of all bytes before the place to go on at. The first
-is cheap, but files whose lines carry their schema begin all alike; the second tells them apart.
+A file is what was read of it: the checksum of its first bytes, and that of all bytes before the place to continue at. The first
+is cheap, but files whose lines carry their schema begin all alike; the second distinguishes them.
 """
 
 import zlib
@@ -17,7 +17,7 @@ class Progress:
     """How far a file was read.
 
     Args:
-        size: of the file when it was last looked at.
+        size: of the file when it was last checked.
         mtime: its time then, in nanoseconds.
         offset: bytes of it that were read, after unpacking.
         line: line ends among them.

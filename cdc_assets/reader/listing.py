@@ -4,7 +4,7 @@ Paths with a part that begins with `_` or `.` are left out, under which writers 
 
 *Since when a file waits.* Its time is that of the newest line. A file that was not read to its end has waited since the time that it had
 then. One that was, and has grown since, has waited for no longer than its time when that was first found, with the same place
-recorded. A process remembers that time, so a file that is appended to continuously gets late as well; a process that asks
+recorded. A process remembers that time, so a file that is appended to continuously gets late as well; a process that checks
 once has the time of the newest line.
 """
 
@@ -30,7 +30,7 @@ _WAITS: Final[dict[str, dict[str, tuple[int, float]]]] = {}
 
 
 def unread_files(location: Location, pattern: str, offsets: Offsets, capture: str) -> Unread:
-    """What files hold behind the places up to which they were read: of those that have changed since, or were not read to their ends.
+    """What files hold after the places up to which they were read: of those that have changed since, or were not read to their ends.
 
     Args:
         capture: its name.

@@ -1,4 +1,4 @@
-"""What is read: messages and where they stand, and JSON taken apart into schemas and payloads.
+"""What is read: messages with their places, and JSON split into schemas and payloads.
 
 A message with its schema is mostly schema, the same one in each message. So the text before a payload is remembered with
 the schema that it holds, and is only compared in the messages that follow.
@@ -44,7 +44,7 @@ class Message:
 
     Args:
         stream: the partition or file.
-        behind: where to go on behind it.
+        behind: where to continue after it.
         place: where it is, for people.
         topic: which it came from, and whose table it goes into.
         key: None if it has none.
@@ -141,7 +141,7 @@ class JsonParts:
         return _part(None, text[start:end], parsed), end
 
     def _first(self, text: str, start: int) -> tuple[Part | None, int] | None:
-        """A part whose schema stands before its payload; the text before the payload is remembered."""
+        """A part whose schema precedes its payload; the text before the payload is remembered."""
         opening = _BEFORE_SCHEMA.match(text, start)
         if opening is None:
             return None
@@ -179,7 +179,7 @@ def scanned(text: str, start: int) -> tuple[Any, int]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Behind the brace that closes an object there; 0 if none does."""
+    """After the brace that closes an object there; 0 if none does."""
     place = _SPACE.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing too
     return place + 1 if text.startswith("}", place) else 0
 

@@ -1,6 +1,6 @@
 """Values of Connect's JSON converter, one by one, in the form in which Arrow reads an engine's lines.
 
-This is the slow way: for records that do not go through Arrow as they are, and to tell which record is wrong and why.
+This is the slow way: for records that do not go through Arrow as they are, and to find which record is wrong and why.
 The form is that of `engine.schemas.read_lines`: a Decimal as plain text, or base64 of its unscaled bytes if it has
 no type in the lake; other numbers with a fraction as text; maps as lists of entries.
 """
@@ -27,7 +27,7 @@ def engine_value(schema: Schema, value: Any, path: str) -> Any:
     Args:
         schema: its Connect schema.
         value: parsed with Decimals instead of floats.
-        path: where it stands in its record; empty for a whole key or value, which may always be null.
+        path: of it in its record; empty for a whole key or value, which may always be null.
 
     Raises:
         BadRecordError: it does not fit, or is null where its schema allows no null and has no default.
