@@ -1,1 +1,1 @@
-"""Compares mirrors with the tables on the server, and asks for READ events where they differ."""
+"""Compares mirrors with the tables on the server, and requests READ events where they differ."""

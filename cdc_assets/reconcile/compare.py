@@ -2,7 +2,7 @@
 
 *In flight.* The server is read a little later than the mirror, while others write. A difference counts only if at no LSN
 since the one that the mirror had reached before the read the mirror was as the server was read: then the row that was
-read has never been in the log. Whoever asks must have let the mirror come behind the read first.
+read has never been in the log. The mirror must have passed the read first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from cdc_assets.mirror.shape import FROM_LSN, TO_LSN
 from cdc_assets.typemap.kernels import Numbers
 
 MAX_CHANGED = 1000
-"""Rows of a leaf that are told; all others are only counted."""
+"""Rows of a leaf that are listed; all others are only counted."""
 COUNT = "__count"
 """Column of rows: how many there are, of the mirror's with a key how many have it, of the server's without a key."""
 
@@ -31,7 +31,7 @@ class Found:
         mirrored: how many the mirror has.
         server: rows of the server that the mirror has otherwise, or not, as an Arrow IPC stream.
         mirror: rows of the mirror that the server has otherwise, or not.
-        more: number of rows that differ and are not told.
+        more: number of rows that differ and are not listed.
     """
 
     rows: int

@@ -32,7 +32,7 @@ class Candidates:
 
     Args:
         rows: rows of the server that were compared.
-        server: by what tells rows apart; likewise `mirror`.
+        server: by what identifies rows; likewise `mirror`.
         places: key of each of them in the mirror's order.
         more: number of rows that differ and are only counted.
     """
@@ -52,7 +52,7 @@ class Candidates:
 
     @property
     def codes(self) -> list[object]:
-        """What tells them apart, those of the server first."""
+        """What distinguishes them, those of the server first."""
         return list(dict.fromkeys([*self.server, *self.mirror]))
 
     @property
@@ -79,7 +79,7 @@ class Candidates:
 
     @property
     def present(self) -> int:
-        """Number of rows that a READ mends: those of the server. Without a key READs tell how many copies there are."""
+        """Number of rows that a READ mends: those of the server. Without a key READs show how many copies there are."""
         return len(self._read_again) + self.more
 
     @property
@@ -91,7 +91,7 @@ class Candidates:
     def absent_keys(self) -> pa.Table:
         """Keys of the rows that only the mirror has, in its types.
 
-        Without a key that are all values that tell rows apart; if there are others too, some copies may be on the server.
+        Without a key that are all values that identify rows; if there are others too, some copies may be on the server.
         """
         shape = self.subject.compared.shape
         types = {column.name: column.type for column in shape.columns}
@@ -179,7 +179,7 @@ def candidates_of(subject: Subject, results: Sequence[Found]) -> Candidates:
 
 
 def settled(found: Candidates, since: str, tables: MirrorTables, runner: TaskRunner) -> Candidates:
-    """Candidates that the mirror has had at no LSN since; it must have come behind the read.
+    """Candidates that the mirror has had at no LSN since; it must have passed the read.
 
     Args:
         since: LSN that the mirror had reached before the read.

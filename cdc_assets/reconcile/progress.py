@@ -1,7 +1,7 @@
 """How far the comparison of a table has come: one small file for each table in `<prefix>.__reconciled`.
 
-It is replaced as a whole after each group of key ranges, so a comparison that was killed continues behind the last one.
-Nothing else depends on it: a file that is lost only makes the next comparison begin anew.
+It is replaced as a whole after each group of key ranges, so a comparison that was killed continues after the last one.
+Nothing else depends on it: a file that is lost only makes the next comparison start over.
 """
 
 import json
@@ -41,7 +41,7 @@ class Pass:
     """One comparison of all key ranges of a table.
 
     Args:
-        object_id: tells a table from one that was created again under its name.
+        object_id: distinguishes a table from one that was created again under its name.
         ranges: all of its key ranges, in order.
         done: number of ranges that are compared.
         rows: rows of the server so far.

@@ -1,10 +1,10 @@
-"""Asks the streaming run for READ events of rows that differ: an incremental snapshot of exactly these keys.
+"""Requests READ events from the streaming run of rows that differ: an incremental snapshot of exactly these keys.
 
 The key values are the server's own texts, so the condition finds the very rows, in every type and collation. A READ is
 the row as it is when the snapshot reads it, so nothing is lost by what happens in between, and a READ too many changes
-nothing. If a column rule hides a column of the key, or of what tells rows without a key apart, no row is named: the condition lies
-in the lake until it is carried out, so whole key ranges are read again. A row that the server lacks has no READ, and an event that deletes it would say what nobody has logged: it is removed from
-the mirror alone (`mirror.absent`).
+nothing. If a column rule hides a column of the key, or a column that identifies rows without a key, no row is named: the condition lies
+in the lake until it is carried out, so whole key ranges are read again. A row that the server lacks has no READ, and an event that deletes it would not be in any log: it is removed from
+the mirror only (`mirror.absent`).
 """
 
 import uuid
@@ -28,7 +28,7 @@ class Repair:
     """Rows to be read again.
 
     Args:
-        columns: the columns of the key; without a key those that tell rows apart.
+        columns: the columns of the key; without a key those that identify rows.
         keys: of the rows.
         spans: key ranges of which all rows are read.
     """

@@ -1,23 +1,23 @@
 """Compares mirrors with the server, some key ranges at a time, beside the stream.
 
 *One group of ranges.* The mirror's LSN is noted, tasks read the ranges from the server and compare them with the mirror
-(`tasks`). Where all agree, they do at that LSN or a later one, and nobody has waited. Otherwise the mirror must come behind
+(`tasks`). Where all agree, they do at that LSN or a later one, and no time was lost. Otherwise the mirror must pass
 the read: until it has everything that was committed before it (`capture.moment`), for which the capture job has
 `mirror.reconcile.settle.ms` on a database in which nothing is committed, if the login may not see what the job does.
 Then a row that differs counts only if the mirror has had it so at no LSN since (`compare`). Differences that remain are
-looked for once more by a second read of the ranges, because a statement that reads while rows move may miss one. So what
-is told is neither in flight nor an accident of reading, and no lock is held, no isolation level is needed.
+compared once more by a second read of the ranges, because a statement that reads while rows move may miss one. So what
+is reported is neither in flight nor an accident of reading, and no lock is held, no isolation level is needed.
 
 *Ranges* are those by which the table was snapshotted. If its leading key is an integer or a date, mirror and server are
-cut in the same places, so any number of ranges can be compared by itself. Otherwise the server alone can order the
+cut in the same places, so any number of ranges can be compared by itself. Otherwise only the server can order the
 values: then all ranges are one group.
 
 | a crash after | the next comparison |
 |---|---|
 | reading, comparing | compares the group again; staged rows are removed when it begins |
-| the record of rows that go from the mirror | compares the group again; the mirror's next step takes them, whoever carries it out |
-| the record of the group | continues behind it; keys that are to be read again are recorded with it |
-| the request for READ events, at the end | may ask a second time: a READ too many changes nothing |
+| the record of rows that go from the mirror | compares the group again; the mirror's next step takes them, in any process |
+| the record of the group | continues after it; keys that are to be read again are recorded with it |
+| the request for READ events, at the end | may request a second time: a READ too many changes nothing |
 
 The request is one for all groups, because a table that is queued for an incremental snapshot is not queued again.
 """
@@ -71,7 +71,7 @@ class Wishes:
         ranges: number of key ranges; None for all that are left of the pass.
         repair: whether READ events of differing rows are requested.
         anew: whether a pass that is not complete is given up.
-        timeout_s: seconds for which the mirror may take to come behind a read.
+        timeout_s: seconds for which the mirror may take to pass a read.
     """
 
     ranges: int | None = None
@@ -110,14 +110,14 @@ class Reconciler:
         """Where its jobs ran."""
 
     def reconcile(self, table: TableId, wishes: Wishes) -> Pass:
-        """Compare a table, or some of its key ranges: those behind the ones that were compared last.
+        """Compare a table, or some of its key ranges: those after the ones that were compared last.
 
         Returns:
             The pass over the table's ranges, of which these are a part.
 
         Raises:
             PreflightError: the table is not streamed, or its mirror lacks changes.
-            CaptureNotReadyError: the mirror did not come behind the read in time.
+            CaptureNotReadyError: the mirror did not pass the read in time.
             CdcError: the server or the lake failed.
         """
         self._follow(table)
@@ -207,7 +207,7 @@ class Reconciler:
     def _differing(self, table: TableId, ranges: Sequence[KeyRange], wishes: Wishes) -> tuple[str, Candidates]:
         """What two reads in a row have found that is not in flight, and the LSN that the mirror had before the last one.
 
-        Of a leaf with very many differing rows only the first are looked at. If all of these are in flight, nothing is known of the
+        Of a leaf with very many differing rows only the first are checked. If all of these are in flight, nothing is known of the
         others, so the read counts for nothing.
 
         Raises:
@@ -267,7 +267,7 @@ class Reconciler:
         return settled(found, since, self._mirrors.tables, self._runner)
 
     def _wait(self, table: TableId, wishes: Wishes) -> None:
-        """Wait until the mirror is behind everything that was committed until now."""
+        """Wait until the mirror has passed everything that was committed until now."""
         moment, begun = (
             Moment(self._source, self._clock, table.database, self._config.mirror.settle_s),
             self._clock.elapsed(),

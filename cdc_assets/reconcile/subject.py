@@ -42,10 +42,10 @@ class Subject:
         plan: how its rows become events.
         reader: how events become rows of the mirror.
         generation: of the topic to which the plan writes.
-        text_columns: the key's columns, or without a key those that can tell rows apart.
+        text_columns: the key's columns, or without a key those that can identify rows.
         column: column of the mirror by which ranges are cut on both sides; None if only the server can.
         lsn: up to which the mirror is right.
-        hidden: names of the mirror's columns whose values are shown to nobody: those that a rule changes, and those of the
+        hidden: names of the mirror's columns whose values are never shown: those that a rule changes, and those of the
             key that events do not show.
         tells: whether the texts of a row's key may be recorded: no rule hides any of its columns.
     """

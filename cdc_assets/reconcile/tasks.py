@@ -34,7 +34,7 @@ _PORTION_ROWS = 128 * 1024
 TEXT = "__text_{}"
 """Column of staged rows: the server's own text of the n-th key column."""
 CODE = "__code"
-"""Column of versions: what tells rows apart."""
+"""Column of versions: what identifies rows."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Compared:
         return pa.schema([*self.shape.events, *texts])
 
     def codes(self, rows: pa.Table) -> pa.Array:
-        """What tells rows apart: the key, or without one all values that are compared."""
+        """What identifies rows: the key, or without one all values that are compared."""
         if self.shape.keyed:
             return self.shape.keys(rows)
         return encode(rows, [KeyPart(name) for name in self.names], pa.binary())
@@ -193,7 +193,7 @@ class VersionsTask:
     Args:
         path: of a file of `current` or `history`.
         ended: whether it is one of `history`.
-        codes: what tells the wanted rows apart.
+        codes: what identifies the wanted rows.
         after: LSN; versions that ended up to it are left out.
     """
 
