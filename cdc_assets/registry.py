@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def wire_head(number: int) -> bytes:
-    """What stands before a value of the schema with this number."""
+    """What precedes a value of the schema with this number."""
     return b"\0" + number.to_bytes(4, "big")
 
 
@@ -59,10 +59,10 @@ class SchemaRegistry:
             raise ConfigurationError(
                 "converter.basic.auth.user.info", "(hidden)", "user:password", "correct it"
             ) from None
-        weakref.finalize(self, self._client.close)  # its connections, which nobody else ends
+        weakref.finalize(self, self._client.close)  # its connections, which nothing else closes
 
     def check(self) -> None:
-        """Ask for something that every registry has.
+        """Request something that every registry answers.
 
         Raises:
             ConnectionLostError: the registry does not answer.
