@@ -1,4 +1,4 @@
-"""Compacts topics by key: behind an LSN, each row keeps the events that make it, and those that others replaced go.
+"""Compacts topics by key: after an LSN, each row keeps the events that make it, and those that others replaced go.
 
 *Up to which LSN.* As retention by age: the events up to it are older than `lake.topic.retention.hours`, and readers have them
 (`limits`). A topic is compacted when at least as many events came since the last time as were left then; so an event is written a
@@ -6,15 +6,15 @@ few times in all, and a topic has about twice as many as the table has rows, and
 
 *Which events go* is in `replaced`; tombstones go, too, and events from before the newest moment since which the whole table
 was read again after changes were lost. The newest event of each of the topic's tables stays, because its
-bounds tell how far the table is. Events above the LSN are not touched.
+bounds show how far the table is. Events above the LSN are not touched.
 
 *How it goes*, what a crash does, and two writers: `step`.
 
 *Why what is left makes the table's rows* at the LSN and every later one, also between two commits: of each row a suffix of its
-events stays, and no deletion goes without all that it deletes. A mirror that is made anew from it ends its first step not
+events stays, and no deletion goes without all that it deletes. A mirror that is rebuilt from it ends its first step not
 before the LSN.
 
-Events that another key tells, or a shortened one, all go when the table was read again (`plan`).
+Events of another key, or of a shortened one, all go when the table was read again (`plan`).
 
 A topic of a table without a key stays as it is: its events are not about one row each.
 """
@@ -71,7 +71,7 @@ class Compaction:
             oldest_ms: events of commits before it are old, in milliseconds since the epoch.
 
         Raises:
-            LakeConflictError: another writer has told readers something of the topic since.
+            LakeConflictError: another writer has announced something about the topic since.
             LakeError: the lake cannot be read or written.
         """
         plan = self._planner.plan(table, topic, limit, oldest_ms)

@@ -1,12 +1,12 @@
 """Drops old events from topics: whole files, once every reader of this capture has them; or has topics compacted (`compact`).
 
-*What is dropped* by age alone. Files in the order of their newest event, as long as their newest commit is older than
+*What is dropped* by age only. Files in the order of their newest event, as long as their newest commit is older than
 `lake.topic.retention.hours`, readers have them (`limits`), and no earlier file has to stay. So what remains is a suffix:
 the topic holds every event after the newest LSN that was dropped, and perhaps some before it, in files that straddle it.
-The newest file of each table stays, because its bounds tell how far the table is.
+The newest file of each table stays, because its bounds show how far the table is.
 
 *How it goes*, what a crash does, and two writers: `step`, a topic at a time. A topic for which it does not work this time, or that cannot
-be read, waits for the next look, and the others go on. Each look also removes from disk what earlier looks have dropped, for a topic that gets no new
+be read, waits for the next pass, and the others continue. Each pass also removes from disk what earlier ones have dropped, for a topic that gets no new
 events is not tidied otherwise.
 """
 
@@ -35,7 +35,7 @@ from cdc_assets.retention.step import TableRemoval, TopicRemoval, TopicRemover
 log = logging.getLogger(__name__)
 
 _LOOK_SHARE = 0.1
-"""Time between two looks, as a share of the age."""
+"""Time between two passes, as a share of the age."""
 
 
 class Retention:
@@ -57,9 +57,9 @@ class Retention:
             self._removal = Compaction(tables, CompactionPlanner(tables, manifest, config, clock, runner), runner).write
 
     def run_when_due(self) -> None:
-        """Drop what may be dropped, if nobody has looked for a while; after a failure the next look goes on.
+        """Drop what may be dropped, if that was not tried for a while; after a failure the next pass continues.
 
-        A look far in the future was recorded by a clock that was set back since, and counts as none.
+        A pass far in the future was recorded by a clock that was set back since, and counts as none.
         """
         looked = self._manifest.state.looked
         if not self._age or (looked is not None and abs(self._clock.now() - looked) < self._age * _LOOK_SHARE):

@@ -43,7 +43,7 @@ class Newest:
 
     Args:
         window: greatest number of a window.
-        committed_ms: time of the newest commit; of a file of tombstones alone the time at which it was written.
+        committed_ms: time of the newest commit; of a file of tombstones only the time at which it was written.
     """
 
     window: int

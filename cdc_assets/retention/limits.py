@@ -1,8 +1,8 @@
 """How far the readers of a topic are: up to where its events may be dropped.
 
 *A mirror* holds the events up to its LSN. A READ may still be committed at that very LSN (`mirror.steps`), never below it,
-so events strictly below may go; of a mirror that is being made anew, none. *The publisher* is told by windows. Readers that
-nobody knows of, such as assets, have the time that the age gives them.
+so events strictly below may go; of a mirror that is being rebuilt, none. *The publisher's* progress is a window number. Readers that
+are not known, such as assets, have the time that the age gives them.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ class Limit:
         below: commit LSN below which they have all of them; empty if none may be dropped.
         window: greatest number of a window that is published; None if topics are not published.
         reason: why it is not further, for people.
-        since: commit LSN before which events tell nothing of the table any more (`PlannedStep.since`); empty if all do.
+        since: commit LSN before which events have no meaning for the table any more (`PlannedStep.since`); empty if all do.
     """
 
     below: str

@@ -1,6 +1,6 @@
 """Which topics are compacted, up to which LSN, and what of them may go (`compact`).
 
-*Events of another key, or of a shortened one*, do not tell which row they are about (`mirror.exact_keys`). So nothing goes while one
+*Events of another key, or of a shortened one*, do not identify their rows (`mirror.exact_keys`). So nothing goes while one
 of them counts. It counts no more once the whole table was read again and the mirror has taken that (`Limit.since`); when the reading is as
 old as what may go, all of them go, unread.
 """
@@ -37,7 +37,7 @@ class CompactionPlan:
         until: commit LSN up to which events may go.
         after: commit LSN up to which all of them go.
         whole: whether what stays makes the table's rows.
-        unread: tables of the topic whose events do not tell which row they are about, and count no more.
+        unread: tables of the topic whose events do not identify their rows, and count no more.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class CompactionPlan:
 
 
 class CompactionPlanner:
-    """Looks at topics, and says what is to be compacted.
+    """Checks topics, and lists what is to be compacted.
 
     Args:
         tables: the lake's Delta tables.
@@ -130,12 +130,12 @@ class CompactionPlanner:
         return until
 
     def _description(self, table: TableId, topic: str) -> Description | None:
-        """How events tell rows apart; None if they do not."""
+        """How events identify rows; None if they do not."""
         found, troubles = CaptureMirrors(self._config, self._runner, self._clock).found([table])
         if not found:
             log.debug("%s is not compacted: %s.", topic, troubles.get(topic, "it has no rows"))
             return None
-        if (halt := found[0].halt) is not None:  # events behind it have another key
+        if (halt := found[0].halt) is not None:  # events after it have another key
             log.debug("%s is not compacted: %s", topic, halt)
             return None
         about = found[0].description

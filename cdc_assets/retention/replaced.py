@@ -1,13 +1,13 @@
 """Which events of a topic others have replaced, up to some LSN: the pure part of compaction by key.
 
-Of the events about one row, in the order of their positions, a suffix stays: from the newest event on that tells the row
-whole. That is the last one, or, if the log omitted large values in it, the last one before it that has them all. So whoever folds
+Of the events about one row, in the order of their positions, a suffix stays: from the newest event on that has the row
+whole. That is the last one, or, if the log omitted large values in it, the last one before it that has them all. So a reader that folds
 what stays, by this key or by a finer one (`message.key.columns`), gets what the whole makes. If the last one is a
 deletion, nothing stays.
 
 *Deletions.* A deletion may only go in the very commit in which all that it deletes goes, for between two commits readers
 would see the row again. Each table of a topic has commits of its own (`units`). So a deletion of a row that has events in several of them
-stays; the next compaction finds it alone. The same holds for a part of the events (`whole` is false), of which the rest is
+stays; the next compaction finds only it. The same holds for a part of the events (`whole` is false), of which the rest is
 not known.
 """
 
@@ -24,14 +24,14 @@ from cdc_assets.typemap.kernels import Numbers
 UNIT = "__unit"
 """Number of the table of a topic in which an event is."""
 KNOWN = frozenset({"c", "u", "d", "r"})
-"""Operations that tell a row; events of others stay."""
+"""Operations that have a whole row; events of others stay."""
 
 
 def staying(shape: Shape, events: pa.Table, *, whole: bool) -> Numbers:
     """Which events stay.
 
     Args:
-        shape: whose key tells rows apart.
+        shape: whose key identifies rows.
         events: each with its position, operation, what it omits, and its unit; in any order.
         whole: whether these are all events about their rows up to the LSN.
     """

@@ -1,29 +1,29 @@
 """The step with which events leave a topic: files go, or give way to others with the events that stay (`lake.rewriting`).
 
-Before the first file goes, the manifest records what the topic holds from now on, and readers are told by the properties of its
+Before the first file goes, the manifest records what the topic holds from now on, and readers are informed by the properties of its
 first table.
 
 | after | state | a crash here |
 |---|---|---|
-| the tasks of a compaction | files that nobody names | vacuum removes them; the next look decides anew |
-| the manifest's row `retained` | fenced: what the topic holds, and that its tables may hold fewer rows from now on | nothing is dropped, no reader is told; the next look decides anew |
-| the properties of the topic's first table | readers are told | they are refused events that are still there; the next look goes on |
+| the tasks of a compaction | files that no commit names | vacuum removes them; the next pass decides again |
+| the manifest's row `retained` | fenced: what the topic holds, and that its tables may hold fewer rows from now on | nothing is dropped, no reader is informed; the next pass decides again |
+| the properties of the topic's first table | readers are informed | they are refused events that are still there; the next pass continues |
 | the commit of one table | its files are in no new version | the same for the other tables of the topic |
 | the last property, of a compaction | the topic is compacted up to the LSN | |
 
-*Why no reader is misled.* It lists files and then asks for the property (`lake.retained`), which is older than any
+*Why no reader is misled.* It lists files and then requests the property (`lake.retained`), which is older than any
 removal. *Why a mirror loses nothing:* only events below its own LSN go, which no later step of it reads. If it is made
-anew at this very moment, its plan is either seen after readers were told, and then nothing is removed, or it was made
+again at this very moment, its plan is either seen after readers were informed, and then nothing is removed, or it was made
 with files that were listed before, which stay on disk for `lake.retention.hours`.
 
 *What a topic says of itself never goes back*, though a run that was overtaken may sleep before it says it: an announcement is
 refused by the table if another one came since it was decided (`lake.retained.announce`).
 
-*Two writers.* Only the writer of the manifest decides. One that was overtaken after its row asks before each removal and stops; if
-it sleeps behind the question, it removes only files that the row allowed and that the newest version still has.
+*Two writers.* Only the writer of the manifest decides. One that was overtaken after its row checks its fence before each removal and stops; if
+it sleeps after the check, it removes only files that the row allowed and that the newest version still has.
 
 *If nothing goes after all*, because a reader turned up, or another program has replaced one of a table's files, what is recorded
-of it is recorded as before, so that a later loss of as many rows is seen; and the next look decides anew.
+of it is recorded as before, so that a later loss of as many rows is seen; and the next pass decides again.
 """
 
 import logging
@@ -96,10 +96,10 @@ class TopicRemover:
         self._tables, self._manifest, self._clock, self._limit = tables, manifest, clock, limit
 
     def carry_out(self, removal: TopicRemoval) -> None:
-        """Have events leave a topic, once its readers are told.
+        """Have events leave a topic, once its readers are informed.
 
         Raises:
-            LakeConflictError: another writer has told readers something since, or one of them needs the events; none goes.
+            LakeConflictError: another writer has announced something since, or one of them needs the events; none goes.
             FencedError: another writer has taken over.
             LakeError: the lake cannot be read or written.
         """

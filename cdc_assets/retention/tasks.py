@@ -48,7 +48,7 @@ class MarkTask:
     """Files of a topic.
 
     Args:
-        reader: of the columns that tell rows apart, and of those that events may omit.
+        reader: of the columns that identify rows, and of those that events may omit.
         files: of one of the topic's tables.
         wanted: events that may go.
         bounds: of the ranges of keys, in order.
