@@ -117,7 +117,7 @@ class Capture:
         self._snapshotted: set[TableId] = set()
         """Tables that this run has snapshotted."""
         self._lasting: Mapping[str, Exception] = {}
-        """What hinders the stream, by what cannot go on."""
+        """What hinders the stream, by what cannot continue."""
 
     def discover(self) -> Sequence[TableSchema]:
         """Structures of the captured tables that pass the filters, in snapshot order.
@@ -275,7 +275,7 @@ class Capture:
         """What is committed until now, for a run that ends when the lake holds it; before anything is read.
 
         Raises:
-            CdcError: the server cannot be asked.
+            CdcError: the server cannot be queried.
         """
         mirror = self._config.mirror
         return UntilNow(self._server.source, self._ledger, mirror.settle_s, mirrored=mirror.enabled)

@@ -38,7 +38,7 @@ class ForeignCommits:
         self._looked: timedelta | None = None
 
     def look_when_due(self) -> None:
-        """Look, unless that was done a short time ago.
+        """Search, unless that was done a short time ago.
 
         Raises:
             FencedError: another writer has taken over.
@@ -49,7 +49,7 @@ class ForeignCommits:
             self.look()
 
     def look(self) -> None:
-        """Read what the logs of all topics have behind the versions up to which they were read.
+        """Read what the logs of all topics have after the versions up to which they were read.
 
         Raises:
             FencedError: another writer has taken over.
@@ -68,7 +68,7 @@ class ForeignCommits:
             self._losses.compare(suspects)
 
     def _marked(self, name: str, mark: Mark, commits: Sequence[ForeignCommit]) -> Mark:
-        """The mark of a topic behind commits of other programs; of one with none, only its log is read further."""
+        """The mark of a topic after commits of other programs; of one with none, only its log is read further."""
         if not commits:
             return replace(mark, checked=self._watch.checked[name])
         now = self._tables.recounted(name, mark)

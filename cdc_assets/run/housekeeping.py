@@ -1,4 +1,4 @@
-"""Housekeeping after a loop: drop old events, compact small files, and remove files that nobody needs.
+"""Housekeeping after a loop: drop old events, compact small files, and remove files that are not needed.
 
 Each window adds files: one per topic table and slice, two to the manifest. So housekeeping runs when a loop ends and,
 in a loop that never ends, every `lake.compact.after.files` windows, always between two windows.
@@ -29,7 +29,7 @@ class Retention(Protocol):
     """Drops old events from topics."""
 
     def run_when_due(self) -> None:
-        """Drop what may be dropped, if nobody has looked for a while."""
+        """Drop what may be dropped, if that was not tried for a while."""
 
 
 MakeRetention = Callable[[TopicTables, Manifest, CaptureConfig, Clock, TaskRunner], Retention]

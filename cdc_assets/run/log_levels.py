@@ -1,4 +1,4 @@
-"""Loggers whose INFO messages users have asked for: by a signal or notification channel, or by following a capture.
+"""Loggers whose INFO messages users have requested: by a signal or notification channel, or by following a capture.
 
 Python drops INFO messages unless a level is set, and Dagster's `managed_python_loggers` sets none.
 """

@@ -1,11 +1,11 @@
 """The loop over windows: until nothing is new, time is up, or another run waits.
 
 *A turn* covers all databases: each finishes what an earlier turn left and drafts its next window; one job reads the
-windows of all; then each database looks at its signals and new tables. Windows in flight are finished before
-anything is planned, in a turn of their databases alone.
+windows of all; then each database reads its signals and finds new tables. Windows in flight are finished before
+anything is planned, in a turn of only their databases.
 
-A retryable error of one database postpones that database alone (`retriable.restart.connector.wait.ms`,
-`errors.max.retries`): its window is given up, nothing of it being committed, and drafted anew. If it is an error of the lake,
+A retryable error of one database postpones that database only (`retriable.restart.connector.wait.ms`,
+`errors.max.retries`): its window is given up, nothing of it being committed, and drafted again. If it is an error of the lake,
 or all databases have one, the loop waits and then repeats the pending windows with the same bounds.
 The tables of a database whose change data capture was turned off end. A database that
 is offline or gone is left out, checked from time to time, and continues
@@ -81,7 +81,7 @@ class StreamLoop:
         activities: components that carry out windows, and snapshots between them.
         new_tables: adds tables that were enabled while the loop runs, if they are to be captured.
         unavailable: databases that cannot be captured now, with the reason.
-        on_hindered: called with what hinders the stream, by what cannot go on; with nothing after a turn in which all went on.
+        on_hindered: called with what hinders the stream, by what cannot continue; with nothing after a turn in which all went on.
     """
 
     def __init__(
@@ -346,7 +346,7 @@ class StreamLoop:
         if self._tables_to_repair(database):
             self._planner.end_missing_tables(database)  # a table that is gone cannot be read again
         if tables := self._tables_to_repair(database):
-            self._incremental.discard_rounds(database)  # their older rows would come behind the snapshot's
+            self._incremental.discard_rounds(database)  # their older rows would come after the snapshot's
             self._activities.snapshotter.run(database, self._activities.due.whole(tables))
             after = self._ledger.state.tables
             self._beyond_repair |= {table for table in tables if after[table].status == "gap"}

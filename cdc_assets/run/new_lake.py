@@ -1,7 +1,7 @@
 """A new lake, where a person says so: the empty record of a capture, with which the next run begins as a first one does.
 
 Where nothing is that was there before, no run begins by itself (`lake.known`). *Crash:* between forgetting what was there and
-making the record the next run makes it, as was asked for.
+making the record the next run makes it, as was requested.
 """
 
 from collections.abc import Callable

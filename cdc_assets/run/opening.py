@@ -69,10 +69,10 @@ class Opening:
             self._claim(self._ledger.manifest.read())
 
     def _claim(self, known: CaptureState) -> None:
-        """Claim it, after what was read a moment ago, since each reading opens the manifest anew."""
+        """Claim it, after what was read a moment ago, since each reading opens the manifest again."""
         self._lake.tables.location.check_writable()
         tables, manifest = self._lake.tables, self._ledger.manifest
-        if not is_there(tables.location, manifest.directory):  # a lake that went meanwhile is not to begin anew
+        if not is_there(tables.location, manifest.directory):  # a lake that went meanwhile is not to start over
             tables.forget(manifest.directory)
             known = manifest.read()
         refuse_without_manifest(tables, known, manifest.directory, self._config)
@@ -86,7 +86,7 @@ class Opening:
         self._claimed = True
 
     def _require_same(self, known: CaptureState) -> None:
-        """Look whether the manifest that was claimed is the one that was read, which may be a while ago.
+        """Check whether the manifest that was claimed is the one that was read, which may be a while ago.
 
         Raises:
             LakeError: it is another one.
@@ -138,8 +138,8 @@ class Opening:
         return selected, unavailable
 
     def _warn_of_unmatched(self) -> None:
-        """Log what matches nothing in lists of the settings, as far as that is found in a short time: `doctor` tells all of it.
-        Whoever cannot be asked is told by what needs the answer."""
+        """Log what matches nothing in lists of the settings, as far as that is found in a short time: `doctor` lists all of it.
+        A database that cannot be queried is reported by what needs the answer."""
         source, patience = self._server.source, Patience(_COMPARE_S)
         try:
             databases = source.databases()
@@ -193,7 +193,7 @@ class Opening:
             activities.incremental.clean()
         for database in list(
             self._ledger.state.signals
-        ):  # which asks no server, and readers of all databases wait for the number
+        ):  # which queries no server, and readers of all databases wait for the number
             activities.incremental.recover(database)
         pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
         troubles = activities.windows.execute(pending, repeated=True) if pending else {}

@@ -1,14 +1,14 @@
 """Finds out up to where in the log the rows of snapshots may have changes (`ledger.readings`).
 
-Where the last row was read in the log tells a moment behind it (`capture.moment`): when the capture job has passed that, the newest
-captured transaction is at or behind all that was committed before. How far the job was when the row was read would not do,
+The log position of the last read is known from a moment after it (`capture.moment`): when the capture job has passed that, the newest
+captured transaction is at or after all that was committed before. How far the job was when the row was read would not do,
 because it lags behind the log.
 
 *Nothing is remembered* but that the end is not known yet. A later moment is as right, only later in the log, so after a crash the next run
-takes another one. A moment is taken while no snapshot of its database is in flight, and counts for the rounds before it alone: one that
+takes another one. A moment is taken while no snapshot of its database is in flight, and counts only for the rounds before it: one that
 begins meanwhile has a greater number.
 
-The stream does not wait for it: each turn looks once. A run that would end because nothing is new goes on for a while, since on an idle
+The stream does not wait for it: each turn tries once. A run that would end because nothing is new continues for a while, since on an idle
 database no other run may come; so does a snapshot outside of a stream. Where the job does not run, it stays unknown.
 """
 
@@ -25,10 +25,10 @@ from cdc_assets.ledger.readings import open_databases
 log = logging.getLogger(__name__)
 
 _LOOKS = 3
-"""Looks after a snapshot for which nobody waits: so many tell a moment, and that an idle job has looked twice since."""
+"""Attempts after a snapshot for which nothing waits: enough to find the moment, and for an idle job to have polled twice since."""
 _POLL_S = 0.5
 _LOOK_S = 5.0
-"""Seconds after which a capture job has looked, with SQL Server's default."""
+"""Seconds after which a capture job has polled, with SQL Server's default."""
 
 
 class OpenReadings:
@@ -46,7 +46,7 @@ class OpenReadings:
         """By database: the moment, the number of the newest round before it, and when it was."""
 
     def look(self, database: str) -> None:
-        """Record where readings of a database ended, if that is known by now. A server that does not answer is asked again later.
+        """Record where readings of a database ended, if that is known by now. A server that does not answer is queried again later.
 
         Raises:
             LakeError: the lake cannot be written.
@@ -72,12 +72,12 @@ class OpenReadings:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a run that has nothing else to do goes on for it."""
+        """Whether a run that has nothing else to do continues for it."""
         now = self._ledger.clock.elapsed()
         return any(now - begun < self._most for _, _, begun in self._moments.values())
 
     def wait_briefly(self) -> None:
-        """Look at the end of snapshots outside of a stream, and wait for a while if somebody needs it. A lake that does not take it now
+        """Look for the end of snapshots outside of a stream, and wait for a while if somebody needs it. A lake that does not take it now
         is left to the next run: the snapshot is complete.
 
         Raises:

@@ -1,14 +1,14 @@
-"""Forgets what a capture knows of some tables, or of all, so that the next run begins anew with them.
+"""Forgets what a capture knows of some tables, or of all, so that the next run starts over with them.
 
 *A table.* One row of the manifest removes its state; before that row nothing has changed, after it `snapshot.mode`
 applies as to a table that was never captured. Its topic keeps its events. READs of the new snapshot sort after them,
 because a snapshot's low watermark is not below a position that was read on the same recovery fork; so a table of a
 restored database, and one that something in flight refers to, is refused. The same row remembers where the topic ends
-(`EarlyReads`), so changes up to the new snapshot are told as a gap.
+(`EarlyReads`), so changes up to the new snapshot are reported as a gap.
 
 *A whole capture.* Its Delta tables are moved to `<lake>/__reset/<prefix>-<time>/`: the schema history first, without
 which no run works, and the manifest last, whose claim fences other writers; then a new manifest begins. After a crash in between
-runs end with an error until the reset is repeated, which moves what is left; or, if nothing is, until a new lake is asked for.
+runs end with an error until the reset is repeated, which moves what is left; or, if nothing is, until a new lake is requested.
 
 *One writer.* The newest claim in the manifest names its process. While that process lives, or may live on another host, a
 reset is refused; with `fence` it is not, and that process ends at its next commit.
@@ -54,7 +54,7 @@ class Removal:
 
 
 class Reset:
-    """Resets one capture; asks the lake alone, not the server.
+    """Resets one capture; reads only the lake, not the server.
 
     Args:
         others: Delta tables that commit under other names and belong to the capture, such as its mirrors.
@@ -85,7 +85,7 @@ class Reset:
         return chosen
 
     def check(self, tables: Sequence[TableId] = (), *, fence: bool = False) -> None:
-        """Check that nothing stands against the reset; without tables, of the whole capture.
+        """Check that nothing prevents the reset; without tables, of the whole capture.
 
         Raises:
             LakeError: a run is, or may be, active, or something in flight refers to a table.
@@ -178,7 +178,7 @@ def _refuse_active(state: CaptureState) -> None:
 
 
 def _obstacle(state: CaptureState, table: TableId) -> str:
-    """What stands against forgetting a table; empty if nothing."""
+    """What prevents forgetting a table; empty if nothing."""
     finish = "Next: let a run finish it (cdc-assets capture), then repeat the reset"
     if state.log(table.database).restored:
         return (

@@ -1,4 +1,4 @@
-"""Expressions and names in lists of the settings that match nothing, such as misspelt ones, whose effect would be missed by nobody.
+"""Expressions and names in lists of the settings that match nothing, such as misspelt ones, whose effect nobody would miss.
 
 Each is compared with what its list is about: tables, their columns, capture instances, topics. What matches later is no longer named. Of
 transforms only those are compared that see the topics' own names: those up to the first that gives others.
@@ -50,7 +50,7 @@ class Unmatched:
 _CLASSES = r"\w, \d, \s and letter case are those of ASCII in Java's expressions"
 
 Missing = Callable[[str, Iterable[str], Iterable[str], str], Iterable[Unmatched]]
-"""Tells the expressions of a list (its property, they themselves) that match none of some names, and what these names are of."""
+"""Reports the expressions of a list (its property, they themselves) that match none of some names, and what these names are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class Existing:
 
 
 class Structures:
-    """Structures of captured tables, iterated only as far as needed: as recorded, then as on the server, asked once.
+    """Structures of captured tables, iterated only as far as needed: as recorded, then as on the server, queried once.
 
     Args:
         recorded: returns the recorded ones.
-        captured: tables of which the server is asked.
+        captured: tables about which the server is queried.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ def lists_instances(config: CaptureConfig) -> bool:
 
 
 def _topics(tables: Iterable[TableId], config: CaptureConfig) -> Iterator[str]:
-    """Topics of tables; one that can have none is refused where tables are selected, and told there."""
+    """Topics of tables; one that can have none is refused where tables are selected, and reported there."""
     for table in tables:
         with suppress(ConfigurationError):
             yield topic_name(table, config.events)
@@ -171,7 +171,7 @@ def _of_columns(config: CaptureConfig, structures: Iterable[TableSchema], missin
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Names of parts of tables, `schema.table.part` and `db.schema.table.part`, found anew by each iteration."""
+    """Names of parts of tables, `schema.table.part` and `db.schema.table.part`, found again by each iteration."""
 
     structures: Iterable[TableSchema]
     of: Callable[[TableSchema], Iterable[str]]

@@ -27,7 +27,7 @@ class UntilNow:
         mirrored: whether mirrors are to be there as well, which need to know what snapshots have read (`readings`).
 
     Raises:
-        CdcError: the server cannot be asked.
+        CdcError: the server cannot be queried.
     """
 
     def __init__(self, source: Source, ledger: Ledger, settle_s: float, *, mirrored: bool = False) -> None:
@@ -41,7 +41,7 @@ class UntilNow:
                 self._away[database] = str(error)
 
     def should_end(self) -> bool:
-        """Whether everything is in the lake that this run can bring there; asked at each window border."""
+        """Whether everything is in the lake that this run can bring there; checked at each window border."""
         held = [self._holds(database, moment) for database, moment in self._moments.items()]
         return all(held)
 
@@ -75,7 +75,7 @@ class UntilNow:
             return False
         try:
             return moment.is_passed(watermark)
-        except _AWAY:  # the loop waits for it, or goes on without it
+        except _AWAY:  # the loop waits for it, or continues without it
             return False
 
     def _missing(self, state: CaptureState, database: str, moment: Moment) -> Iterator[str]:
