@@ -6,8 +6,8 @@ are recorded. *Crash before that:* it is found again, and the recorded number sh
 of its lines were carried out. A process that had the file open when it was taken still
 writes into the taken one, so an unfinished last line is given some time, and the file stays, and is read
 further, until nobody has it open for writing. After that nobody can open it, since nobody knows its new name, so no
-line is missed. (The system tells by granting a lease; where it grants none, as on network file systems,
-a writer must open the file anew for each line, or close it before it is read.)
+line is missed. (The system shows that by granting a lease; where it grants none, as on network file systems,
+a writer must open the file again for each line, or close it before it is read.)
 """
 
 import contextlib

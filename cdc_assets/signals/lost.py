@@ -2,8 +2,8 @@
 
 Windows write the rows of a signal table to its topic like those of any table, and the rows are read as signals once that is
 committed. If a run dies in between, and the next one comes after the retention of the change tables, they are gone from
-the server. So where the low-water mark has passed the place up to which signals were read, the topic tells whether there
-were any. They are not carried out from there: settings may mask or leave out columns of events, and what was asked for
+the server. So where the low-water mark has passed the place up to which signals were read, the topic shows whether there
+were any. They are not carried out from there: settings may mask or leave out columns of events, and what was requested
 long ago may no longer be wanted.
 """
 

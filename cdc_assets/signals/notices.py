@@ -1,6 +1,6 @@
 """Notifications of an incremental snapshot, in the connector's words (spec debezium-sqlserver §10.1, measured).
 
-Keys are told as people may see them: a notification goes into logs, into Dagster's storage, and to whoever reads its topic.
+Keys are shown as people may see them: a notification goes into logs, into Dagster's storage, and to whoever reads its topic.
 The connector tells them as they are.
 
 The id of each notification is that of the signal that requested the snapshot,

@@ -219,7 +219,7 @@ class SignalWatch:
         return Outcome(self.state(database), warnings=warnings, acted=bool(ignored))
 
     def _tell_lost(self, table: TableId, after: Lsn, until: Lsn) -> bool:
-        """Tell which signals in (after, until] the clean-up removed before they were read; returns whether that could be found out."""
+        """Report which signals in (after, until] the clean-up removed before they were read; returns whether that could be found out."""
         try:
             lost = inserted_signals(self._lake.tables, self._lake.topic(table), after, until)
         except CdcError as error:
