@@ -65,7 +65,7 @@ class Barrier:
         directory: folder of this attempt only.
         readers: number of readers.
         lock_timeout_ms: longest wait of the driver for each lock, in milliseconds; -1 waits for ever.
-        place_s: longest time in seconds for which the driver looks for the place of the moment.
+        place_s: longest time in seconds for which the driver searches for the place of the moment.
     """
 
     location: Location
@@ -141,7 +141,7 @@ class Barrier:
             source: control plane that locks the tables.
             tables: tables to lock.
             read: function that runs the tasks; they are of no use any more when the event is set.
-            way: how the place of the moment in the log is found; None if no reader asks for it.
+            way: how the place of the moment in the log is found; None if no reader requests it.
 
         Returns:
             What was read, and that place.

@@ -95,6 +95,6 @@ def by_barrier(settings: SnapshotSettings) -> bool:
 def to_lock(settings: SnapshotSettings, tables: Iterable[TableId]) -> list[TableId]:
     """Tables that are to be locked while readers fix what they see: none if that is forbidden, or they are locked anyway.
 
-    A second lock would wait behind a writer who waits for the first.
+    A second lock would wait after a writer who waits for the first.
     """
     return [] if settings.isolation == "exclusive" or settings.locking == "none" else sorted(set(tables))

@@ -9,7 +9,7 @@ no such LSN: the job lags behind the log, so a change from before M may be captu
 *M* is inside a time in which a shared lock keeps writers from the tables. A lock is granted when no transaction that has
 changed its table is open, and a commit is in the log before its locks are released. So each change of the tables was
 committed before the lock was granted or after it was released. Either the rows are read while it is held, or it is held
-until readers have opened SNAPSHOT transactions, which go on seeing M (`barrier`).
+until readers have opened SNAPSHOT transactions, which still see M (`barrier`).
 
 | way | L | the lock ends when |
 |---|---|---|
@@ -19,22 +19,22 @@ until readers have opened SNAPSHOT transactions, which go on seeing M (`barrier`
 
 *Marked.* The row is committed while the lock is held: later than all changes from before it, and before all later ones.
 
-*Timed.* Commit times are the server's, as are the two moments that enclose the lock. Commits near the borders are told from
+*Timed.* Commit times are the server's, as are the two moments that enclose the lock. Commits near the borders are distinguished from
 one another by half a second, which is far more than what such times are rounded by. A commit in between, which there is
 only if no lock could be taken (`snapshot.locking.mode=none`), one that is not yet over by the server's clock, times in
 another order than the log, a clock that was set back since the lock was granted, which makes later commits look earlier, or
 another offset of the server's time zone, as by daylight saving time, refuse that moment. What no time tells is a clock that
-is set back just before the lock, behind a commit that is only captured when the clock has passed its time again.
+is set back just before the lock, after a commit that is only captured when the clock has passed its time again.
 
 *Passed.* All changes from before the moment are captured, and no later one is made before the lock ends. When the job has
 passed a moment is seen, never believed (`capture.moment`). Until then, and no longer than `snapshot.keyless.wait.ms`, is
 waited; with `Marked` for the row.
 
 *A crash at any time* ends the sessions, and with them locks and transactions; nothing was recorded of the round (`lake.step`), so
-its slices are read again, at another moment. A row in the signal table stays: it asks for nothing.
+its slices are read again, at another moment. A row in the signal table stays: it requests nothing.
 
 *Readable secondaries* cannot be locked, and show an earlier moment than their clock: there such tables are refused. A listener may
-route each session elsewhere, so the one that holds the locks is asked too, and so are those with SNAPSHOT transactions. Rows that
+route each session elsewhere, so the one that holds the locks is queried too, and so are those with SNAPSHOT transactions. Rows that
 are read under the locks alone may come from a replica that has the log up to L: it shows no later changes, for there are none.
 """
 
@@ -232,7 +232,7 @@ class Marked:
         return found
 
     def _delete(self, column: str) -> None:
-        """Delete the row; it asks for nothing, so nothing is wrong if it stays."""
+        """Delete the row; it requests nothing, so nothing is wrong if it stays."""
         try:
             self._waiting.source.delete_signal(self._table, column, self._id)
         except CdcError as error:

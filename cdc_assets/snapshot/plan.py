@@ -1,19 +1,19 @@
 """Fixes what a snapshot reads before it reads anything: watermarks, key ranges, slices.
 
-*Low watermark.* Before the first row is read, the server is asked how far the capture job
+*Low watermark.* Before the first row is read, the server is queried how far the capture job
 has read the log (`fn_cdc_get_max_lsn`). A change at or below that LSN was
 committed before the read, so the rows contain it. Anything later is streamed
 and sorts after the READ, which carries the watermark. So applying a
 topic table in its order ends in the server's state, whatever was written during
 the read. A capture instance that is younger than the watermark raises it to just
 before its own start: earlier changes were committed before the instance was created,
-and so before the read. That holds of a server whose log has got that far; so each session that reads rows is asked
-first (`core.ports.BulkSource.reaching`): it may be one of a replica that lags behind the server that was asked here.
+and so before the read. That holds of a server whose log has got that far; so each session that reads rows is queried
+first (`core.ports.BulkSource.reaching`): it may be one of a replica that lags behind the server that was queried here.
 A lower watermark is as right, if all changes after it can be read: READs of an earlier attempt carry one, and it is taken
 up again.
 
 *Tables without a key* are read at a moment of their own, whose place in the log takes that of the watermark when they
-are read (`moment`). They have one range: READs of one reading tell how many copies of a row there are.
+are read (`moment`). They have one range: READs of one reading show how many copies of a row there are.
 
 *No waiting for locks.* The tables' row counts come from the server's catalogue, in one query for all of
 them, and key ranges are found without waiting for row locks (`core.ports`): a locked table delays no other.

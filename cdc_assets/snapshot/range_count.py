@@ -1,6 +1,6 @@
 """Counts the rows of a slice by key range, while they are read.
 
-A slice that is one range has all of its rows. Small adjacent ranges are read as one slice; their rows are told apart where the
+A slice that is one range has all of its rows. Small adjacent ranges are read as one slice; their rows are distinguished where the
 key is a whole number, since only then Arrow orders it as the server does.
 """
 
@@ -47,7 +47,7 @@ class RangeCount:
             self._below[place] += below + keys.null_count  # NULL sorts before every value
 
     def by_range(self, rows: int) -> tuple[int, ...] | None:
-        """Rows of each range, once all are read; None if they cannot be told apart.
+        """Rows of each range, once all are read; None if they cannot be distinguished.
 
         Args:
             rows: of the slice.

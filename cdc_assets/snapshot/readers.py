@@ -7,7 +7,7 @@
 | all, with isolation `snapshot` | by readers that meet |
 
 A table without a key that cannot be read so, because it cannot be locked in time, fails alone: those that were read with it are
-then read one by one. If the capture job does not get behind the moment, they all fail, and those that would be read after
+then read one by one. If the capture job does not pass the moment, they all fail, and those that would be read after
 them: waiting for it once is enough.
 """
 

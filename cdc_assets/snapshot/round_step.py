@@ -116,7 +116,7 @@ class RoundStep:
         self._ledger.manifest.record_files(self._ledger.clock.now(), written)
 
     def complete(self, written: RoundFiles) -> None:
-        """Go on with the slices behind these."""
+        """Continue with the slices behind these."""
         behind = self._run.behind(written)
         notifications = self._context.notices.read(self._run, behind, self._slices)
         self._ledger.manifest.complete_round(self._ledger.clock.now(), notifications)

@@ -1,10 +1,10 @@
 """Carries out a planned snapshot, round by round: one job, and one commit per table.
 
 A round is a step that cannot be read twice (`round_step`); in which order it is recorded and committed, and what a crash does,
-is said in `lake.step`. Behind its completion the next slices follow.
+is said in `lake.step`. After its completion the next slices follow.
 
 *A table that fails* (its statement is rejected, it is locked for too long, a
-value fits no event, or it was altered since its structure was recorded, which is looked at behind each
+value fits no event, or it was altered since its structure was recorded, which is checked after each
 round) takes part in no further round, and nothing of it is
 committed from the round in which it failed. The others continue. READs of it that earlier
 rounds committed stay, and their watermark is remembered (`EarlyReads`): rows that are deleted before its next snapshot

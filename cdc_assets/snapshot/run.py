@@ -20,7 +20,7 @@ its database streams starts at the start LSN of its capture instance, so that no
 since then is left out. A table whose position is good keeps it, whether it is healthy, left out, or failed and
 tried again, so a repeated snapshot loses no event. A position is not good if changes after it are in no capture instance any
 more, though no window has found that yet: because nothing was committed since the instance was made again, or because
-the rows are read before the next window. Kept, it would lead to the same gap again, behind the snapshot that repairs it.
+the rows are read before the next window. Kept, it would lead to the same gap again, after the snapshot that repairs it.
 A part of a table never changes the position. A table that could not be read is tried again by the next run.
 
 *Blocking snapshots* are requested by a signal and run between two windows. They

@@ -185,7 +185,7 @@ class Structures:
         return found
 
     def _resumed(self, table: SnapshotTable) -> Lsn | None:
-        """Position from which a table that failed goes on; its instance's present structure fits rows of any age, and may
+        """Position from which a table that failed continues; its instance's present structure fits rows of any age, and may
         be what it lacked."""
         known = self._ledger.state.tables.get(table.table)
         return known.position if known is not None and known.resumes and known.identity == table.identity else None
