@@ -92,7 +92,7 @@ class Evaluation:
     ) -> list[TableState]:
         """States of tables that cannot take part, at their old position; those that are committed lack nothing.
 
-        Those of which a part is committed (`torn`) cannot go on from it, all others can.
+        Those of which a part is committed (`torn`) cannot continue from it, all others can.
         """
         tables = self._ledger.state.tables
         policy = self._settings.gap_policy

@@ -12,7 +12,7 @@ changed, second created" leave the same catalogue and the same LSNs, because a
 change made without an instance leaves no trace in `cdc`. Nor do changes that the
 capture job had not read when the first instance was dropped. So it is certain that
 nothing is missing only if both instances were seen while the log had passed the start of the
-second; `planner` looks for that moment and hands over then.
+second; `planner` searches for that moment and hands over then.
 """
 
 import dataclasses

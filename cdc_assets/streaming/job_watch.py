@@ -1,7 +1,7 @@
 """Logs when SQL Server's capture job stops reading the log, and when it continues.
 
 Nothing fails then: the maximum LSN stays where it is, and a stream that has nothing to do, or waits for the markers of
-an incremental snapshot, looks healthy for ever (`core.capture_job`). So the job is checked while no changes arrive, and
+an incremental snapshot, seems healthy for ever (`core.capture_job`). So the job is checked while no changes arrive, and
 only then. *Crash:* no state is kept; the next run checks again.
 """
 

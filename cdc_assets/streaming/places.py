@@ -3,7 +3,7 @@
 *Recorded, not derived.* The generation follows from a table's structure and the settings, which may change while a window
 is in flight: another one has not reached the window's number, and would get its rows again. So each read of the plan
 names its directory, before anything is written there. The plan takes that of the table's newest events; if the structure leads
-elsewhere, as at most hand-overs, the plan is recorded again. A repeat asks the directories of the plan. A table that would be
+elsewhere, as at most hand-overs, the plan is recorded again. A repeat reads the directories of the plan. A table that would be
 written elsewhere now is left to the next window, unless it is committed.
 
 *A table that stays behind in a repeat* may still be committed by a writer that was believed dead, and the next window would

@@ -6,14 +6,14 @@ meanwhile about one database (a table that is gone, a mark) changes no position 
 
 *Upper bound.* The newest captured transaction after the watermark, or the N-th
 one (`max.iteration.transactions`), or an earlier one at which there are enough rows
-for a window (`slices`). In a backlog the next windows ask for about as many
+for a window (`slices`). In a backlog the next windows request about as many
 transactions as the one before contained, so that rows are not counted
 in vain. The capture job writes change rows and the
 row of `cdc.lsn_time_mapping` in one transaction, so everything at or below a
 commit LSN seen there can be read. When no transaction is new, positions
-move to `fn_cdc_get_max_lsn()` from time to time, asked *before* the second query
+move to `fn_cdc_get_max_lsn()` from time to time, queried *before* the second query
 for a transaction: then nothing lies between, and idle tables do not fall behind
-the clean-up job's low-water mark. (A replica that lags has no transactions that another one has: so whoever answers that
+the clean-up job's low-water mark. (A replica that lags has no transactions that another one has: so a server that answers that
 query must have the log as far as the first answer.)
 
 *Lower bounds* are each table's own position. A table that was snapshotted later
@@ -72,7 +72,7 @@ IDLE_CHECK = timedelta(seconds=30)
 """How often the tables of an idle database are checked and positions moved over foreign transactions."""
 
 HAND_OVER_CHECK = timedelta(seconds=5)
-"""How often an idle database is asked whether its capture instances have changed: one small query."""
+"""How often an idle database is queried whether its capture instances have changed: one small query."""
 
 
 class Planner:
@@ -148,7 +148,7 @@ class Planner:
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
             return None
-        with without_collections():  # thousands of counts that are gone behind it
+        with without_collections():  # thousands of counts that are gone after it
             return self._drafted(database, reads, until)
 
     def _counted(self, database: str, left: Unpublished) -> list[TableRead]:
@@ -208,7 +208,7 @@ class Planner:
         )
 
     def _bounded(self, database: str, counts: Sequence[tuple[Lsn, int]], until: Lsn, most: int) -> Lsn:
-        """Upper bound of the window by its rows; also decides how many transactions the next window asks for."""
+        """Upper bound of the window by its rows; also decides how many transactions the next window requests."""
         end = end_of_window(counts, until, most)
         rows = sum(count for _, count in counts)
         self._enough.pop(database, None)
@@ -321,7 +321,7 @@ class Planner:
         """Check that none of the tables without a capture instance has one that begins only now: it is not gone.
 
         Raises:
-            CaptureNotReadyError: one has. The capture job knows its start with its next look, and until then finds nothing new.
+            CaptureNotReadyError: one has. The capture job learns its start when it next polls, and until then finds nothing new.
         """
         beginning = self._server.source.beginning_tables(database) if tables else frozenset()
         if found := next((table for table in tables if table in beginning), None):

@@ -1,10 +1,10 @@
-"""Tries tables again that failed at a position from which they can go on (`TableState.resumes`).
+"""Tries tables again that failed at a position from which they can continue (`TableState.resumes`).
 
 A table fails alone: its structure or its changes could not be read, or not be made into events (`windows`). Nothing of the
 window is committed for it, and its changes are still on the server. Often the cause passes by itself, or a person removes
 it: a missing right, a replica that ended a transaction, a value that the settings did not allow. So the table counts
 as healthy again, and the next window reads it from its position. If it fails there again, the pause until the next
-attempt is twice as long; if it has come further, pauses begin anew. Each run tries at its beginning, since settings or
+attempt is twice as long; if it has come further, pauses start over. Each run tries at its beginning, since settings or
 server may have changed.
 
 *Crash between any two steps.* Before the row that says healthy, the table has failed, and the next run tries it at once.

@@ -1,15 +1,15 @@
 """Proves that a window's tasks got as many change rows as there are.
 
 The planner counts the change rows of each commit anyway, so it records with each read how many there are. A task that got
-others read a replica that lags behind the one that was asked, or a result that was cut short. Nothing of the window is
+others read a replica that lags behind the one that was queried, or a result that was cut short. Nothing of the window is
 committed then, and it is read again.
 
 *Why it is right.* Change rows up to a window's end do not change any more: the capture job writes them together with the
 commit's row in `cdc.lsn_time_mapping`, and the count is made over a connection that has that row (`core.ports`). Only the
 clean-up job removes rows, after it has raised the low-water mark; such a table has a gap, and is not judged here.
 
-*Nobody waits for ever.* If the server counts again what was read, rows were removed by hand since the window was planned:
-nothing can bring them back, and the window goes on.
+*No wait lasts for ever.* If the server counts again what was read, rows were removed by hand since the window was planned:
+nothing can bring them back, and the window continues.
 """
 
 import dataclasses

@@ -6,10 +6,10 @@ first one that reaches the bound, however large that one is. Windows of several
 databases that are carried out together share the bound, by the rows of the turn before.
 
 *A window is cut* into slices of about equal numbers of change rows, at commits where
-possible. A transaction that is larger than a slice is cut inside, behind one of its
+possible. A transaction that is larger than a slice is cut inside, after one of its
 rows: all rows up to that position belong to the slice before. A cut has the greatest
 operation, 4, so it never separates the rows 3 and 4 of an update, which differ in the
-operation alone. Positions of one transaction have one order over all tables, so the
+operation only. Positions of one transaction have one order over all tables, so the
 slices of a window follow each other also where transactions are numbered.
 
 *Why a repeat makes the same slices.* Bounds and cuts are recorded with the window
@@ -38,7 +38,7 @@ _TOO_LARGE = 1.5
 
 
 def worth_tasks(rows: int) -> bool:
-    """Whether a window may be cut; below that nobody needs to know how many tasks run at once, which starts a cluster."""
+    """Whether a window may be cut; below that it does not matter how many tasks run at once, which starts a cluster."""
     return rows >= 2 * SLICE_ROWS
 
 
@@ -58,7 +58,7 @@ def share_of(database: str, most: int, shares: Mapping[str, int]) -> int:
     What the others left of it the last time, and never less than an equal part.
 
     Args:
-        most: rows of a window that is alone.
+        most: rows of a window that is planned by itself.
         shares: rows that each database had in the turn before.
     """
     others = [rows for name, rows in shares.items() if name != database]

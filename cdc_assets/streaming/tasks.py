@@ -10,7 +10,7 @@ rows after its `begins` and up to its `ends`, of all tables.
 The events' serial numbers need the number of rows that share the place of the last one, which
 is queried from each change table. Transaction metadata need the number of earlier events of each
 table, which `count_open` finds by building the events once without
-writing them, because rows alone do not show how many events they become.
+writing them, because rows do not show how many events they become.
 
 *Problems of one table* are returned as values, and the other tables continue. So is the
 error of a database that cannot be read, for ever or this time, for slices of other databases are in the same job.
@@ -22,7 +22,7 @@ sqlserver-cdc §1.4 no. 5). A table whose mark has passed the slice's lower boun
 is reported with its marks, and its rows are not trusted.
 
 *Completeness.* The change rows that arrive are counted, and the window is committed only if they are as many as the planner
-counted (`row_counts`). Each session of the task is asked before its first row whether its server, perhaps a replica, has the
+counted (`row_counts`). Each session of the task is queried before its first row whether its server, perhaps a replica, has the
 log up to the window's end (`core.ports.BulkSource.reaching`).
 
 *Structure guard.* The same query shows whether a table was altered since its

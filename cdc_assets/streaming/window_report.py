@@ -28,7 +28,7 @@ class WindowReport:
     """Makes the progress reports of complete windows.
 
     Args:
-        source: asked when transactions were committed.
+        source: knows when transactions were committed.
     """
 
     def __init__(self, source: Source, lake: Lake) -> None:

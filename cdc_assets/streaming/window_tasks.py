@@ -3,7 +3,7 @@
 Bounds and cuts come from the manifest, so a repeat makes the same tasks. If
 transactions are numbered and the window cuts some, an extra job before the window's own
 counts the events of each slice in the transaction that the slice ends inside. The sums over
-the earlier slices tell each slice where to continue numbering. The result of that
+the earlier slices show each slice where to continue numbering. The result of that
 job is not stored: a repeat counts the same rows again.
 """
 
@@ -116,7 +116,7 @@ class WindowTasks:
 
 
 def _delivered(tasks: Sequence[SliceTask]) -> tuple[Lsn | None, Counter[str]]:
-    """The transaction inside which a window begins behind another reader, and that reader's events of it by table."""
+    """The transaction inside which a window begins after another reader, and that reader's events of it by table."""
     reads = [planned.read for planned in (tasks[0].reads if tasks else ())]
     begins = {read.table: read.begins for read in reads if read.begins and read.begins.events}
     counts = Counter({str(table): start.events for table, start in begins.items()})

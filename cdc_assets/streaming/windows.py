@@ -256,7 +256,7 @@ class WindowStep:
         return planned
 
     def _numbered(self, part: Part, offset: int) -> Part:
-        """The part; if transactions are numbered, read again without the tables that stay behind, whose events counted."""
+        """The part; if transactions are numbered, read again without the tables that keep their position, whose events counted."""
         while self._lake.events.transaction_metadata and (tables := part.left_out()):
             part.planned = [entry for entry in part.planned if entry.read.table not in tables]
             part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
