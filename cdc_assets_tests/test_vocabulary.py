@@ -24,6 +24,7 @@ DIALECT = re.compile(
 )
 WORD = re.compile(r"[A-Za-z][\w'-]*")
 
+
 def room_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[: 2 if parts[0] == "adapters" else 1])
