@@ -22,26 +22,25 @@ def inspect_reader(config: EngineConfig, offsets: Callable[[], Offsets]) -> Iter
         settings = reader_settings(config.properties)
         check_converters(settings)
     except CdcError as error:
-        yield _failed("settings", config.topic_prefix, error)
+        yield CheckResult.failed("settings", config.topic_prefix, error, "valid")
         return
     yield CheckResult("settings", config.topic_prefix, True, "valid", "valid")
     for address, refused in asked_registries(settings):
         reached = CheckResult("schema registry", address, True, "reached", "reached")
-        yield _failed("schema registry", address, refused) if refused else reached
+        yield CheckResult.failed("schema registry", address, refused, "readable") if refused else reached
     place = settings.path if settings.kind == FILES else settings.servers
     ask = ask_unread(config)
     try:
         found = ask(offsets()) if ask else Unread()
     except CdcError as error:
-        yield _failed("source", place, error)
+        yield CheckResult.failed("source", place, error, "readable")
         return
     yield from _source(settings, place, found)
 
 
 def _source(settings: ReaderSettings, place: str, found: Unread) -> Iterator[CheckResult]:
-    fact, _, remedy = found.missing.partition(" Next: ")
-    if fact:
-        yield CheckResult("source", place, False, fact, "readable", remedy)
+    if found.missing:
+        yield CheckResult.failed("source", place, found.missing, "readable")
         return
     if settings.kind == FILES and not found.seen:
         hint = "see files.path and files.pattern, unless files are still to come"
@@ -50,8 +49,3 @@ def _source(settings: ReaderSettings, place: str, found: Unread) -> Iterator[Che
     yield CheckResult("source", place, True, "readable", "readable")
     for topic in found.absent:
         yield CheckResult("topic to read", topic, False, "not there", "there", "correct topics, or create it")
-
-
-def _failed(check: str, subject: str, error: CdcError) -> CheckResult:
-    fact, _, remedy = str(error).partition(" Next: ")
-    return CheckResult(check, subject, False, fact, "valid" if check == "settings" else "readable", remedy)

@@ -1,6 +1,6 @@
 """`cdc-assets doctor`: checks whether everything is ready, and prints the SQL that corrects what is not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -24,7 +24,7 @@ from cdc_assets.cli.console import (
     out,
     read_config,
 )
-from cdc_assets.cli.engine_doctor import engine_checks
+from cdc_assets.cli.engine_doctor import COMPLETE, engine_checks, lake_check
 from cdc_assets.cli.instance import instance_checks
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.filters import TableFilter
@@ -33,13 +33,11 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.refused_logins import offering_anyway
 from cdc_assets.errors import LAKE_ERRORS, ConfigurationError
 from cdc_assets.history.drift import Drift
-from cdc_assets.lake.location import Location
 from cdc_assets.mirror.key_checks import check_keys
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.overview.look import derived_troubles
 from cdc_assets.overview.tables import RECORD_IT
 
-COMPLETE = "complete"
 PER_TABLE = {
     "capture instance": "table",
     "reading": "source or change table",
@@ -66,24 +64,31 @@ def doctor(
         if rights:
             raise ConfigurationError("option", "--grants", "a capture of SQL Server", "leave it out")
         with offering_anyway():
-            results = [*engine_checks(place), *instance_checks(place)]
-        _end(results, as_json)
+            results = engine_checks(place)
+    elif rights:
+        _print_grants(read_config(config), login)
         return
-    settings = read_config(config)
-    if rights:
-        _print_grants(settings, login)
-        return
+    else:
+        results = _server_checks(read_config(config))
+    _end([*results, *instance_checks(place)], as_json)
+
+
+def _server_checks(settings: CaptureConfig) -> list[CheckResult]:
+    """What a capture of SQL Server needs: the server, the lake, what is in it, and Kafka if topics are published."""
     with offering_anyway(), _source(settings) as source:
-        results = [*inspect(source, settings), _lake(settings)]
-        ready = all(result.ok or not result.blocking for result in results)
+        results = [*inspect(source, settings), lake_check(settings.lake)]
+        ready = _is_ready(results)
         results += _topics(settings, source if ready else None)
-        if all(result.ok or not result.blocking for result in results):
+        if _is_ready(results):
             results += [result for drift in CaptureOverview(settings, source).drifts() for result in _structure(drift)]
             results += _keys(source, settings)
         if ready:
             results += _lists(settings, source)
-    results += [*inspect_publishing(settings), *instance_checks(place)]
-    _end(results, as_json)
+    return [*results, *inspect_publishing(settings)]
+
+
+def _is_ready(results: Sequence[CheckResult]) -> bool:
+    return all(result.ok or not result.blocking for result in results)
 
 
 def _source(settings: CaptureConfig) -> SqlServerSource:
@@ -103,19 +108,8 @@ def _end(results: list[CheckResult], as_json: bool) -> None:
         print_json(of_doctor(results))
     else:
         _show(results)
-    if any(result.blocking and not result.ok for result in results):
+    if not _is_ready(results):
         raise typer.Exit(FAILED)
-
-
-def _lake(settings: CaptureConfig) -> CheckResult:
-    location = Location.of(settings.lake)
-    try:
-        location.check_writable()
-    except LAKE_ERRORS as error:
-        return CheckResult(
-            "lake", location.root, False, str(error), "writable", "check lake.path and its access rights"
-        )
-    return CheckResult("lake", location.root, True, "writable", "writable")
 
 
 def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator[CheckResult]:
@@ -128,8 +122,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
         overview = CaptureOverview(settings, source, audit_s=None)
         tables, losses = overview.tables, overview.losses_of_no_table
     except LAKE_ERRORS as error:
-        fact, _, remedy = str(error).partition(" Next: ")
-        yield CheckResult("manifest", settings.events.topic_prefix, False, fact, "readable", remedy)
+        yield CheckResult.failed("manifest", settings.events.topic_prefix, error, "readable")
         return
     if refused := overview.other_name:
         yield CheckResult(
@@ -140,8 +133,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
     yield from _foreign(overview)
     for table in tables:
         if table.status in ("gap", "failed"):
-            fact, _, remedy = table.reason.partition(" Next: ")
-            yield CheckResult("topic", table.name, False, fact, COMPLETE, remedy)
+            yield CheckResult.failed("topic", table.name, table.reason, COMPLETE)
         elif table.status not in ("waiting", "not captured"):
             yield CheckResult("topic", table.topic, True, COMPLETE, COMPLETE)
     yield from _derived(overview)
@@ -152,9 +144,8 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
 def _derived(overview: CaptureOverview) -> Iterator[CheckResult]:
     """Mirrors and topics in Kafka that do not follow; that the broker is away, `inspect_publishing` tells."""
     for trouble in derived_troubles(overview, datetime.now(UTC), ask_marker(overview.config)):
-        fact, _, remedy = trouble.what.partition(" Next: ")
-        remedy = remedy or "follow the reason; `cdc-assets mirror` shows it at once"
-        yield CheckResult("following", trouble.where, False, fact, "up to its topic", remedy, blocking=False)
+        advice = "follow the reason; `cdc-assets mirror` shows it at once"
+        yield CheckResult.failed("following", trouble.where, trouble.what, "up to its topic", advice, blocking=False)
 
 
 def _foreign(overview: CaptureOverview) -> Iterator[CheckResult]:
@@ -180,8 +171,7 @@ def _forks(source: SqlServerSource, overview: CaptureOverview) -> Iterator[Check
     for database in source.databases():
         facts = overview.facts(database)
         if facts.restored:
-            fact, _, remedy = facts.restored.partition(" Next: ")
-            yield CheckResult("history", database, False, fact, expected, remedy)
+            yield CheckResult.failed("history", database, facts.restored, expected)
         elif facts.fork is None:
             text = "its recovery fork is not visible to this login, so some restores would not be detected"
             grant = grant_on_server(source, "VIEW ANY DATABASE")

@@ -9,19 +9,16 @@ from pathlib import Path
 from cdc_assets.adapters.databases.probe import is_asked, open_probe
 from cdc_assets.assembly.reading import inspect_reader
 from cdc_assets.config.engine import EngineConfig, load_engine_config
+from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.requested import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
 from cdc_assets.engine.source import SourceProbe
-from cdc_assets.errors import (
-    LAKE_ERRORS,
-    CdcError,
-    EngineError,
-    PreflightError,
-    QueryError,
-)
+from cdc_assets.errors import LAKE_ERRORS, CdcError, EngineError, PreflightError, QueryError
 from cdc_assets.lake.location import Location
 
+COMPLETE = "complete"
+_LAKE_ADVICE = "check lake.path and its access rights"
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
@@ -77,11 +74,9 @@ def _database(overview: EngineOverview) -> Iterator[CheckResult]:
             yield from probe.inspect()
             yield from _log(overview, probe, place)
     except EngineError as error:  # there is no driver for it, which the connector does not need
-        fact, _, remedy = str(error).partition(" Next: ")
-        yield CheckResult("driver", config.kind, False, fact, "installed", remedy, blocking=False)
+        yield CheckResult.failed("driver", config.kind, error, "installed", blocking=False)
     except CdcError as error:
-        fact, _, remedy = str(error).partition(" Next: ")
-        yield CheckResult("connection", place, False, fact, "possible", remedy)
+        yield CheckResult.failed("connection", place, error, "possible")
 
 
 def _log(overview: EngineOverview, probe: SourceProbe, place: str) -> Iterator[CheckResult]:
@@ -89,24 +84,31 @@ def _log(overview: EngineOverview, probe: SourceProbe, place: str) -> Iterator[C
     try:
         retention = probe.retention(overview.point)
     except (QueryError, PreflightError) as error:
-        fact, _, remedy = str(error).partition(" Next: ")
-        yield CheckResult("log", place, False, fact, "readable", remedy)
+        yield CheckResult.failed("log", place, error, "readable")
         return
-    if retention.lost or retention.near:
-        fact, _, remedy = (retention.lost or retention.near).partition(" Next: ")
-        yield CheckResult("log", place, False, fact, "complete", remedy, blocking=bool(retention.lost))
+    if text := retention.lost or retention.near:
+        yield CheckResult.failed("log", place, text, COMPLETE, blocking=bool(retention.lost))
 
 
 def _lake(overview: EngineOverview) -> Iterator[CheckResult]:
-    location = Location.of(overview.config.lake)
     try:
-        location.check_writable()
         losses = overview.losses
     except LAKE_ERRORS as error:
-        fact, _, remedy = str(error).partition(" Next: ")
-        yield CheckResult("lake", location.root, False, fact, "writable", remedy or "check lake.path and its rights")
+        yield CheckResult.failed("lake", overview.lake.location.root, error, "readable", _LAKE_ADVICE)
         return
-    yield CheckResult("lake", location.root, True, "writable", "writable")
+    yield lake_check(overview.config.lake)
     for directory in overview.state.tables:
-        fact, _, remedy = losses.get(directory, "complete").partition(" Next: ")
-        yield CheckResult("topic", directory, directory not in losses, fact, "complete", remedy)
+        if directory in losses:
+            yield CheckResult.failed("topic", directory, losses[directory], COMPLETE)
+        else:
+            yield CheckResult("topic", directory, True, COMPLETE, COMPLETE)
+
+
+def lake_check(settings: LakeSettings) -> CheckResult:
+    """Whether the lake can be written."""
+    location = Location.of(settings)
+    try:
+        location.check_writable()
+    except LAKE_ERRORS as error:
+        return CheckResult.failed("lake", location.root, error, "writable", _LAKE_ADVICE)
+    return CheckResult("lake", location.root, True, "writable", "writable")

@@ -1,6 +1,7 @@
 """Result of one check of the server before a capture."""
 
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,18 @@ class CheckResult:
     expected: str
     remedy: str = ""
     blocking: bool = True
+
+    @classmethod
+    def failed(
+        cls, check: str, subject: str, problem: object, expected: str, remedy: str = "", *, blocking: bool = True
+    ) -> Self:
+        """A check that failed, from an error or a text that ends with its next step.
+
+        Args:
+            remedy: if the text names no next step.
+        """
+        actual, _, step = str(problem).partition(" Next: ")
+        return cls(check, subject, False, actual, expected, step or remedy, blocking)
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.check} is {self.actual}, expected {self.expected}. Next: {self.remedy}"

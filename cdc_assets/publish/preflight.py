@@ -16,7 +16,6 @@ def inspect_registries(settings: KafkaSettings) -> Iterator[CheckResult]:
         try:
             SchemaRegistry(side.registry, side.credentials).check()
         except CdcError as error:
-            fact, _, remedy = str(error).partition(" Next: ")
-            yield CheckResult("schema registry", side.registry, False, fact, "reached", remedy)
+            yield CheckResult.failed("schema registry", side.registry, error, "reached")
         else:
             yield CheckResult("schema registry", side.registry, True, "reached", "reached")

@@ -39,8 +39,7 @@ def inspect_kafka(settings: KafkaSettings, prefix: str) -> Iterator[CheckResult]
         finally:
             brokers.end()
     except CdcError as error:
-        fact, _, remedy = str(error).partition(" Next: ")
-        yield CheckResult("Kafka", settings.servers, False, fact, "options that its clients take", remedy)
+        yield CheckResult.failed("Kafka", settings.servers, error, "options that its clients take")
 
 
 class _Brokers:
