@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cdc_assets.defs.checks.registry import CHECKS
 from cdc_assets.defs.runbook import HEALTH_PAGES, RUN_FAILED, check_runbook, runbook_url
+from cdc_assets.overview.checks.registry import CHECKS
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = {path.stem for path in (DOCS / "runbook").glob("*.md")} - {"index"}

@@ -10,7 +10,8 @@ from cdc_assets.config.property import Property
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.mirror.ledger import MirrorState
-from cdc_assets.overview import CaptureReport, DatabaseOverview
+from cdc_assets.overview import DatabaseOverview
+from cdc_assets.overview.checks.check import Inspection
 from cdc_assets.reconcile.progress import Pass
 
 
@@ -19,12 +20,16 @@ def print_json(document: object, *, lines: bool = False) -> None:
     typer.echo(json.dumps(document, ensure_ascii=False, indent=None if lines else 2))
 
 
-def of_status(report: CaptureReport) -> dict[str, Any]:
+def of_status(seen: Inspection) -> dict[str, Any]:
     """The document of `cdc-assets status`; tables by their names."""
-    document = report.as_json()
+    document = seen.report.as_json()
     for entry in [*document["tables"], *document["queue"], *filter(None, [document["last_ddl"]])]:
         entry["table"] = ".".join(entry["table"])
-    return document
+    checks = [
+        {"check": it.check.name, "table": _text(it.subject), "result": it.verdict.word, "text": it.verdict.text}
+        for it in seen.found
+    ]
+    return document | {"checks": checks}
 
 
 def of_summary(

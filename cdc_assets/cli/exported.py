@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
 from cdc_assets.cli.console import err
-from cdc_assets.cli.read import report_of
+from cdc_assets.cli.read import inspect_capture
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
@@ -45,4 +45,4 @@ def exported(settings: Settings, read: Callable[[], Settings]) -> AbstractContex
     def served(port: int) -> None:
         err.print(f"Metrics at http://{metrics.address}:{port}/metrics", soft_wrap=True)
 
-    return exported_metrics(metrics, prefix, lambda: report_of(newest()), served)
+    return exported_metrics(metrics, prefix, lambda: inspect_capture(newest()).report, served)

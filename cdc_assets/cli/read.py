@@ -6,6 +6,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,9 +24,12 @@ from cdc_assets.engine.source import SourceProbe
 from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import CdcError, ConfigurationError, LakeError
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.overview import CaptureOverview, CaptureReport, DatabaseOverview, look_at
+from cdc_assets.overview import CaptureOverview, DatabaseOverview
+from cdc_assets.overview.checks.check import Inspection
+from cdc_assets.overview.checks.connector import CHECKS, ConnectorFacts
 from cdc_assets.overview.drift import OverviewSource
-from cdc_assets.overview.engine import look_at_engine
+from cdc_assets.overview.engine import answers_of
+from cdc_assets.overview.look import inspected
 
 Topics = Mapping[str, tuple[str, Sequence[str]]]
 """Topics of tables by name: the table, and the directories of the topic's generations."""
@@ -55,8 +59,8 @@ class ReadCapture(ABC):
         """Whether anything was captured yet."""
 
     @abstractmethod
-    def report(self) -> CaptureReport:
-        """The state of the capture, with all that can be read."""
+    def look(self) -> Inspection:
+        """The state of the capture, with all that can be read, and what its checks say."""
 
     @abstractmethod
     def topics(self) -> Topics:
@@ -122,8 +126,8 @@ class _OfServer(ReadCapture):
     def known(self) -> bool:
         return bool(self._overview.known)
 
-    def report(self) -> CaptureReport:
-        return report_of(self._config, self._unresolved)
+    def look(self) -> Inspection:
+        return inspect_capture(self._config, self._unresolved)
 
     def topics(self) -> Topics:
         overview = self._overview
@@ -152,8 +156,8 @@ class _OfConnector(ReadCapture):
     def known(self) -> bool:
         return self._overview.known
 
-    def report(self) -> CaptureReport:
-        return report_of(self._config, self._unresolved)
+    def look(self) -> Inspection:
+        return inspect_capture(self._config, self._unresolved)
 
     def topics(self) -> Topics:
         return {found.topic: (str(found.table), found.directories) for found in self._overview.topics}
@@ -162,8 +166,8 @@ class _OfConnector(ReadCapture):
         return ".__" not in name and name in self._overview.state.tables
 
 
-def report_of(config: CaptureConfig | EngineConfig, unresolved: CdcError | None = None) -> CaptureReport:
-    """The state of a capture, with all that can be read now.
+def inspect_capture(config: CaptureConfig | EngineConfig, unresolved: CdcError | None = None) -> Inspection:
+    """The state of a capture, with all that can be read now, and what its checks say.
 
     Args:
         unresolved: why the server or the database cannot be reached with these settings.
@@ -189,7 +193,9 @@ def report_of(config: CaptureConfig | EngineConfig, unresolved: CdcError | None 
         return unread(offsets) if unread else Unread()
 
     if isinstance(config, CaptureConfig):
-        return look_at(config, lambda: source(config), marker=ask_marker(config))
+        return inspected(config, lambda: source(config), marker=ask_marker(config))
     unread = ask_unread(config)
     opened = (lambda: probe(config)) if is_asked(config) else None
-    return look_at_engine(EngineOverview(config), opened, ask_unread=ask if unread else None)
+    overview = EngineOverview(config)
+    asked = answers_of(overview, opened, ask if unread else None)
+    return Inspection.of(CHECKS, ConnectorFacts(overview, asked, datetime.now(UTC)), once=True)

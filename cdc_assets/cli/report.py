@@ -1,12 +1,13 @@
 """Prints a capture's report as a person reads it, whichever connector makes the capture."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.table import Column, Table
 from rich.text import Text
 
 from cdc_assets.cli.console import FAILED, out
 from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks.check import Found, Inspection
 from cdc_assets.overview.report import STOPPED, DatabaseReport, Health, Reached
 from cdc_assets.overview.words import (
     describe_condition,
@@ -34,15 +35,16 @@ EXIT_CODES: Mapping[Health, int] = {
 """Exit code of `cdc-assets status`."""
 
 
-def print_report(report: CaptureReport) -> None:
-    """Print a capture's report as a person reads it."""
+def print_report(seen: Inspection) -> None:
+    """Print a capture's report and checks as a person reads them."""
+    report = seen.report
     out.print(Text(f"{report.capture} is {report.headline}", _HEALTH[report.health]), soft_wrap=True)
     out.print(_tables(report))
     for trouble in report.findings:
         out.print(Text(str(trouble)), soft_wrap=True)
     for database in report.databases:
         out.print(Text(_sentence(database, report)), soft_wrap=True)
-    for line in (*_work(report), *report.advice):
+    for line in (*_work(report), *report.advice, *_checks(seen.found)):
         out.print(Text(line), soft_wrap=True)
     for number, step in enumerate(report.next_steps, 1):
         out.print(Text(f"Next {number}: {step}", "cyan"), soft_wrap=True)
@@ -98,6 +100,18 @@ def _work(report: CaptureReport) -> Iterator[str]:
     if report.last_ddl is not None:
         ddl = report.last_ddl
         yield f"last structure recorded: {ddl.kind} of {ddl.table} at {ddl.lsn}"
+
+
+def _checks(found: Sequence[Found]) -> Iterator[str]:
+    """Results of checks under the names that Dagster shows, and the tables for which they did not pass."""
+    for word in ("failed", "warned", "passed"):
+        names: dict[str, list[str]] = {}
+        for one in found:
+            if one.verdict.word == word:
+                names.setdefault(one.check.name, []).extend([str(one.subject)] if one.subject else [])
+        of = {name: f" of {', '.join(tables)}" if tables and word != "passed" else "" for name, tables in names.items()}
+        if of:
+            yield f"checks {word}: {', '.join(f'{name}{tables}' for name, tables in of.items())}"
 
 
 def completeness_of(database: str, complete_to: Reached | None, age_s: float | None, troubled: int) -> str:

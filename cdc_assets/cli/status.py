@@ -14,7 +14,7 @@ from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, JsonOption, out
 from cdc_assets.cli.read import ReadCapture, read_capture
 from cdc_assets.cli.report import EXIT_CODES, completeness_of, print_report
 from cdc_assets.errors import LakeError
-from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.report import Health
 
 
 def status(
@@ -33,7 +33,7 @@ def status(
     Exit code: 0 if all is well, 1 if something is in trouble, 2 if that is not known.
     """
     if watch is None:
-        raise typer.Exit(EXIT_CODES[_look(config, as_json, lines=False).health])
+        raise typer.Exit(EXIT_CODES[_look(config, as_json, lines=False)])
     with suppress(KeyboardInterrupt):
         while True:
             if out.is_terminal and not as_json:
@@ -42,18 +42,18 @@ def status(
             sleep(watch)
 
 
-def _look(config: Path, as_json: bool, *, lines: bool) -> CaptureReport:
+def _look(config: Path, as_json: bool, *, lines: bool) -> Health:
     """Read and show everything once."""
     capture = read_capture(config)
-    report = capture.report()
+    seen = capture.look()
     if as_json:
-        print_json(of_status(report), lines=lines)
-        return report
+        print_json(of_status(seen), lines=lines)
+        return seen.report.health
     with suppress(LakeError):  # which the report has
         if not capture.known:
             _nothing(capture)
-    print_report(report)
-    return report
+    print_report(seen)
+    return seen.report.health
 
 
 def summary(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:

@@ -17,7 +17,6 @@ import dagster as dg
 
 from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties
-from cdc_assets.defs.checks.health import HEALTH
 from cdc_assets.defs.checks.job import definitions_of
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.discovery import recall, remembered
@@ -33,6 +32,7 @@ from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.system_topics import WINDOWS
 from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks.health import HEALTH
 from cdc_assets.overview.report import Trouble
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,6 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
 from cdc_assets.defs.checks.job import definitions_of, half_hourly_schedule
-from cdc_assets.defs.checks.sqlserver import CHECKS
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.dagster_internals import left_by_load
 from cdc_assets.defs.discovery import discover, remembered
@@ -35,6 +34,7 @@ from cdc_assets.defs.spark import AnySparkResource, SparkResource, spark_of
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.overview.checks.sqlserver import CHECKS
 
 
 def build_definitions(

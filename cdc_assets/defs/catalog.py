@@ -21,7 +21,6 @@ from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import signal_table
-from cdc_assets.defs.checks.check import Of
 from cdc_assets.defs.keys import ROLE, TABLE, TOPIC, Role, require_distinct_keys
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.partitions import range_partitions
@@ -33,6 +32,7 @@ from cdc_assets.lake.system_topics import HISTORY, WINDOWS, system_topics
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import has_mirror
 from cdc_assets.mirror.ledger import ledger_directory
+from cdc_assets.overview.checks.check import Of, Subject
 
 _SYSTEM = {
     WINDOWS: "The LSN intervals that were planned and completed, and the state of each table.",
@@ -125,9 +125,9 @@ class Catalog:
         """Address of the capture's record, which has one writer at a time."""
         return self._location.uri(self.system[self.page])
 
-    def checked(self, of: Of) -> list[dg.AssetKey]:
-        """Assets that have such checks."""
-        return [self.page_key] if of == "capture" else []
+    def checked(self, of: Of) -> Mapping[dg.AssetKey, Subject]:
+        """Assets that have such checks, and what they are of."""
+        return {self.page_key: None} if of == "capture" else {}
 
     def specs(self, role: Role, deps: Role | None) -> list[dg.AssetSpec]:
         """Specs of one role for all tables."""
@@ -248,11 +248,11 @@ class CaptureCatalog(Catalog):
             **self._whole(frozenset({"kafka"})),
         )
 
-    def checked(self, of: Of) -> list[dg.AssetKey]:
-        """Assets that have such checks."""
-        kafka = [self.kafka_key] if self.has_kafka else []
-        whole: dict[Of, list[dg.AssetKey]] = {"capture": [self.page_key], "kafka": kafka}
-        return whole[of] if of in whole else list(self.keys("current" if of == "mirror" else "changes"))
+    def checked(self, of: Of) -> Mapping[dg.AssetKey, Subject]:
+        """Assets that have such checks, and what they are of."""
+        if of == "kafka":
+            return {self.kafka_key: None} if self.has_kafka else {}
+        return super().checked(of) if of == "capture" else self.keys("current" if of == "mirror" else "changes")
 
     def mirror_runs(self) -> CaptureRuns:
         """Recognizes runs that let mirrors follow by themselves."""

@@ -21,7 +21,7 @@ from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks.sqlserver import CONTINUITY
+from cdc_assets.defs.checks.events import specs_of
 from cdc_assets.defs.continuity import ContinuityReport
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.io_managers import Writers
@@ -37,6 +37,7 @@ from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
 from cdc_assets.defs.watch import LivePage
+from cdc_assets.overview.checks.sqlserver import CONTINUITY
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.run.until_now import UntilNow
 
@@ -69,7 +70,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=names.changes_op,
         specs=[*catalog.specs("changes", deps="source"), *catalog.system_specs()],
-        check_specs=CONTINUITY.specs(catalog),
+        check_specs=specs_of(CONTINUITY, catalog),
         can_subset=True,
         pool=names.pool,
         required_resource_keys={names.resource, names.envelope_io, names.history_io},

@@ -26,9 +26,10 @@ from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks.board import CheckBoard
-from cdc_assets.defs.checks.sqlserver import CONTINUITY, continuity_result
+from cdc_assets.defs.checks.events import event_of, result_of
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.overview.checks.sqlserver import CONTINUITY, continuity_result
 
 
 class ContinuityReport:
@@ -68,7 +69,7 @@ class ContinuityReport:
         states = state.tables
         for table, key in self._planned.items():
             if table in states:
-                yield CONTINUITY.named(continuity_result(states[table], self._holds(table, state)), key)
+                yield result_of(CONTINUITY, continuity_result(states[table], self._holds(table, state)), key)
         changed = [key for table, key in self._others.items() if table in self._changed]
         self._show(self._others, state, changed, last=True)
         broken = [states[table] for table in self._others if table in states and states[table].status != "healthy"]
@@ -98,7 +99,7 @@ class ContinuityReport:
     ) -> None:
         states = state.tables
         results = (
-            CONTINUITY.event(continuity_result(states[table], self._holds(table, state)), key)
+            event_of(CONTINUITY, continuity_result(states[table], self._holds(table, state)), key)
             for table, key in keys.items()
             if table in states
         )

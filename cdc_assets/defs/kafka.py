@@ -35,11 +35,12 @@ from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks.sqlserver import PUBLISHED, published_facts, published_result
+from cdc_assets.defs.checks.events import result_of, specs_of
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.overview.checks.sqlserver import PUBLISHED, published_facts, published_result
 from cdc_assets.publish.publisher import Commit
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ def kafka_asset(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=names.publish_op,
         specs=[catalog.kafka_spec()],
-        check_specs=PUBLISHED.specs(catalog),
+        check_specs=specs_of(PUBLISHED, catalog),
         pool=names.kafka_pool,
         required_resource_keys={names.resource},
     )
@@ -103,7 +104,7 @@ def kafka_asset(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             found = resource.published()
         tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(done.transactions)})
         yield dg.MaterializeResult(asset_key=catalog.kafka_key, metadata=done.metadata() | published_facts(found))
-        yield PUBLISHED.named(published_result(found), catalog.kafka_key)
+        yield result_of(PUBLISHED, published_result(found), catalog.kafka_key)
         known = before.stopped if before else {}
         for topic in stopped.keys() & known.keys():
             context.log.error(f"{topic} is still not published further: {stopped[topic]}")

@@ -13,11 +13,12 @@ from pydantic import Field
 
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks.check import not_known
-from cdc_assets.defs.checks.sqlserver import MATCHES
+from cdc_assets.defs.checks.events import result_of, specs_of
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.reporter import ran_on_facts
 from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.overview.checks.check import Verdict, not_known
+from cdc_assets.overview.checks.sqlserver import MATCHES
 from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Wishes
 
@@ -40,7 +41,10 @@ def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
     tables = catalog.keys("current")
 
     @dg.multi_asset_check(
-        name=names.reconcile_op, specs=MATCHES.specs(catalog), can_subset=True, required_resource_keys={names.resource}
+        name=names.reconcile_op,
+        specs=specs_of(MATCHES, catalog),
+        can_subset=True,
+        required_resource_keys={names.resource},
     )
     def check(context: dg.AssetCheckExecutionContext, config: ReconcileConfig) -> Iterator[dg.AssetCheckResult]:
         resource: CaptureResource = getattr(context.resources, names.resource)
@@ -52,16 +56,16 @@ def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
             for key in selected:
                 if tables[key] not in captured:
                     nothing = not_known("nothing of the table was captured yet, so there is no mirror.")
-                    yield MATCHES.named(nothing, key)
+                    yield result_of(MATCHES, nothing, key)
                     continue
                 before = reconciler.account.of("reconcile")
                 try:
                     found = reconciler.reconcile(tables[key], wishes)
                 except CdcError as error:
-                    yield MATCHES.named(not_known(describe_error(error)), key)
+                    yield result_of(MATCHES, not_known(describe_error(error)), key)
                     continue
                 ran_on = ran_on_facts(reconciler.account.of("reconcile").since(before))
-                yield MATCHES.named(_result(found, facts(found) | ran_on), key)
+                yield result_of(MATCHES, Verdict(not found.differing, found.summary, facts=facts(found) | ran_on), key)
 
     return check
 
@@ -77,23 +81,12 @@ def facts(found: Pass) -> dict[str, Any]:
         "begun": found.began,
     }
     if found.first:
-        about["differences"] = dg.MetadataValue.table(
-            records=[
-                dg.TableRecord(
-                    {
-                        "kind": one.kind,
-                        **{side: _text(getattr(one, side)) for side in ("key", "server", "mirror")},
-                    }
-                )
-                for one in found.first
-            ]
-        )
+        about["differences"] = [
+            {"kind": one.kind, **{side: _text(getattr(one, side)) for side in ("key", "server", "mirror")}}
+            for one in found.first
+        ]
     return about
 
 
 def _text(values: dict[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _result(found: Pass, about: dict[str, Any]) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(passed=not found.differing, metadata=about, description=found.summary)

@@ -6,7 +6,7 @@
 import os
 from typing import Final
 
-from cdc_assets.defs.checks.registry import CHECKS
+from cdc_assets.overview.checks.registry import CHECKS
 from cdc_assets.overview.report import Health
 
 RUNBOOK_VARIABLE: Final = "CDC_RUNBOOK_URL"

@@ -1,19 +1,19 @@
 """The view of a capture from SQL Server."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks.check import ReportAlone
-from cdc_assets.defs.checks.sqlserver import CHECKS, ServerFacts
 from cdc_assets.defs.known_lake import Home
 from cdc_assets.defs.view import CaptureView, Seen
-from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.errors import CdcError
 from cdc_assets.lake.system_topics import WINDOWS
-from cdc_assets.overview import report_of, without_server
+from cdc_assets.overview import report_of
+from cdc_assets.overview.checks.sqlserver import CHECKS, ServerFacts
+from cdc_assets.overview.look import inspected
 
 
 def server_view(catalog: CaptureCatalog, resource: CaptureResource) -> CaptureView:
@@ -23,7 +23,7 @@ def server_view(catalog: CaptureCatalog, resource: CaptureResource) -> CaptureVi
     def answers() -> Iterator[ServerFacts]:
         at, config = datetime.now(UTC), resource.config()
         with resource.overview() as overview:
-            yield ServerFacts(catalog, overview, lambda: report_of(overview, at, marker=TICK_MARKER.ask(config)))
+            yield ServerFacts(overview, lambda: report_of(overview, at, marker=TICK_MARKER.ask(config)))
 
     return CaptureView(
         capture=catalog.config.name,
@@ -41,13 +41,8 @@ def server_view(catalog: CaptureCatalog, resource: CaptureResource) -> CaptureVi
 
 def look(catalog: CaptureCatalog, resource: CaptureResource) -> Seen:
     """Query everything once."""
-    at, config = datetime.now(UTC), catalog.config
-    try:
+    config = catalog.config
+    with suppress(CdcError):  # which opening the server raises again
         config = resource.config()  # it may name another broker than when definitions were loaded
-        with resource.overview(audit_s=0.0) as overview:
-            report = report_of(overview, at, marker=TICK_MARKER.ask(config))
-            return Seen.of(CHECKS, ServerFacts(catalog, overview, lambda: report))
-    except CdcError as error:
-        report = without_server(config, error, at, audit_s=0.0, marker=TICK_MARKER.ask(config))
-        kafka = catalog.kafka_key if catalog.has_kafka else None
-        return Seen.of(CHECKS, ReportAlone(report, describe_error(error), catalog.page_key, kafka))
+    seen = inspected(config, lambda: resource.server.quick_source(), audit_s=0.0, marker=TICK_MARKER.ask(config))
+    return Seen.of(seen, catalog)

@@ -4,19 +4,20 @@ There are two sources of it: `server_view` for SQL Server, and `engines.view` fo
 written. What is made of it exists once: the page, what runs and sensors report, the job of checks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import dagster as dg
 
-from cdc_assets.defs.checks.check import Check, Facts, Of, reported, unanswered
-from cdc_assets.defs.checks.health import HEALTH, health_result
+from cdc_assets.defs.checks.events import Checked, event_of, events_of
 from cdc_assets.defs.known_lake import Home, share_home
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.errors import CdcError
 from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks.check import Check, Facts, Inspection, Of, Subject, unanswered
+from cdc_assets.overview.checks.health import HEALTH, health_result
 from cdc_assets.overview.report import Trouble
 
 
@@ -28,9 +29,10 @@ class Seen:
     checks: Sequence[dg.AssetCheckEvaluation] = field(default=())
 
     @classmethod
-    def of(cls, checks: Sequence[Check], facts: Facts) -> "Seen":
-        """What is reported of the facts."""
-        return cls(facts.report, tuple(reported([check for check in checks if check is not HEALTH], facts)))
+    def of(cls, seen: Inspection, catalog: Checked) -> "Seen":
+        """What is reported of an inspection."""
+        found = (one for one in seen.found if one.check is not HEALTH)
+        return cls(seen.report, tuple(events_of(found, catalog)))
 
 
 Look = Callable[[], Seen]
@@ -64,9 +66,9 @@ class CaptureView:
     runs: CaptureRuns | None = None
     home: Callable[[], Home] | None = None
 
-    def checked(self, of: Of) -> list[dg.AssetKey]:
-        """As `checks.check.Checked`, of a capture with no table."""
-        return [self.key] if of == "capture" else []
+    def checked(self, of: Of) -> Mapping[dg.AssetKey, Subject]:
+        """As `checks.events.Checked`, of a capture with no table."""
+        return {self.key: None} if of == "capture" else {}
 
     def share_home(self, instance: dg.DagsterInstance) -> None:
         """Let Dagster and this process know of the capture's record what the other knows."""
@@ -76,7 +78,7 @@ class CaptureView:
 
     def results(self, seen: Seen) -> Sequence[dg.AssetCheckEvaluation]:
         """Those of all checks."""
-        return [*seen.checks, HEALTH.event(health_result(seen.report), self.key)]
+        return [*seen.checks, event_of(HEALTH, health_result(seen.report), self.key)]
 
     def unanswered(self, reason: str, last: Seen | None = None) -> Seen:
         """What is known if there is no answer: what was seen last, and that nothing is known now."""
@@ -86,4 +88,4 @@ class CaptureView:
         unknown = Trouble("The state of the capture", what)
         before = last.report if last is not None else CaptureReport(self.capture, datetime.now(UTC))
         report = replace(before, at=datetime.now(UTC), unknown=(*before.unknown, unknown))
-        return Seen(report, tuple(unanswered(self.checks, [self.key], reason)))
+        return Seen(report, tuple(events_of(unanswered(self.checks, reason), self)))

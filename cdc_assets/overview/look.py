@@ -23,6 +23,8 @@ from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.overview.capture import AUDIT_S, CaptureOverview
+from cdc_assets.overview.checks.check import Inspection, ReportAlone
+from cdc_assets.overview.checks.sqlserver import CHECKS, ServerFacts
 from cdc_assets.overview.drift import OverviewSource
 from cdc_assets.overview.mirrors import mirror_troubles
 from cdc_assets.overview.rates import rates_of
@@ -65,7 +67,19 @@ def look_at(
     now: datetime | None = None,
     marker: AskMarker | None = None,
 ) -> CaptureReport:
-    """The report with all that can be read; see the module's head.
+    """The report of `inspected`."""
+    return inspected(config, open_source, audit_s=audit_s, now=now, marker=marker).report
+
+
+def inspected(
+    config: CaptureConfig,
+    open_source: OpenSource,
+    *,
+    audit_s: float | None = AUDIT_S,
+    now: datetime | None = None,
+    marker: AskMarker | None = None,
+) -> Inspection:
+    """Report and checks with all that can be read; see the module's head.
 
     Args:
         open_source: opens the server; a report without it is made if that fails.
@@ -76,9 +90,12 @@ def look_at(
     at = now or datetime.now(UTC)
     try:
         with open_source() as source:
-            return report_of(CaptureOverview(config, source, audit_s=audit_s), at, marker=marker)
+            overview = CaptureOverview(config, source, audit_s=audit_s)
+            report = report_of(overview, at, marker=marker)
+            return Inspection.of(CHECKS, ServerFacts(overview, lambda: report))
     except CdcError as error:
-        return without_server(config, error, at, audit_s, marker)
+        report = without_server(config, error, at, audit_s, marker)
+        return Inspection.of(CHECKS, ReportAlone(report, describe_error(error), config.kafka.enabled))
 
 
 def without_server(

@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from cdc_assets.core.steps import listening
-from cdc_assets.defs.checks.sqlserver import CHECKS
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.overview.checks.sqlserver import CHECKS
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.dagster.turns import turns_of
 from cdc_assets_tests.patience import wait_until

@@ -5,9 +5,9 @@ import pytest
 
 from cdc_assets.defs import watch
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
+from cdc_assets.overview.checks.sqlserver import CAPTURE_JOB
 from cdc_assets_tests.shop import Shop
 
 WINDOWS = dg.AssetKey(["shop", "windows"])

@@ -30,7 +30,6 @@ from cdc_assets.defs import build, component, discovery
 from cdc_assets.defs.build import build_definitions, capture_resources
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
-from cdc_assets.defs.checks.sqlserver import CHECKS
 from cdc_assets.defs.component import ScaffoldOptions
 from cdc_assets.defs.discovery import Discovery, discover, recall, remember
 from cdc_assets.defs.io_managers import IOManagers
@@ -41,6 +40,7 @@ from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
+from cdc_assets.overview.checks.sqlserver import CHECKS
 from cdc_assets_tests.shop import TABLES, Shop, key
 from mssql_standin import sample
 

@@ -13,12 +13,13 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.checks.board import verdict_of
-from cdc_assets.defs.checks.health import HEALTH, health_result
+from cdc_assets.defs.checks.events import event_of
 from cdc_assets.defs.page import differs
 from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks.health import HEALTH, health_result
 from cdc_assets.overview.report import DatabaseReport, Lag, TableReport, Trouble
 from cdc_assets_tests.shop import Shop
 
@@ -95,20 +96,20 @@ def test_it_passes_while_a_snapshot_is_read_and_not_while_changes_are_late() -> 
     late = Lag(0.0, 61.0, 0.0)
     database = DatabaseReport("SalesDb", Lsn.parse("00000001:00000001:0001"), NOW, NOW, None, late)
     result = health_result(CaptureReport("shop", NOW, databases=(database,), tables=(STREAMING,)))
-    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert result.description == "SalesDb is 61 s behind what the server has captured"
+    assert (result.passed, result.is_error) == (False, False)
+    assert result.text == "SalesDb is 61 s behind what the server has captured"
 
 
 def test_nothing_that_is_captured_is_not_known() -> None:
     result = health_result(CaptureReport("shop", NOW))
-    assert (result.passed, result.description) == (False, "nothing is captured yet")
+    assert (result.passed, result.text) == (False, "nothing is captured yet")
 
 
 def test_table_that_has_stopped_is_named_where_no_trouble_is() -> None:
     stopped = replace(STREAMING, condition="failed", reason="It is tried again by itself")
     result = health_result(CaptureReport("shop", NOW, tables=(stopped,)))
-    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.ERROR)
-    assert result.description == "SalesDb.dbo.orders: It is tried again by itself"
+    assert (result.passed, result.is_error) == (False, True)
+    assert result.text == "SalesDb.dbo.orders: It is tried again by itself"
 
 
 def test_numbers_that_change_all_the_time_are_no_other_result() -> None:
@@ -117,7 +118,7 @@ def test_numbers_that_change_all_the_time_are_no_other_result() -> None:
     def told(seconds: int) -> dg.AssetCheckEvaluation:
         troubles = tuple(Trouble("SalesDb", f"nothing came for {seconds} s") for _ in range(30))
         report = CaptureReport("shop", NOW + timedelta(seconds=seconds), troubles, tables=(STREAMING,))
-        return HEALTH.event(health_result(report), WINDOWS)
+        return event_of(HEALTH, health_result(report), WINDOWS)
 
     assert verdict_of(told(5)) == verdict_of(told(60))
     assert (told(5).description or "").endswith("And 10 more.")
@@ -130,7 +131,7 @@ def test_tables_whose_names_differ_by_digits_alone_are_told_apart() -> None:
         return CaptureReport("shop", NOW, troubles=(Trouble("SalesDb", f"dbo.{table}: {what}"),))
 
     def verdict(found: CaptureReport) -> tuple[bool, str | None]:
-        return verdict_of(HEALTH.event(health_result(found), WINDOWS))
+        return verdict_of(event_of(HEALTH, health_result(found), WINDOWS))
 
     first, second = report("orders_2023", "late by 61 s"), report("orders_2024", "late by 61 s")
     assert differs(first, second)

@@ -10,13 +10,13 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import asking, watch
-from cdc_assets.defs.checks.health import HEALTH
-from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
 from cdc_assets.defs.page import page_of
 from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.defs.watch import IdlePage
 from cdc_assets.errors import LakeError
 from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks.health import HEALTH
+from cdc_assets.overview.checks.sqlserver import CAPTURE_JOB
 from cdc_assets.overview.report import TableReport, Trouble
 from cdc_assets_tests.patience import Patience
 

@@ -14,10 +14,10 @@ from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.config.load import load_config
 from cdc_assets.defs import schedule
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.checks.sqlserver import PUBLISHED, published_result
 from cdc_assets.defs.derived_runs import KAFKA_TAG
 from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.overview.checks.sqlserver import PUBLISHED, published_result
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.shop import Shop, open_shop, tick, tick_with_cursor
 
@@ -150,5 +150,5 @@ def test_late_publishing_is_the_same_result_at_each_look() -> None:
         for number in range(3)
     ]
     assert not any(result.passed for result in found)
-    assert len({result.description for result in found}) == 1
+    assert len({result.text for result in found}) == 1
     assert [result.metadata["windows_behind"].value for result in found] == [0, 1, 2]

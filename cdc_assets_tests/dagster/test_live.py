@@ -13,7 +13,6 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import asking, server_view, watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks.sqlserver import CAPTURE_JOB
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
@@ -22,6 +21,7 @@ from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.defs.watch import LivePage
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks.sqlserver import CAPTURE_JOB
 from cdc_assets.overview.report import TableReport
 from cdc_assets_tests.patience import Patience
 from cdc_assets_tests.shop import Shop

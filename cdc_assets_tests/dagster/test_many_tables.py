@@ -12,13 +12,13 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks.sqlserver import CHECKS
 from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.server_view import look
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.overview.checks.sqlserver import CHECKS
 from cdc_assets_tests.shop import ROOT, TABLES, Shop, key, open_shop, tick
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]

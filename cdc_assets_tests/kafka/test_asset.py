@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
-from cdc_assets.defs.checks.sqlserver import PUBLISHED
 from cdc_assets.defs.derived_runs import KAFKA_TAG
+from cdc_assets.overview.checks.sqlserver import PUBLISHED
 from cdc_assets_tests.dagster.conftest import NESTED_RESOURCES
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import read_committed

@@ -1,6 +1,1 @@
-"""Conditions under which a capture and its tables can be trusted: one registry of checks (`registry`), for both kinds of capture.
-
-An entry (`check.Check`) is all that is to be known of a check: specs, the job of checks and its schedule, what runs and sensors report, pages of
-the runbook, alerts and the table in the documents are made from it. To add one: a function and an entry in `sqlserver` or
-`connector`, and the table in the documents, which a test compares with the registry.
-"""
+"""The registry of checks (`overview.checks`) in Dagster: specs and results, the job of checks and its schedule, what runs and sensors show."""

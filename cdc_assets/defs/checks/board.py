@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import dagster as dg
 
-from cdc_assets.defs.checks.health import HEALTH
 from cdc_assets.defs.dagster_internals import CheckRecord, newest_target
+from cdc_assets.overview.checks.health import HEALTH
 from cdc_assets.overview.words import without_numbers
 
 Verdict = tuple[bool, str | None]

@@ -13,11 +13,12 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.defs.checks.board import recorded_verdict
-from cdc_assets.defs.checks.check import Check, Checked, Facts, ReportAlone
+from cdc_assets.defs.checks.events import Checked, result_of, specs_of
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.defs.view import CaptureView
 from cdc_assets.errors import CdcError
+from cdc_assets.overview.checks.check import Check, Facts, ReportAlone
 
 ViewOf = Callable[[Any], CaptureView]
 """The view of a capture, from its resource; or from nothing if none is needed."""
@@ -33,20 +34,18 @@ def definitions_of(
         resource: key of the capture's resource; empty if none is needed.
     """
     own = [check for check in checks if check.when == "half-hourly"]
-    return [_definition(check, specs, job, resource, view) for check in own if (specs := check.specs(catalog))]
+    return [_definition(check, catalog, job, resource, view) for check in own if catalog.checked(check.of)]
 
 
-def _definition(
-    check: Check, specs: Sequence[dg.AssetCheckSpec], job: str, resource: str, view: ViewOf
-) -> dg.AssetChecksDefinition:
-    needed = {resource} if resource else set[str]()
+def _definition(check: Check, catalog: Checked, job: str, resource: str, view: ViewOf) -> dg.AssetChecksDefinition:
+    needed, specs = {resource} if resource else set[str](), specs_of(check, catalog)
 
     @dg.multi_asset_check(name=f"{job}_{check.name}", specs=specs, can_subset=True, required_resource_keys=needed)
     def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         chosen = sorted(found.asset_key for found in context.selected_asset_check_keys)
-        seen_by = view(getattr(context.resources, resource) if resource else None)
+        seen_by, subjects = view(getattr(context.resources, resource) if resource else None), catalog.checked(check.of)
         with as_failures(), _facts(check, seen_by) as facts:
-            results = [check.found(facts, key) for key in chosen]
+            results = [result_of(check, check.found(facts, subjects[key]), key) for key in chosen]
         yield from results
 
     return evaluate
@@ -55,7 +54,7 @@ def _definition(
 def _facts(check: Check, view: CaptureView) -> AbstractContextManager[Facts]:
     """What a check is made of."""
     if check.made_of == "report" or view.answers is None:
-        return nullcontext(ReportAlone(view.look().report, "", view.key))
+        return nullcontext(ReportAlone(view.look().report, ""))
     return view.answers()
 
 
@@ -97,9 +96,9 @@ def _outdated(
     try:
         with _facts(checks[0], view) as facts:
             results = {
-                dg.AssetCheckKey(key, check.name): check.found(facts, key)
+                dg.AssetCheckKey(key, check.name): check.found(facts, subject)
                 for check in checks
-                for key in catalog.checked(check.of)
+                for key, subject in catalog.checked(check.of).items()
             }
     except CdcError:  # the check of the whole capture says it
         return []
@@ -107,5 +106,5 @@ def _outdated(
     return [
         key
         for key, result in results.items()
-        if key not in shown or recorded_verdict(shown[key]) != (result.passed, result.description)
+        if key not in shown or recorded_verdict(shown[key]) != (result.passed, result.text)
     ]

@@ -11,7 +11,7 @@ from pydantic import Field
 from cdc_assets.core.signal import Signal
 from cdc_assets.defs.changes import StreamConfig
 from cdc_assets.defs.checks.board import CheckBoard
-from cdc_assets.defs.checks.connector import CONNECTOR
+from cdc_assets.defs.checks.events import event_of, result_of, specs_of
 from cdc_assets.defs.engines.catalog import ConnectorCatalog, patterns
 from cdc_assets.defs.engines.report import BatchReport
 from cdc_assets.defs.engines.resource import ConnectorResource
@@ -28,6 +28,8 @@ from cdc_assets.engine.run import EngineSummary
 from cdc_assets.engine.source import LogPoint
 from cdc_assets.errors import CdcError, ConfigurationError, describe_error
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.overview.checks.check import Verdict
+from cdc_assets.overview.checks.connector import CONNECTOR
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.signals.requests import compose
 
@@ -35,7 +37,7 @@ READ_TO = "cdc/read_to"
 """On a run that ended because nothing was new: where the log ended before it started, so all of that was read."""
 _WITHOUT_ROWS = ("never", "no_data", "schema_only", "schema_only_recovery", "recovery")
 """Snapshot modes in which a connector's first run reads no rows."""
-_ENDED = dg.AssetCheckResult(passed=True, description="The connector ended by itself.")
+_ENDED = Verdict(passed=True, text="The connector ended by itself.")
 
 
 class ReadConfig(dg.Config):
@@ -59,7 +61,7 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=names.changes_op,
         specs=[*catalog.specs("changes", deps="source"), *catalog.system_specs()],
-        check_specs=CONNECTOR.specs(catalog),
+        check_specs=specs_of(CONNECTOR, catalog),
         can_subset=True,
         pool=names.pool,
         required_resource_keys={names.resource, names.envelope_io, names.history_io},
@@ -79,7 +81,7 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
         _close(context, summary, end)
         yield from report.results(all_selected=not is_sensors)
         if _is_planned(context):
-            yield CONNECTOR.named(_ENDED, catalog.page_key)
+            yield result_of(CONNECTOR, _ENDED, catalog.page_key)
 
     return changes
 
@@ -187,11 +189,11 @@ def _observed(context: dg.AssetExecutionContext, board: CheckBoard, key: dg.Asse
     try:
         yield
     except CdcError as error:
-        failed = dg.AssetCheckResult(passed=False, description=describe_error(error))
-        board.show([CONNECTOR.event(failed, key)], {key})
+        failed = Verdict(passed=False, text=describe_error(error))
+        board.show([event_of(CONNECTOR, failed, key)], {key})
         raise
     if not _is_planned(context):
-        board.show([CONNECTOR.event(_ENDED, key)], ())
+        board.show([event_of(CONNECTOR, _ENDED, key)], ())
 
 
 def _is_planned(context: dg.AssetExecutionContext) -> bool:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import dagster as dg
 
-from cdc_assets.defs.checks.connector import CHECKS
 from cdc_assets.defs.checks.job import definitions_of, half_hourly_schedule
 from cdc_assets.defs.configuration import CaptureSource, source_fields
 from cdc_assets.defs.discovery import remembered
@@ -19,6 +18,7 @@ from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.translator import CdcTranslator
+from cdc_assets.overview.checks.connector import CHECKS
 
 
 def connector_definitions(

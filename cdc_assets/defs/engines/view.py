@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 
 from cdc_assets.adapters.databases.probe import is_asked
 from cdc_assets.assembly.engine import ask_unread
-from cdc_assets.defs.checks.connector import CHECKS, ConnectorFacts
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.known_lake import Home
 from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.engine.topics import BATCHES
+from cdc_assets.overview.checks.check import Inspection
+from cdc_assets.overview.checks.connector import CHECKS, ConnectorFacts
 from cdc_assets.overview.engine import answers_of
 
 
@@ -24,13 +25,13 @@ def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource) -> Ca
     def facts() -> ConnectorFacts:
         at, overview = datetime.now(UTC), resource.overview()
         probe = resource.probe if is_asked(overview.config) else None
-        return ConnectorFacts(catalog.page_key, overview, answers_of(overview, probe, ask_unread(overview.config)), at)
+        return ConnectorFacts(overview, answers_of(overview, probe, ask_unread(overview.config)), at)
 
     return CaptureView(
         capture=catalog.config.name,
         key=catalog.page_key,
         directory=catalog.system[BATCHES],
-        look=lambda: Seen.of(CHECKS, facts()),
+        look=lambda: Seen.of(Inspection.of(CHECKS, facts()), catalog),
         answers=lambda: nullcontext(facts()),
         checks=CHECKS,
         runs=catalog.runs(),

@@ -18,6 +18,7 @@ from cdc_assets.cli import status
 from cdc_assets.cli.bars import SnapshotBars
 from cdc_assets.cli.main import COMMANDS, app
 from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.overview.checks.sqlserver import CHECKS
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
 
@@ -65,7 +66,7 @@ def listed(command: str) -> set[str]:
 @pytest.mark.parametrize("command", ["status", "summary", "doctor"])
 def test_documents_have_the_fields_of_the_page(world: World, command: str) -> None:
     code, text = run(world, command, "--json")
-    queue = {"reached", "rows", "paused"}
+    queue = {"reached", "rows", "paused", "passed", "warned", "failed"}
     kafka = {"window", "waiting", "behind_s", "per_second", "stopped", "held", "problem"}
     absent = queue | kafka if command == "status" else set()  # nothing is queued here, nor written to Kafka
     assert (code, names(json.loads(text)) | absent) == (int(command == "status"), listed(command)), (
@@ -92,12 +93,19 @@ def test_status_as_json_says_what_the_page_says(world: World) -> None:
     assert (orders["condition"], orders["complete_to"]) == ("drifted", str(world.position(world.tables[0])))
     assert (orders["table"], document["health"]) == ("SalesDb.dbo.orders", "in trouble")
     assert "extra" in document["headline"]
+    [drift] = [check for check in document["checks"] if check["check"] == "schema_drift"]
+    assert (drift["table"], drift["result"], "extra" in drift["text"]) == ("SalesDb.dbo.orders", "warned", True)
+    assert {check["check"] for check in document["checks"]} == {
+        one.name for one in CHECKS if one.when in ("half-hourly", "seconds") and one.of != "kafka"
+    }
     assert json.loads(run(world, "summary", "--json")[1])["topics"][0]["operations"] == {"read": 3, "create": 1}
 
 
 def test_exit_code_says_whether_all_is_well(world: World) -> None:
     """In trouble is never said of what nobody could ask."""
-    assert run(world, "status")[0] == 1, "the table has drifted"
+    code, text = run(world, "status")
+    assert code == 1, "the table has drifted"
+    assert "checks failed: health\nchecks warned: schema_drift of SalesDb.dbo.orders\nchecks passed:" in text
     code, text = run(world, "status", database__password="${env:CDC_NO_SUCH_VARIABLE}")
     assert code == 2
     assert "shop is not known" in text

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
 from cdc_assets.cli.topic_events import newest
-from cdc_assets.defs.checks.sqlserver import continuity_result
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
 
@@ -63,7 +63,7 @@ def test_lost_topic(world: World, lose: Callable[[Path], None], what: str, statu
         assert (found, str(orders.gap_until) in text, "snapshot asset" in text) == (code, True, True)
     check = continuity_result(orders)
     assert not check.passed
-    assert f"up to {orders.gap_until} are lost" in str(check.description)
+    assert f"up to {orders.gap_until} are lost" in check.text
 
 
 def test_other_name_of_a_topic(world: World) -> None:

@@ -8,16 +8,29 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from cdc_assets.defs.checks import connector, sqlserver
-from cdc_assets.defs.checks.check import Check, Facts, Of, ReportAlone, reported, table_of, unanswered
-from cdc_assets.defs.checks.health import HEALTH
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.defs.checks.events import specs_of
 from cdc_assets.defs.checks.job import definitions_of
-from cdc_assets.defs.checks.registry import CHECKS
 from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.errors import CdcError, QueryError
 from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks import connector, sqlserver
+from cdc_assets.overview.checks.check import (
+    Check,
+    Facts,
+    Inspection,
+    Of,
+    ReportAlone,
+    Subject,
+    Verdict,
+    table_of,
+    unanswered,
+)
+from cdc_assets.overview.checks.health import HEALTH
+from cdc_assets.overview.checks.registry import CHECKS
 
 PAGE, ORDERS = dg.AssetKey("windows"), dg.AssetKey("orders")
+TABLE = TableId("SalesDb", "dbo", "orders")
 REPORT = CaptureReport("shop", datetime.now(UTC))
 
 
@@ -28,15 +41,17 @@ class Tables:
     report: CaptureReport = REPORT
     problem: str = ""
 
-    def keys(self, of: Of) -> list[dg.AssetKey]:
-        return {"capture": [PAGE], "table": [ORDERS]}.get(of, [])
+    def checked(self, of: Of) -> dict[dg.AssetKey, Subject]:
+        subjects: dict[Of, dict[dg.AssetKey, Subject]] = {"capture": {PAGE: None}, "table": {ORDERS: TABLE}}
+        return subjects.get(of, {})
 
-    checked = keys
+    def subjects(self, of: Of) -> list[Subject]:
+        return list(self.checked(of).values())
 
 
-def passes(facts: Tables, key: dg.AssetKey) -> dg.AssetCheckResult:
+def passes(facts: Tables, subject: Subject) -> Verdict:
     """All is well."""
-    return dg.AssetCheckResult(passed=True, description=f"{key.path[-1]} of {facts.report.capture}")
+    return Verdict(passed=True, text=f"{subject} of {facts.report.capture}", facts={"rows": [{"rows": 1}]})
 
 
 ROUND = Check(
@@ -76,7 +91,7 @@ def evaluated(facts: Facts | CdcError) -> dict[str, dg.AssetCheckEvaluation]:
 
 
 def test_one_entry_makes_spec_step_of_the_job_and_what_runs_report() -> None:
-    spec = ROUND.spec(PAGE)
+    (spec,) = specs_of(ROUND, Tables())
     assert (spec.name, spec.blocking, spec.description) == ("rows_are_round", True, "Rows are round.")
     found = evaluated(Tables())
     assert {name: one.asset_key for name, one in found.items()} == {
@@ -85,14 +100,15 @@ def test_one_entry_makes_spec_step_of_the_job_and_what_runs_report() -> None:
         "table_is_small": ORDERS,
     }
     assert found["rows_are_round"].blocking
-    looked = {one.check_name: one for one in reported([ROUND, SMALL], Tables())}
+    seen = {one.check_name: one for one in Seen.of(Inspection.of([ROUND, SMALL], Tables()), Tables()).checks}
     for name in ("rows_are_round", "table_is_small"):
-        assert (looked[name].passed, looked[name].description) == (found[name].passed, found[name].description)
+        assert (seen[name].passed, seen[name].description) == (found[name].passed, found[name].description)
+        assert isinstance(seen[name].metadata["rows"], dg.TableMetadataValue)
 
 
 def test_server_that_does_not_answer_leaves_no_check_of_the_capture_as_it_was() -> None:
-    facts = ReportAlone(REPORT, "the server is away", PAGE)
-    (one,) = reported([ROUND, SMALL], facts)
+    found = Inspection.of([ROUND, SMALL], ReportAlone(REPORT, "the server is away"))
+    (one,) = Seen.of(found, Tables()).checks
     assert (one.check_name, one.passed, one.blocking, one.severity) == (
         "rows_are_round",
         False,
@@ -100,13 +116,14 @@ def test_server_that_does_not_answer_leaves_no_check_of_the_capture_as_it_was() 
         dg.AssetCheckSeverity.WARN,
     )
     assert one.description == "Not known: the server is away"
-    assert [found.check_name for found in unanswered([HEALTH, ROUND, SMALL], [PAGE], "frozen")] == ["rows_are_round"]
+    assert [found.check.name for found in unanswered([HEALTH, ROUND, SMALL], "frozen")] == ["rows_are_round"]
     assert set(evaluated(QueryError("away"))) == {"health"}, "the others fail their run"
 
 
 def test_check_that_runs_do_not_report_is_left_to_the_job() -> None:
     shy = replace(ROUND, is_reported=lambda _: False)
-    assert list(reported([shy], Tables())) == []
+    assert Inspection.of([shy], Tables()).found == ()
+    assert len(Inspection.of([shy], Tables(), once=True).found) == 1
 
 
 def test_checks_that_both_kinds_have_are_alike() -> None:

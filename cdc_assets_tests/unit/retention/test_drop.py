@@ -10,7 +10,6 @@ from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.config.load import config_of
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
-from cdc_assets.defs.checks.sqlserver import continuity_result
 from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError, LakeError
 from cdc_assets.lake import audit
 from cdc_assets.lake.location import Location
@@ -19,6 +18,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureOverview
+from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets.publish.feed import Feed
 from cdc_assets.retention import drop, plan
 from cdc_assets.retention.files import Newest, TopicFile, newest_in
@@ -309,7 +309,7 @@ def test_audit_status_and_check_tell_it_and_find_no_loss(world: World) -> None:
         assert overview.state.retained[world.topic(table)] == holds
         check = continuity_result(state.tables[table], holds)
         assert check.passed
-        assert check.metadata["complete_after"].value == holds.after
+        assert check.facts["complete_after"] == holds.after
 
 
 def test_a_capture_without_mirrors_is_refused() -> None:

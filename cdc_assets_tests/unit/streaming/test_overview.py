@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import RecoveryFork
-from cdc_assets.defs.checks.sqlserver import headroom_result
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError
 from cdc_assets.overview import CaptureOverview, TableOverview
+from cdc_assets.overview.checks.check import Verdict
+from cdc_assets.overview.checks.sqlserver import headroom_result
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer
@@ -54,7 +54,7 @@ def tables(config: object, server: SimulatedServer | None) -> dict[str, TableOve
     return {found.table.table: found for found in CaptureOverview(config, server).tables}  # type: ignore[arg-type]
 
 
-def headroom_of(seen: CaptureOverview) -> dg.AssetCheckResult:
+def headroom_of(seen: CaptureOverview) -> Verdict:
     """The check of what the server keeps."""
     return headroom_result(seen.headroom(), seen.problems(), streams=seen.streams)
 
@@ -105,7 +105,7 @@ def test_database_that_cannot_be_asked_has_no_healthy_table_and_passes_no_check(
     seen = CaptureOverview(config, server)
     assert [(found.status, str(problem) in found.reason) for found in seen.tables] == [("failed", True)] * 2
     result = headroom_of(seen)
-    assert (result.passed, str(problem) in str(result.description)) == (False, True)
+    assert (result.passed, str(problem) in result.text) == (False, True)
 
 
 def test_tables_that_wait_and_those_that_cannot_be_captured_are_shown(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_capture_that_never_streams_needs_nothing_of_what_the_server_keeps(tmp_p
     seen = CaptureOverview(config, server)
     assert {found.status for found in seen.tables} == {"healthy"}
     result = headroom_of(seen)
-    assert (result.passed, "the snapshot mode reads no log" in str(result.description)) == (True, True)
+    assert (result.passed, "the snapshot mode reads no log" in result.text) == (True, True)
 
 
 def test_lake_without_its_manifest_passes_no_check(tmp_path: Path) -> None:
@@ -150,5 +150,5 @@ def test_what_the_server_keeps_is_not_known_while_no_table_streams(tmp_path: Pat
     disable_table(server, tmp_path, orders)
     make_capture(server, config).stream()
     result = headroom_of(CaptureOverview(config, server))
-    assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
-    assert "No table streams" in str(result.description)
+    assert (result.passed, result.is_error) == (False, False)
+    assert "No table streams" in result.text

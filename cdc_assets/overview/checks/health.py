@@ -7,25 +7,19 @@ page, where that is shown, so it passes only if that is healthy, or at work with
 
 from collections.abc import Iterator
 
-import dagster as dg
-
-from cdc_assets.defs.checks.check import Check, Facts
-from cdc_assets.overview import CaptureReport
-from cdc_assets.overview.report import STOPPED
+from cdc_assets.overview.checks.check import Check, Facts, Subject, Verdict
+from cdc_assets.overview.report import STOPPED, CaptureReport
 
 _MOST_NAMED = 20
 
 
-def health_result(report: CaptureReport) -> dg.AssetCheckResult:
+def health_result(report: CaptureReport) -> Verdict:
     """Fails if somebody has to act; warns if something is not known, or late. A snapshot that is being read is neither."""
     found = list(_found(report))
     more = [f"And {len(found) - _MOST_NAMED} more."] if len(found) > _MOST_NAMED else []
-    return dg.AssetCheckResult(
-        passed=not found,
-        severity=dg.AssetCheckSeverity.ERROR if report.health == "in trouble" else dg.AssetCheckSeverity.WARN,
-        metadata={"troubles": len(report.troubles), "unknown": len(report.unknown)},
-        description="\n".join([*found[:_MOST_NAMED], *more]) or "Nobody has to act.",
-    )
+    text = "\n".join([*found[:_MOST_NAMED], *more]) or "Nobody has to act."
+    facts = {"troubles": len(report.troubles), "unknown": len(report.unknown)}
+    return Verdict(not found, text, report.health == "in trouble", facts)
 
 
 def _found(report: CaptureReport) -> Iterator[str]:
@@ -37,8 +31,8 @@ def _found(report: CaptureReport) -> Iterator[str]:
         yield "nothing is captured yet"
 
 
-def _health(facts: Facts, key: dg.AssetKey) -> dg.AssetCheckResult:
-    del key
+def _health(facts: Facts, subject: Subject) -> Verdict:
+    del subject
     return health_result(facts.report)
 
 

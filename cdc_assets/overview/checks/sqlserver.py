@@ -1,25 +1,23 @@
 """Checks of a capture from SQL Server: functions that make results, and their entries in the registry."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import dagster as dg
-
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.checks.check import Check, Facts, Of, not_known
-from cdc_assets.defs.checks.health import HEALTH
+from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.state import TableState
-from cdc_assets.overview import CaptureOverview, CaptureReport, Headroom
-from cdc_assets.overview.report import LATE_S
+from cdc_assets.overview.capture import CaptureOverview
+from cdc_assets.overview.checks.check import Check, Facts, Of, Subject, Verdict, not_known
+from cdc_assets.overview.checks.health import HEALTH
+from cdc_assets.overview.report import LATE_S, CaptureReport
+from cdc_assets.overview.tables import Headroom
 from cdc_assets.publish.view import PublishedReport
 
-_ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 _REPAIR = "Next: materialize the table's snapshot asset."
 _LATE = (
     f"Windows wait that were complete in the lake more than {LATE_S:.0f} s ago: the page of the capture tells how many, and for how long. "
@@ -38,22 +36,19 @@ class ServerFacts:
 
     problem = ""
 
-    def __init__(
-        self, catalog: CaptureCatalog, overview: CaptureOverview, make_report: Callable[[], CaptureReport]
-    ) -> None:
-        self.catalog, self.overview, self._make_report = catalog, overview, make_report
-        self._tables = catalog.keys("changes")
+    def __init__(self, overview: CaptureOverview, make_report: Callable[[], CaptureReport]) -> None:
+        self.overview, self._make_report = overview, make_report
 
     @cached_property
     def report(self) -> CaptureReport:
         """As `Facts.report`."""
         return self._make_report()
 
-    def keys(self, of: Of) -> Sequence[dg.AssetKey]:
-        """As `Facts.keys`: tables of which something was captured."""
+    def subjects(self, of: Of) -> Iterable[Subject]:
+        """As `Facts.subjects`: tables of which something was captured."""
         if of == "table":
-            return [key for key, table in self._tables.items() if table in self.overview.known]
-        return self.catalog.checked(of) if of != "mirror" else ()
+            return self.overview.known
+        return (None,) if of == "capture" or (of == "kafka" and self.overview.config.kafka.enabled) else ()
 
     @cached_property
     def problems(self) -> Mapping[str, CdcError]:
@@ -64,32 +59,28 @@ class ServerFacts:
     def _drifts(self) -> Mapping[TableId, Drift]:
         return {drift.table: drift for drift in self.overview.drifts()}
 
-    def headroom(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+    def headroom(self, subject: Subject) -> Verdict:
         """Whether the server has what was not read."""
-        del key
+        del subject
         return headroom_result(self.overview.headroom(), self.problems, streams=self.overview.streams)
 
-    def capture_job(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+    def capture_job(self, subject: Subject) -> Verdict:
         """Whether the log is read."""
-        del key
+        del subject
         return capture_job_result(self.overview.capture_jobs())
 
-    def drift(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+    def drift(self, table: TableId) -> Verdict:
         """Whether a table is as its events."""
-        table, streams = self._tables[key], self.overview.streams
-        return drift_result(self._drifts.get(table), self.problems.get(table.database), streams=streams)
+        problem = self.problems.get(table.database)
+        return drift_result(self._drifts.get(table), problem, streams=self.overview.streams)
 
-    def continuity(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+    def continuity(self, table: TableId) -> Verdict:
         """Whether a table lacks changes."""
-        table = self._tables[key]
-        return continuity_result(
-            self.overview.known[table], self.overview.state.retained.get(self.catalog.topic(table))
-        )
+        topic = topic_name(table, self.overview.config.events)
+        return continuity_result(self.overview.known[table], self.overview.state.retained.get(topic))
 
 
-def headroom_result(
-    rooms: Sequence[Headroom], problems: Mapping[str, CdcError], *, streams: bool
-) -> dg.AssetCheckResult:
+def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError], *, streams: bool) -> Verdict:
     """Fails if a table's next change may be gone, or a database cannot be captured; warns if no table streams that should.
 
     Args:
@@ -101,7 +92,8 @@ def headroom_result(
     troubles = [f"The server no longer has all unread changes of {lost}."] if lost else []
     troubles += [describe_error(problem) for problem in problems.values()]
     hours = [room.hours for room in rooms if room.hours is not None]
-    facts: dict[str, Any] = {"tables": dg.MetadataValue.table(list(map(_room, rooms)))} if rooms else {}
+    facts: dict[str, Any] = {"tables": list(map(_room, rooms))} if rooms else {}
+    facts |= {"least_hours": round(min(hours), 2)} if hours else {}
     good = "The server still has every change that was not read yet."
     if not rooms:
         good = (
@@ -109,39 +101,29 @@ def headroom_result(
             if streams
             else "No table streams: the snapshot mode reads no log."
         )
-    return dg.AssetCheckResult(
-        passed=not troubles and (bool(rooms) or not streams),
-        severity=_ERROR if troubles else _WARN,
-        metadata=facts | ({"least_hours": round(min(hours), 2)} if hours else {}),
-        description=" ".join(troubles) or good,
-    )
+    passed = not troubles and (bool(rooms) or not streams)
+    return Verdict(passed, " ".join(troubles) or good, bool(troubles), facts)
 
 
-def _room(room: Headroom) -> dg.TableRecord:
-    return dg.TableRecord(
-        {
-            "table": str(room.table),
-            "complete_to": str(room.position),
-            "kept_from": str(room.mark) if room.mark else "nothing is kept",
-            "hours": round(room.hours, 2) if room.hours is not None else "unknown",
-        }
-    )
+def _room(room: Headroom) -> dict[str, str | float]:
+    return {
+        "table": str(room.table),
+        "complete_to": str(room.position),
+        "kept_from": str(room.mark) if room.mark else "nothing is kept",
+        "hours": round(room.hours, 2) if room.hours is not None else "unknown",
+    }
 
 
-def capture_job_result(jobs: Sequence[CaptureJob]) -> dg.AssetCheckResult:
+def capture_job_result(jobs: Sequence[CaptureJob]) -> Verdict:
     """Fails if the capture job does not read the log (`core.capture_job`); warns if that is not known."""
     troubles = [job.trouble for job in jobs if job.trouble]
     unknown = [job.unknown for job in jobs if job.unknown]
     quiet = [int(job.quiet) for job in jobs if job.quiet is not None]
-    return dg.AssetCheckResult(
-        passed=not troubles and not unknown,
-        severity=_ERROR if troubles else _WARN,
-        metadata={"quiet_seconds": max(quiet)} if quiet else {},
-        description="; ".join([*troubles, *unknown]) or "The capture job reads the log.",
-    )
+    text = "; ".join([*troubles, *unknown]) or "The capture job reads the log."
+    return Verdict(not troubles and not unknown, text, bool(troubles), {"quiet_seconds": max(quiet)} if quiet else {})
 
 
-def drift_result(drift: Drift | None, problem: CdcError | None = None, *, streams: bool) -> dg.AssetCheckResult:
+def drift_result(drift: Drift | None, problem: CdcError | None = None, *, streams: bool) -> Verdict:
     """A warning with the T-SQL that corrects it, or that it is not known because the table does not stream; a capture that
     streams nothing needs no comparison.
 
@@ -151,7 +133,7 @@ def drift_result(drift: Drift | None, problem: CdcError | None = None, *, stream
     """
     if drift is None:
         if not streams:
-            return dg.AssetCheckResult(passed=True, severity=_WARN, description="the snapshot mode streams nothing")
+            return Verdict(passed=True, text="the snapshot mode streams nothing", is_error=False)
         return not_known(describe_error(problem) if problem else "it does not stream now, so it is not compared.")
     facts: dict[str, Any] = {}
     if drift.differences:
@@ -160,10 +142,10 @@ def drift_result(drift: Drift | None, problem: CdcError | None = None, *, stream
     if drift.removable:
         facts |= {"removable_instance": drift.removable, "removal": drift.removal}
     differs = "; ".join(map(str, drift.differences))
-    return dg.AssetCheckResult(passed=not differs, severity=_WARN, metadata=facts, description=differs or "as recorded")
+    return Verdict(not differs, differs or "as recorded", is_error=False, facts=facts)
 
 
-def continuity_result(state: TableState, holds: Retained | None = None) -> dg.AssetCheckResult:
+def continuity_result(state: TableState, holds: Retained | None = None) -> Verdict:
     """Whether a table lacks changes, by its state in the manifest.
 
     Args:
@@ -184,15 +166,11 @@ def continuity_result(state: TableState, holds: Retained | None = None) -> dg.As
         if state.ignored_gaps
         else "complete"
     )
-    return dg.AssetCheckResult(
-        passed=healthy and not state.ignored_gaps,
-        severity=_WARN if healthy else _ERROR,
-        metadata=facts,
-        description=state.reason or (lacks if healthy else state.status),
-    )
+    text = state.reason or (lacks if healthy else state.status)
+    return Verdict(healthy and not state.ignored_gaps, text, not healthy, facts)
 
 
-def published_result(found: PublishedReport | None) -> dg.AssetCheckResult:
+def published_result(found: PublishedReport | None) -> Verdict:
     """Fails if a topic is stopped; warns if that is not known, or much time has passed since what waits was complete."""
     found = found or PublishedReport(problem="nobody asked")
     late = (found.behind_s or 0.0) > LATE_S
@@ -200,12 +178,8 @@ def published_result(found: PublishedReport | None) -> dg.AssetCheckResult:
     texts += [f"Not known: {found.problem}"] if found.problem else []
     held = f". What comes behind it waits for {found.held}" if found.held else ""
     texts += [f"{_LATE}{held}"] if late and not texts else []
-    return dg.AssetCheckResult(
-        passed=not texts,
-        severity=_ERROR if found.stopped else _WARN,
-        metadata=published_facts(found),
-        description="; ".join(texts) or "No topic is stopped, and nothing waits for long.",
-    )
+    text = "; ".join(texts) or "No topic is stopped, and nothing waits for long."
+    return Verdict(not texts, text, bool(found.stopped), published_facts(found))
 
 
 def published_facts(found: PublishedReport | None) -> dict[str, Any]:
@@ -216,8 +190,8 @@ def published_facts(found: PublishedReport | None) -> dict[str, Any]:
     return facts | ({"published_to_lsn": str(found.lsn)} if found.lsn else {})
 
 
-def _published(facts: Facts, key: dg.AssetKey) -> dg.AssetCheckResult:
-    del key
+def _published(facts: Facts, subject: Subject) -> Verdict:
+    del subject
     return published_result(facts.report.published)
 
 

@@ -8,30 +8,25 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-import dagster as dg
-
-from cdc_assets.defs.checks.check import Check, Of, not_known
-from cdc_assets.defs.checks.health import HEALTH
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks.check import Check, Of, Subject, Verdict, not_known
+from cdc_assets.overview.checks.health import HEALTH
 from cdc_assets.overview.engine import Answers, Asked, report_of_engine
-
-_ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+from cdc_assets.overview.report import CaptureReport
 
 
 class ConnectorFacts:
     """What lake and database say of a capture.
 
     Args:
-        page: asset that carries the page.
         asked: what the database says.
     """
 
     problem = ""
 
-    def __init__(self, page: dg.AssetKey, overview: EngineOverview, asked: Asked, at: datetime) -> None:
-        self._page, self._overview, self._asked, self._at = page, overview, asked, at
+    def __init__(self, overview: EngineOverview, asked: Asked, at: datetime) -> None:
+        self._overview, self._asked, self._at = overview, asked, at
         self._answers = asked if isinstance(asked, Answers) else None
         self._why = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to ask"
 
@@ -40,23 +35,19 @@ class ConnectorFacts:
         """As `Facts.report`."""
         return report_of_engine(self._overview, self._asked, self._at)
 
-    def keys(self, of: Of) -> tuple[dg.AssetKey, ...]:
-        """As `Facts.keys`."""
-        return (self._page,) if of == "capture" else ()
+    def subjects(self, of: Of) -> tuple[Subject, ...]:
+        """As `Facts.subjects`."""
+        return (None,) if of == "capture" else ()
 
-    def headroom(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+    def headroom(self, subject: Subject) -> Verdict:
         """Whether the database still has what was not read yet."""
-        del key
+        del subject
         if self._answers is None:
             return not_known(self._why)
         kept = self._answers.retention
         text = kept.lost or kept.near
-        return dg.AssetCheckResult(
-            passed=not text,
-            severity=_ERROR if kept.lost else _WARN,
-            metadata=dict(kept.facts),
-            description=text or self._nothing() or "The database still has every change that was not read yet.",
-        )
+        good = self._nothing() or "The database still has every change that was not read yet."
+        return Verdict(not text, text or good, bool(kept.lost), dict(kept.facts))
 
     def _nothing(self) -> str:
         """Why nothing of the database's log is to be read; empty if something is, or that is not known."""
@@ -70,27 +61,24 @@ class ConnectorFacts:
             return "No table streams: snapshot.mode=initial_only reads no log, so nothing that is removed from it is missed."
         return ""
 
-    def complete(self, key: dg.AssetKey) -> dg.AssetCheckResult:
+    def complete(self, subject: Subject) -> Verdict:
         """Whether the lake is complete to the end of the log."""
-        del key
+        del subject
         try:
             return self._complete()
         except CdcError as error:  # the lake cannot be read
-            return dg.AssetCheckResult(passed=False, severity=_ERROR, description=describe_error(error))
+            return Verdict(passed=False, text=describe_error(error))
 
-    def _complete(self) -> dg.AssetCheckResult:
+    def _complete(self) -> Verdict:
         overview, answers = self._overview, self._answers
         facts: dict[str, Any] = {"complete_to": str(overview.point or "not known")}
         facts |= {"log_end": str(answers.end)} if answers else {}
         gaps = [str(gap) for gap in overview.state.gaps]
         facts |= {"lost_changes": " ".join(gaps)} if gaps else {}
-        severity, text = _ERROR, " ".join(overview.losses.values())
-        if not text:
-            severity, text = _WARN, self._lateness()
+        lost = " ".join(overview.losses.values())
+        text = lost or self._lateness()
         good = "Every change up to the end of the log is in the lake."
-        return dg.AssetCheckResult(
-            passed=not text, severity=severity, metadata=facts, description=" ".join([text or good, *gaps])
-        )
+        return Verdict(not text, " ".join([text or good, *gaps]), bool(lost), facts)
 
     def _lateness(self) -> str:
         """Why the lake may lack changes that can still be read; empty if it lacks none."""
