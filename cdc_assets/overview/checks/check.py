@@ -99,7 +99,8 @@ class Check:
         warning: when it warns; empty if it never does.
         page: of the runbook.
         result: makes its result from the facts of its kind of capture, unless runs or a job of its own do.
-        blocking: whether nothing is built on an asset of which it fails.
+        blocking: whether nothing is built on an asset of which it fails. It fails the run that evaluates it, so no
+            half-hourly one is: for as long as a table lacks changes, a run would fail every half hour.
         is_reported: whether runs and sensors report it; not if that would be another text every few seconds.
     """
 

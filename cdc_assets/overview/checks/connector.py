@@ -141,7 +141,6 @@ HEADROOM = Check(
     when="half-hourly",
     made_of="answers",
     result=ConnectorFacts.headroom,
-    blocking=True,
 )
 
 CHECKS = (HEALTH, CONNECTOR, HEADROOM, COMPLETE)

@@ -208,7 +208,6 @@ HEADROOM = Check(
     when="half-hourly",
     made_of="answers",
     result=ServerFacts.headroom,
-    blocking=True,
 )
 CAPTURE_JOB = Check(
     name="capture_job",
