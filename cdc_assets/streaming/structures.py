@@ -8,10 +8,12 @@ of its own, whatever is recorded of the table later.
 arrive in another type (`history.structure`). The list of capture instances, queried before
 the read, shows whether it was altered. If so, the change
 table's types are compared with the recorded ones, and a difference is recorded
-as an ALTER from the window's first row on, like a hand-over. A snapshot records what it reads, so without columns that were dropped
-before it; rows that were logged before that hold their values, so the structure with them is recorded again in front of these. A table that is
+as an ALTER from the window's first row on, like a hand-over. A table that is
 altered while it is read keeps its old position and is read by the next
 window.
+
+*A dropped column.* A snapshot records what it reads, so without columns that were dropped before it, whether or not the capture job has
+come to the statement. Rows that were logged before it hold their values; so the structure with them is recorded again in front of these.
 
 *An instance that is dropped* after the window was planned can no longer be read. Its table keeps its position too, unless
 the window was committed to it already, and before the next window is planned the table ends, or has a gap (`gaps`).
@@ -144,7 +146,9 @@ class WindowStructures:
         """The structure of an instance's rows: the recorded one, unless it is read for the first time or was altered."""
         lacks = _lacks_columns(known, instance)
         if known is not None and (
-            read.counted or instance is None or instance.altered is None or (self._is_compared(instance) and not lacks)
+            read.counted
+            or instance is None
+            or (not lacks and (instance.altered is None or self._is_compared(instance)))
         ):
             return known
         arriving = self.arriving(read, instance)
