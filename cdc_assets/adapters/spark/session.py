@@ -35,7 +35,7 @@ from cdc_assets.adapters.spark.settings import SparkSettings, is_local
 from cdc_assets.adapters.spark.shipping import code_archive, ship_code
 from cdc_assets.adapters.spark.unlisted import secrets_unlisted
 from cdc_assets.core.interruption import in_thread
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import CdcError, ConfigurationError
 
 _JAVA = "check Java (17 or newer) and the address, or leave Spark out: --local, or spark.cdc.threads true"
 _DIES_S = 5.0
@@ -212,7 +212,10 @@ class LazySession:
             else:
                 with self._watch.watching():
                     yield
-        except JOB_ERRORS as error:
+        except Exception as raised:
+            error = _of_spark(raised, session)
+            if error is None:
+                raise
             if session_gone(error) or jvm.forget_if_gone(_DIES_S if connection_lost(error) else 0.0):
                 self._forget(session)
             raise job_error(error, self.settings.address) from None  # a page of Java; `failures` has taken what it says
@@ -276,6 +279,16 @@ def _is_local(session: SparkSession) -> bool:
     """As the session itself says: one that others have made may be of another kind than is configured."""
     context = context_of(session)
     return context is not None and is_local(context.master)
+
+
+def _of_spark(error: Exception, session: SparkSession | None) -> Exception | None:
+    """An error of a job, if it is one of Spark's. When another thread has let go of a JVM that was lost, pyspark fails at what it
+    knew of it: `'NoneType' object has no attribute 'setCallSite'`."""
+    if isinstance(error, JOB_ERRORS):
+        return error
+    if isinstance(error, CdcError) or session is None or not _ended(session):
+        return None
+    return ConnectionError(str(error))
 
 
 def _ended(session: SparkSession) -> bool:

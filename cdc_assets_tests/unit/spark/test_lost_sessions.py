@@ -49,6 +49,22 @@ def test_error_of_a_session_that_another_thread_has_replaced_leaves_its_successo
     assert not [one for one in (first, second, third) if one.stop.called], "they are somebody else's"
 
 
+def test_call_in_a_context_that_another_thread_has_let_go_of_is_a_lost_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two jobs whose JVM was killed, the first to notice stops the context; pyspark fails in the other one at what is None then."""
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    first, second = session(), session()
+    made = iter([first, second])
+    lazy = LazySession(SparkSettings("local[1]"), given=lambda: next(made))
+    assert lazy.session() is first
+    for error in (AttributeError("a bug of ours"), EngineError("the tasks' own")):
+        with pytest.raises(type(error)), lazy.watched():
+            raise error
+    first.sparkContext._jsc = None
+    with pytest.raises(SparkTaskError, match="does not answer any more"), lazy.watched():
+        first.sparkContext._jsc.setCallSite(None)
+    assert lazy.session() is second
+
+
 @pytest.mark.parametrize("error", [Interrupted(), PySparkException("no file server"), EngineError("no libraries")])
 def test_session_that_could_not_be_prepared_is_prepared_when_it_is_needed_again(
     monkeypatch: pytest.MonkeyPatch, error: BaseException
