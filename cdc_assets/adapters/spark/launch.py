@@ -6,7 +6,8 @@ when it finds this process gone, about a second later.
 
 *Why none is left.* pyspark starts a JVM in a block of `starting` only. Whoever ends a start first says so, under the lock with which
 a block begins: a block that begins later raises, and one that has begun is waited for, while each JVM that appears in it is ended.
-A process that ends meanwhile would leave one that holds its output open.
+A process that ends meanwhile would leave one that holds its output open. One that is stopped (SIGSTOP) hears no request to end, so it
+is killed.
 """
 
 import os
@@ -18,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cdc_assets.core.interruption import Interrupted
-from cdc_assets.core.processes import children_of
+from cdc_assets.core.processes import children_of, is_stopped
 
 _SHELL = b"pyspark-shell"
 """What pyspark has each JVM run."""
@@ -73,7 +74,7 @@ class Launch:
         while (found := self._found()) is not None and time.monotonic() < until:
             for number in found:
                 with suppress(ProcessLookupError):
-                    os.kill(number, signal.SIGTERM)
+                    os.kill(number, signal.SIGKILL if is_stopped(number) else signal.SIGTERM)
             time.sleep(_LOOK_S)
 
     def _found(self) -> frozenset[int] | None:

@@ -1,14 +1,18 @@
 """A start of Spark that nobody needs any more leaves no JVM, whenever it is ended."""
 
+import signal
 import subprocess
 import sys
 import threading
 import time
 
+import psutil
 import pytest
 
 from cdc_assets.adapters.spark.launch import Launch
 from cdc_assets.core.interruption import Interrupted
+from cdc_assets.core.processes import is_stopped
+from cdc_assets_tests.patience import wait_until
 
 JVM = [sys.executable, "-c", "import time; time.sleep(60)", "pyspark-shell"]
 """A process that tells what pyspark has each JVM run."""
@@ -29,6 +33,10 @@ class Start(threading.Thread):
             self.code = subprocess.call(JVM)
 
 
+def children_with_a_jvms_name() -> list[psutil.Process]:
+    return [one for one in psutil.Process().children() if JVM[-1] in one.cmdline()]
+
+
 @pytest.mark.parametrize("late", [0.0, 0.5])
 def test_jvm_that_appears_while_its_start_is_ended_is_ended_too(late: float) -> None:
     launch = Launch()
@@ -38,6 +46,19 @@ def test_jvm_that_appears_while_its_start_is_ended_is_ended_too(late: float) -> 
     launch.end()
     start.join(20)
     assert start.code < 0, "by a signal"
+
+
+def test_jvm_that_is_stopped_is_ended_too() -> None:
+    launch = Launch()
+    start = Start(launch, 0.0)
+    start.start()
+    wait_until(children_with_a_jvms_name, 20, lambda: "it has started", every=0.01)
+    (jvm,) = children_with_a_jvms_name()
+    jvm.suspend()
+    wait_until(lambda: is_stopped(jvm.pid), 20, lambda: "it is stopped", every=0.01)
+    launch.end()
+    start.join(20)
+    assert start.code == -signal.SIGKILL
 
 
 def test_no_start_begins_that_is_not_needed_and_a_later_need_counts() -> None:
