@@ -26,6 +26,7 @@ from cdc_assets.cli.console import (
     read_config,
     show_logs,
 )
+from cdc_assets.cli.ending import give_up
 from cdc_assets.cli.engine import capture_by_engine
 from cdc_assets.cli.exported import exported
 from cdc_assets.cli.follow import Retries, after, is_temporary
@@ -123,7 +124,11 @@ def capture(
     def read() -> CaptureConfig:
         return _settings(load_config(place), follow, idle)
 
-    with listening(), exported(settings, read) as run.note, task_runner(local, f"{settings.name} capture") as runner:
+    with (
+        listening(give_up),
+        exported(settings, read) as run.note,
+        task_runner(local, f"{settings.name} capture") as runner,
+    ):
         if follow:
             run.retries = Retries(
                 read,

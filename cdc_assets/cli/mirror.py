@@ -19,6 +19,7 @@ from cdc_assets.cli.console import (
     read_lake_config,
     show_logs,
 )
+from cdc_assets.cli.ending import give_up
 from cdc_assets.core.interruption import listening, sleep
 from cdc_assets.errors import CdcError, RetryableError
 from cdc_assets.mirror.ledger import MirrorState
@@ -48,7 +49,7 @@ def mirror(
     """
     show_logs()
     settings, _ = read_lake_config(config)
-    with listening(), task_runner(local, f"{settings.name} mirror") as runner:
+    with listening(give_up), task_runner(local, f"{settings.name} mirror") as runner:
         mirrors = open_mirrors(settings, runner, _ignore if as_json else _print_step)
         wanted = mirrors.named(tables) if tables else None
         troubles = _caught_up(lambda: mirrors.catch_up(wanted, anew=rebuild), settings.streaming.retry_wait_s)

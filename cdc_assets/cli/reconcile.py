@@ -9,6 +9,7 @@ from cdc_assets.assembly.reconciler import open_reconciler
 from cdc_assets.cli.as_json import of_comparison, print_json
 from cdc_assets.cli.capture import task_runner
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, JsonOption, out, read_config, show_logs
+from cdc_assets.cli.ending import give_up
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import listening
 from cdc_assets.reconcile.progress import Difference, Pass
@@ -50,7 +51,7 @@ def reconcile(
     show_logs()
     settings = read_config(config)
     with (
-        listening(),
+        listening(give_up),
         task_runner(local, f"{settings.name} reconcile") as runner,
         open_reconciler(settings, runner, _ignore if as_json else _print_group) as (mirrors, reconciler),
     ):
