@@ -16,7 +16,7 @@ from cdc_assets.defs.known_lake import Home, share_home
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.errors import CdcError
 from cdc_assets.overview import CaptureReport
-from cdc_assets.overview.checks.check import Check, Facts, Inspection, Of, Subject, unanswered
+from cdc_assets.overview.checks.check import Check, Facts, Inspection, Of, Subject, not_known, unanswered
 from cdc_assets.overview.checks.health import HEALTH, health_result
 from cdc_assets.overview.report import Trouble
 
@@ -88,4 +88,10 @@ class CaptureView:
         unknown = Trouble("The state of the capture", what)
         before = last.report if last is not None else CaptureReport(self.capture, datetime.now(UTC))
         report = replace(before, at=datetime.now(UTC), unknown=(*before.unknown, unknown))
-        return Seen(report, tuple(events_of(unanswered(self.checks, reason), self)))
+        beside = (
+            event_of(check, not_known(reason), key)
+            for check in self.checks
+            if check.of == "kafka"
+            for key in self.others
+        )
+        return Seen(report, (*events_of(unanswered(self.checks, reason), self), *beside))

@@ -146,10 +146,18 @@ class LivePage:
                     return
                 self._show(self._view.unanswered(f"no answer for {monotonic() - begin:.0f} s", self._answered))
             self._took = monotonic() - begin
-            self._answered = look.result()
-            self._show(self._answered, last=last)
+            self._show(self._result(look), last=last)
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._view.capture)
+
+    def _result(self, look: Future[Seen]) -> Seen:
+        """What a look has found, or that it has failed, over what was found before."""
+        try:
+            found = look.result()
+        except Exception as error:  # noqa: BLE001 - it is reported
+            return self._view.unanswered(describe_error(error), self._answered)
+        self._answered = found
+        return found
 
     def _show(self, seen: Seen, *, last: bool = False) -> None:
         seen = self._with_queue(seen)
@@ -205,9 +213,9 @@ class IdlePage:
             return []
         seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *troubles)))
         report, results = seen.report, view.results(seen)
-        if not (report.tables or report.findings):
-            return []
         facts, shown = page_of(report), _shown(instance, view.key)
+        if shown is None and not (report.tables or report.findings):
+            return []
         is_news = shown is None or tells(shown) != tells(facts)
         of_whole = (view.key, *view.others)
         corrected = self._corrected(instance, results, is_news=is_news)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic, sleep
 
@@ -16,7 +17,7 @@ from cdc_assets.defs.watch import IdlePage
 from cdc_assets.errors import LakeError
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.checks.health import HEALTH
-from cdc_assets.overview.checks.sqlserver import CAPTURE_JOB
+from cdc_assets.overview.checks.sqlserver import CAPTURE_JOB, PUBLISHED
 from cdc_assets.overview.report import TableReport, Trouble
 from cdc_assets_tests.patience import Patience
 
@@ -282,3 +283,30 @@ def test_check_that_another_job_has_told_is_corrected_by_a_healthy_page(
     (corrected,) = page.events(instance, view)
     assert isinstance(corrected, dg.AssetCheckEvaluation)
     assert (corrected.check_name, corrected.passed) == (HEALTH.name, True)
+
+
+def test_without_an_answer_nothing_is_known_of_kafka_either(view: CaptureView) -> None:
+    kafka = dg.AssetKey("kafka")
+    found = replace(view, checks=[CAPTURE_JOB, PUBLISHED], others=(kafka,)).unanswered("it hangs")
+    assert {(it.asset_key, it.check_name, it.passed) for it in found.checks} == {
+        (view.key, "capture_job", False),
+        (kafka, "published", False),
+    }
+
+
+def test_page_of_a_capture_that_was_emptied_does_not_stay(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
+) -> None:
+    looks.may_end.set()
+    looks.found = lambda: Seen(CaptureReport("shop", datetime.now(UTC)))
+    page = IdlePage()
+    patience = Patience(60)
+    while page._ended == 0.0:
+        assert page.events(instance, view) == [], "nothing is captured, and nobody has said otherwise"
+        assert patience
+    instance.report_runless_asset_event(dg.AssetMaterialization(view.key, metadata=page_of(healthy().report)))
+    page = IdlePage()
+    while not (events := page.events(instance, view)):
+        assert patience
+        sleep(0.01)
+    assert events[0].metadata["health"].value == "not known: nothing is captured yet"

@@ -92,6 +92,30 @@ def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.Monke
     assert len(found) == 3
 
 
+def test_look_that_fails_is_told_by_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its events would go on to say what was seen before."""
+    for name in ("_FIRST_S", "_RUN_EVERY_S"):
+        monkeypatch.setattr(watch, name, 0.05)
+    monkeypatch.setattr(watch, "account_of", lambda *_: {})
+    looks = [look, lambda: 1 / 0]
+    view = CaptureView("shop", WINDOWS, "windows", lambda: looks[0](), checks=[CAPTURE_JOB])  # type: ignore[arg-type,return-value]
+
+    @dg.asset(key=WINDOWS)
+    def windows(context: dg.AssetExecutionContext) -> None:
+        page = LivePage(view, context, cast(TopicTables, cast(Any, None)))
+        with page.fresh():
+            for says in ("healthy", "not known: The state of the capture is not known: ZeroDivisionError", "healthy"):
+                patience = Patience(60)
+                while not health(context.instance).startswith(says):
+                    assert patience, health(context.instance)
+                    sleep(0.02)
+                assert page.facts()["health"].startswith(says)
+                looks.reverse()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert dg.materialize([windows], instance=instance).success
+
+
 def test_look_asks_the_broker_that_the_settings_name_by_now(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that never ends has read them long ago, and so have its definitions."""
     asked: list[str] = []
