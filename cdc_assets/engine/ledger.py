@@ -136,6 +136,8 @@ class BatchLedger(FoldedLog[BatchState]):
     def __init__(self, tables: TopicTables, prefix: str) -> None:
         directory = batches_directory(prefix)
         super().__init__(tables, directory, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
+        self._has_rested = False
+        """Whether this writer has recorded quiet."""
 
     def claim(self, now: datetime) -> BatchState:
         """Become the only writer.
@@ -184,13 +186,15 @@ class BatchLedger(FoldedLog[BatchState]):
         self._fold_if_due(now)
 
     def rest(self, now: datetime) -> None:
-        """The connector is quiet, and all that it has sent is complete.
+        """The connector is quiet, and all that it has sent is complete. Each writer records it, since that is when the connector was
+        heard.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        if not self.state.quiet:
+        if not (self.state.quiet and self._has_rested):
             self._append(now, "quiet", {})
+            self._has_rested = True
 
     def stop(self, now: datetime, stopped: Mapping[str, str]) -> None:
         """These partitions and files are not read on, for these reasons, and no others.

@@ -5,7 +5,8 @@ lag and one retention, and a table has no position of its own. The time of the p
 
 *Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`). Otherwise changes may be
 unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
-connector was last heard. A batch that is planned and not in its tables is `windows`.
+connector was last heard. A run that has just begun is given time to hear it; runs that begin again and again and hear nothing are not: the
+first of them counts. A batch that is planned and not in its tables is `windows`.
 
 *Head-room.* A database that keeps its log for some hours removes a file when it was last written so long ago. What is not read yet was
 written after the recorded place, so it is kept at least until that time plus these hours; if nothing is unread, for these hours.
@@ -53,7 +54,7 @@ NOT_ASKED = "The database cannot be asked,"
 _SOURCE = "the source"
 _OF_OTHERS = "Others wrote the events, so no database is asked how far its log goes."
 _STOPPED = "Next: remove the reason; the next run of the capture goes on there."
-_HEARD = ("complete", "quiet", "claim")
+_HEARD = ("complete", "quiet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,18 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
         return (Trouble(_SOURCE, f"what waits there to be read is not known: {describe_error(asked)}"),)
     if isinstance(asked, CdcError):
         return (Trouble(NOT_ASKED, f"{NOT_ASKED} so what it still has is not checked: {describe_error(asked)}"),)
-    return ()
+    text = not_seen(asked) if isinstance(asked, Unread) and not asked.missing else ""
+    return (Trouble(_SOURCE, text),) if text else ()
+
+
+def not_seen(unread: Unread) -> str:
+    """Which topics a reader names and does not see; empty if it sees all of them."""
+    if not unread.absent:
+        return ""
+    return (
+        f"{', '.join(unread.absent)} is not there, or the user may not see it, so what waits in it is not known. "
+        "Next: correct topics, create it, or give the user DESCRIBE and READ"
+    )
 
 
 def _troubles(overview: EngineOverview, asked: Asked) -> Iterator[Trouble]:
@@ -255,8 +267,18 @@ def _lag(overview: EngineOverview, asked: Asked, committed: datetime | None, rat
         return Lag(None, 0.0, 0.0)
     if rates.rows and committed is not None:
         return Lag(None, seconds_behind(asked.now, committed), 0.0)
-    heard = next((row["at"] for row in reversed(overview.rows) if row["event"] in _HEARD), None)
-    return Lag(None, seconds_behind(at, heard), 0.0)
+    return Lag(None, seconds_behind(at, _heard(overview.rows)), 0.0)
+
+
+def _heard(rows: Sequence[Mapping[str, Any]]) -> datetime | None:
+    """When the connector was last heard; or, if a run has begun since, when the first that it has not answered did."""
+    found = None
+    for row in reversed(rows):
+        if row["event"] in _HEARD:
+            return found or row["at"]  # type: ignore[no-any-return]
+        if row["event"] == "claim":
+            found = row["at"]
+    return found
 
 
 def _rates(overview: EngineOverview, at: datetime) -> Rates:

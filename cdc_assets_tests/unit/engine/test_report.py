@@ -16,7 +16,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.engine.counted import counted
 from cdc_assets.engine.history import newest_structure
-from cdc_assets.engine.ledger import Batch
+from cdc_assets.engine.ledger import Batch, BatchLedger
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.run import EngineRun
 from cdc_assets.engine.source import LogPoint, Retention, binlog_point
@@ -116,6 +116,28 @@ def test_late_if_the_log_goes_on_and_nobody_reads(look: Callable[..., CaptureRep
     assert "behind what the server has captured" in late.headline
     fresh = look(database.opened, captured=False)
     assert fresh.databases[0].lag.poll_s == 90.0, "while events arrive, they are as late as the newest"
+
+
+def test_late_if_each_run_begins_and_hears_nothing(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
+    database, begun = Database(), datetime.now(UTC)
+    look(database.opened)
+    database.end, database.proved = 12, False
+    config = EngineConfig("shop", "shop", LakeSettings(str(tmp_path / "lake")), {"connector.class": "MySqlConnector"})
+    ledger = BatchLedger(TopicTables(Location.of(config.lake), "shop", config.lake), "shop")
+
+    def seen() -> CaptureReport:
+        return look_at_engine(EngineOverview(config), database.opened, now=begun + timedelta(seconds=3600))
+
+    ledger.claim(begun + timedelta(seconds=3590))
+    assert seen().health == "healthy", "it is given time"
+    ledger.rest(begun + timedelta(seconds=3595))
+    ledger.rest(begun + timedelta(seconds=3599))
+    assert seen().databases[0].lag.poll_s == 5.0
+    for seconds in (3500, 3550, 3599):
+        ledger.claim(begun + timedelta(seconds=seconds))
+    late = seen()
+    assert late.databases[0].lag.poll_s == 100.0
+    assert late.health == "working"
 
 
 def test_headroom_is_counted_from_what_may_be_unread(look: Callable[..., CaptureReport]) -> None:

@@ -229,3 +229,14 @@ def test_a_reader_that_sees_nothing_is_in_trouble(tmp_path: Path) -> None:
         EngineOverview(trial.config), None, ask_unread=lambda _: Unread(missing="nothing. Next: look")
     )
     assert found.health == "in trouble"
+
+
+def test_a_topic_that_is_named_and_not_seen_is_not_known(tmp_path: Path) -> None:
+    """Its events may be there, and the user may not see them."""
+    trial = Trial(tmp_path, files__topic="t")
+    trial.write("a.json", {"id": 1})
+    trial.run()
+    found = look_at_engine(
+        EngineOverview(trial.config), None, ask_unread=lambda _: Unread(seen=1, absent=("orders", "lines"))
+    )
+    assert found.headline.startswith("not known: the source: orders, lines is not there, or the user may not see it")
