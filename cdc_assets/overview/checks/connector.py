@@ -1,7 +1,10 @@
 """Checks of a capture by an embedded connector: functions that make results, and their entries in the registry.
 
 All are of the record of batches, because the connector reads one log for all tables. None passes on what is not known: if the database
-does not answer, they fail and say so.
+does not answer, they fail and say so. For events that others wrote, topics or files are queried instead.
+
+*Lateness* is reported with its positions only by the job, since these change every few seconds; runs and sensors report it after
+more than a minute, in words that stay the same. So no earlier result stays good while changes wait.
 """
 
 from datetime import datetime
@@ -9,11 +12,17 @@ from functools import cached_property
 from typing import Any
 
 from cdc_assets.engine.overview import EngineOverview
+from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.checks.check import Check, Of, Subject, Verdict, not_known
 from cdc_assets.overview.checks.health import HEALTH
-from cdc_assets.overview.engine import Answers, Asked, report_of_engine
-from cdc_assets.overview.report import CaptureReport
+from cdc_assets.overview.engine import Answers, Asked, not_seen, report_of_engine
+from cdc_assets.overview.report import LATE_S, CaptureReport
+
+_LATE = (
+    f"What is not read yet may have waited for more than {LATE_S:.0f} s: the page of the capture tells for how long. "
+    "Next: see whether a run works, and its log"
+)
 
 
 class ConnectorFacts:
@@ -28,6 +37,7 @@ class ConnectorFacts:
     def __init__(self, overview: EngineOverview, asked: Asked, at: datetime) -> None:
         self._overview, self._asked, self._at = overview, asked, at
         self._answers = asked if isinstance(asked, Answers) else None
+        self._unread = asked if isinstance(asked, Unread) else None
         self._why = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to ask"
 
     @cached_property
@@ -42,6 +52,9 @@ class ConnectorFacts:
     def headroom(self, subject: Subject) -> Verdict:
         """Whether the database still has what was not read yet."""
         del subject
+        if self._unread is not None:
+            missing = self._unread.missing
+            return Verdict(not missing, missing or "Nothing that was to be read is missing.")
         if self._answers is None:
             return not_known(self._why)
         kept = self._answers.retention
@@ -78,6 +91,8 @@ class ConnectorFacts:
         lost = " ".join(overview.losses.values())
         text = lost or self._lateness()
         good = "Every change up to the end of the log is in the lake."
+        if self._unread is not None:
+            good = "Everything that others wrote is in the lake."
         return Verdict(not text, " ".join([text or good, *gaps]), bool(lost), facts)
 
     def _lateness(self) -> str:
@@ -85,10 +100,14 @@ class ConnectorFacts:
         state, point = self._overview.state, self._overview.point
         if not self._overview.known:
             return "Nothing was captured yet."
-        if self._answers is None:
+        if self._answers is None and self._unread is None:
             return f"The end of the log is not known: {self._why}"
+        if self.report.late:
+            return _LATE
         if state.pending is not None:
             return f"Batch {state.pending.batch_id} is planned and not in all its tables yet; the next run finishes it."
+        if self._answers is None:
+            return self._waiting()
         end = self._answers.end
         if self._answers.proved:
             return ""
@@ -98,11 +117,20 @@ class ConnectorFacts:
             return f"The lake is complete to {point}, and the log ends before that, at {end}: this is another log."
         return f"The lake is complete to {point}, and the log ends at {end}: the rest is read by the next run."
 
+    def _waiting(self) -> str:
+        """What topics or files hold that the lake lacks; empty if it lacks nothing."""
+        assert self._unread is not None  # noqa: S101 - the caller has checked
+        waits = f"{self._unread.what} wait to be read; the next run reads them." if self._unread.what else ""
+        return self._unread.missing or not_seen(self._unread) or waits[:1].upper() + waits[1:]
+
     def is_complete_certain(self) -> bool:
-        """Whether it is more than lateness: while changes come, that is another place every few seconds, and the page has it."""
+        """Whether it is more than lateness of seconds: while changes come, that is another place every few seconds."""
         try:
-            is_certain = self._answers is not None and self._answers.proved
-            return is_certain or bool(self._overview.losses) or isinstance(self._asked, CdcError)
+            if isinstance(self._asked, CdcError) or self._overview.losses or self.report.late:
+                return True
+            if self._unread is not None:
+                return self._overview.known and not self._unread.what
+            return self._answers is not None and self._answers.proved
         except CdcError:
             return True
 
