@@ -22,10 +22,9 @@ import dagster as dg
 
 from cdc_assets.defs.asking import Asking
 from cdc_assets.defs.catalog import Catalog
-from cdc_assets.defs.queue import waiting_too_long
+from cdc_assets.defs.run_troubles import is_reported_by_a_run, troubles_of_runs
 from cdc_assets.defs.runs import CaptureRuns, repository_here
-from cdc_assets.defs.schedule import Asks, change_comes, failures_in_a_row
-from cdc_assets.defs.seen import was_just_seen
+from cdc_assets.defs.schedule import Asks, change_comes
 from cdc_assets.defs.view import CaptureView
 from cdc_assets.defs.watch import Events, IdlePage
 from cdc_assets.errors import CdcError, describe_error
@@ -160,7 +159,7 @@ class Watch:
     def _events(self, context: dg.SensorEvaluationContext, view: CaptureView, hindrance: str) -> Events:
         """The capture's page if there is news and no run reports it."""
         instance, runs = context.instance, self._runs.of(repository_here(context))
-        if runs.active(instance) and was_just_seen(instance, view.key):
+        if is_reported_by_a_run(instance, runs, view.key):
             self._page.forget()
             return []
         return self._page.events(instance, view, list(_troubles(instance, runs, hindrance)))
@@ -170,11 +169,7 @@ def _troubles(instance: dg.DagsterInstance, runs: CaptureRuns, hindrance: str) -
     """What Dagster knows, and a report does not find."""
     if hindrance:
         yield Trouble("the sensor", f"it cannot ask what there is to do: {hindrance}")
-    yield from waiting_too_long(instance, runs)
-    last = runs.finished(instance, 1)
-    if failures_in_a_row(last):
-        run = last[0].dagster_run.run_id[:8]
-        yield Trouble("the last run", f"{run} failed. Next: follow the error of that run")
+    yield from troubles_of_runs(instance, runs, is_reported=False)
 
 
 def start_of(context: dg.SensorEvaluationContext) -> str:

@@ -6,11 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
+import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.defs import queue
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.checks.board import verdict_of
 from cdc_assets.defs.checks.events import event_of
@@ -51,6 +54,24 @@ def test_what_a_run_was_refused_fails_it(shop: Shop, instance: dg.DagsterInstanc
     assert "denied access: SELECT on dbo_orders_CT. Next: grant it" in (found[HEALTH.name].description or "")
     assert found[HEALTH.name].severity is dg.AssetCheckSeverity.ERROR
     hindrances.write("stream", {}, NOW)
+    assert failing(checked(shop, instance)) == []
+
+
+def test_what_the_sensor_knows_of_runs_fails_it(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the job would say every half hour that all is well, and the sensor that it is not."""
+    assert shop.snapshot(instance).success
+    monkeypatch.setattr(queue, "_SOON_S", -1.0)
+    made = shop.definitions().resolve_job_def("shop_changes")
+    origin = RemoteJobOrigin(
+        RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("cdc_assets"), "__repository__"), "shop_changes"
+    )
+    waiting = instance.create_run_for_job(made, status=dg.DagsterRunStatus.QUEUED, remote_job_origin=origin)
+    found = checked(shop, instance)
+    assert failing(found) == [HEALTH.name]
+    assert f"run {waiting.run_id[:8]} of shop_changes has waited" in (found[HEALTH.name].description or "")
+    instance.delete_run(waiting.run_id)
     assert failing(checked(shop, instance)) == []
 
 

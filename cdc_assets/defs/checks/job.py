@@ -8,6 +8,7 @@ another one than Dagster shows, or the first. A run of the stream evaluates the 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -15,7 +16,8 @@ import dagster as dg
 from cdc_assets.defs.checks.board import recorded_verdict
 from cdc_assets.defs.checks.events import Checked, result_of, specs_of
 from cdc_assets.defs.failures import as_failures
-from cdc_assets.defs.seen import was_just_seen
+from cdc_assets.defs.run_troubles import is_reported_by_a_run, troubles_of_runs
+from cdc_assets.defs.runs import repository_of
 from cdc_assets.defs.view import CaptureView
 from cdc_assets.errors import CdcError
 from cdc_assets.overview.checks.check import Check, Facts, ReportAlone
@@ -44,18 +46,24 @@ def _definition(check: Check, catalog: Checked, job: str, resource: str, view: V
     def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         chosen = sorted(found.asset_key for found in context.selected_asset_check_keys)
         seen_by, subjects = view(getattr(context.resources, resource) if resource else None), catalog.checked(check.of)
-        with as_failures(), _facts(check, seen_by) as facts:
+        with as_failures(), _facts(check, seen_by, context) as facts:
             results = [result_of(check, check.found(facts, subjects[key]), key) for key in chosen]
         yield from results
 
     return evaluate
 
 
-def _facts(check: Check, view: CaptureView) -> AbstractContextManager[Facts]:
+def _facts(check: Check, view: CaptureView, context: dg.AssetCheckExecutionContext) -> AbstractContextManager[Facts]:
     """What a check is made of."""
-    if check.made_of == "report" or view.answers is None:
-        return nullcontext(ReportAlone(view.look().report, ""))
-    return view.answers()
+    if check.made_of != "report" and view.answers is not None:
+        return view.answers()
+    report = view.look().report
+    if view.runs is not None:  # the page has them, too
+        instance, runs = context.instance, view.runs.of(repository_of(context.run))
+        is_reported = is_reported_by_a_run(instance, runs, view.key)
+        found = troubles_of_runs(instance, runs, is_reported=is_reported)
+        report = replace(report, troubles=(*report.troubles, *found))
+    return nullcontext(ReportAlone(report, ""))
 
 
 def half_hourly_schedule(
@@ -78,7 +86,7 @@ def half_hourly_schedule(
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         seen_by = view(getattr(context.resources, resource))
-        if seen_by.runs and seen_by.runs.active(context.instance) and was_just_seen(context.instance, seen_by.key):
+        if seen_by.runs and is_reported_by_a_run(context.instance, seen_by.runs, seen_by.key):
             return dg.SkipReason("A run is at work, which checks them itself.")
         own = [check for check in checks if check.when == "half-hourly"]
         always = [dg.AssetCheckKey(seen_by.key, check.name) for check in own if check.of == "capture"]
@@ -93,8 +101,10 @@ def _outdated(
     checks: Sequence[Check], catalog: Checked, view: CaptureView, instance: dg.DagsterInstance
 ) -> list[dg.AssetCheckKey]:
     """Checks of tables whose result is not the one that Dagster shows."""
+    if view.answers is None:
+        return []
     try:
-        with _facts(checks[0], view) as facts:
+        with view.answers() as facts:
             results = {
                 dg.AssetCheckKey(key, check.name): check.found(facts, subject)
                 for check in checks
