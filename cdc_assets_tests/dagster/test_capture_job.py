@@ -7,7 +7,7 @@ from cdc_assets.defs import watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
-from cdc_assets.overview.checks.sqlserver import CAPTURE_JOB
+from cdc_assets.overview.checks.sqlserver import CAPTURE_JOB, capture_job_result
 from cdc_assets_tests.shop import Shop
 
 WINDOWS = dg.AssetKey(["shop", "windows"])
@@ -56,3 +56,13 @@ def test_job_of_checks_names_the_stopped_agent(shop: Shop, instance: dg.DagsterI
     (found,) = [check for check in checks if check.check_name == CAPTURE_JOB.name]
     assert (found.passed, found.asset_key) == (False, WINDOWS)
     assert "SQL Server Agent is stopped" in str(found.description)
+
+
+def test_where_nobody_asks_a_capture_job_it_is_not_known_to_work() -> None:
+    """Of tables that have all stopped, and before the first snapshot."""
+    found = capture_job_result([], streams=True)
+    assert (found.passed, found.is_error) == (False, False)
+    assert "Not known" in found.text
+    found = capture_job_result([], streams=False)
+    assert found.passed
+    assert "reads no log" in found.text

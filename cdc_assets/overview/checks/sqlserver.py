@@ -15,7 +15,7 @@ from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.overview.checks.check import Check, Facts, Of, Subject, Verdict, not_known
 from cdc_assets.overview.checks.health import HEALTH
 from cdc_assets.overview.report import LATE_S, CaptureReport
-from cdc_assets.overview.tables import Headroom
+from cdc_assets.overview.tables import Headroom, TableOverview
 from cdc_assets.publish.view import PublishedReport
 
 _REPAIR = "Next: materialize the table's snapshot asset."
@@ -56,6 +56,10 @@ class ServerFacts:
         return self.overview.problems()
 
     @cached_property
+    def _seen(self) -> Mapping[TableId, TableOverview]:
+        return {found.table: found for found in self.overview.tables}
+
+    @cached_property
     def _drifts(self) -> Mapping[TableId, Drift]:
         return {drift.table: drift for drift in self.overview.drifts()}
 
@@ -67,7 +71,7 @@ class ServerFacts:
     def capture_job(self, subject: Subject) -> Verdict:
         """Whether the log is read."""
         del subject
-        return capture_job_result(self.overview.capture_jobs())
+        return capture_job_result(self.overview.capture_jobs(), streams=self.overview.streams)
 
     def drift(self, table: TableId) -> Verdict:
         """Whether a table is as its events."""
@@ -75,9 +79,17 @@ class ServerFacts:
         return drift_result(self._drifts.get(table), problem, streams=self.overview.streams)
 
     def continuity(self, table: TableId) -> Verdict:
-        """Whether a table lacks changes."""
-        topic = topic_name(table, self.overview.config.events)
-        return continuity_result(self.overview.known[table], self.overview.state.retained.get(topic))
+        """Whether a table lacks changes: as the page says it, also where no run has recorded it yet."""
+        topic, state, seen = (
+            topic_name(table, self.overview.config.events),
+            self.overview.known[table],
+            self._seen.get(table),
+        )
+        found = continuity_result(state, self.overview.state.retained.get(topic))
+        is_new = seen is not None and seen.status in ("gap", "failed") and state.status == "healthy"
+        if seen is None or not is_new or table.database in self.problems:
+            return found  # the problem of a database is reported for the capture
+        return Verdict(passed=False, text=seen.reason or seen.status, facts=found.facts)
 
 
 def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError], *, streams: bool) -> Verdict:
@@ -114,12 +126,20 @@ def _room(room: Headroom) -> dict[str, str | float]:
     }
 
 
-def capture_job_result(jobs: Sequence[CaptureJob]) -> Verdict:
-    """Fails if the capture job does not read the log (`core.capture_job`); warns if that is not known."""
+def capture_job_result(jobs: Sequence[CaptureJob], *, streams: bool) -> Verdict:
+    """Fails if a capture job does not read the log (`core.capture_job`); warns if that is not known, also because no table streams.
+
+    Args:
+        jobs: those of the databases with tables that stream.
+        streams: whether the snapshot mode streams changes.
+    """
+    if not jobs and streams:
+        return not_known("no table streams now, so no capture job was queried.")
     troubles = [job.trouble for job in jobs if job.trouble]
     unknown = [job.unknown for job in jobs if job.unknown]
     quiet = [int(job.quiet) for job in jobs if job.quiet is not None]
-    text = "; ".join([*troubles, *unknown]) or "The capture job reads the log."
+    good = "The capture job reads the log." if jobs else "No table streams: the snapshot mode reads no log."
+    text = "; ".join([*troubles, *unknown]) or good
     return Verdict(not troubles and not unknown, text, bool(troubles), {"quiet_seconds": max(quiet)} if quiet else {})
 
 
@@ -217,7 +237,7 @@ CAPTURE_JOB = Check(
         "complete to the newest captured LSN are out of date."
     ),
     error="the SQL Server Agent is stopped, or its capture job does not read the log",
-    warning="that is not known",
+    warning="that is not known, or no table streams that should",
     page="capture-job",
     when="half-hourly",
     made_of="answers",
