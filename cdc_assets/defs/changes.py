@@ -175,6 +175,6 @@ def _to_report(reporter: Reporter, summary: StreamSummary) -> list[TableId]:
 
 def _others_wait(runs: CaptureRuns, context: dg.AssetExecutionContext, turns: Turns) -> Callable[[], bool]:
     """A predicate: whether another run of this capture waits for this one, for the pool or for its turn."""
-    queued = somebody_waits(runs, context.instance)
+    queued = somebody_waits(runs, context.instance, context.run.run_id)
     looks = Seldom(_CHECK_EVERY_S)
     return lambda: queued() or (looks.due() and turns.is_wanted())

@@ -5,7 +5,8 @@ known, and otherwise it would be reported only when its time has come again.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from time import monotonic
 
 import dagster as dg
@@ -44,6 +45,8 @@ def _reason(instance: dg.DagsterInstance, run: DagsterRun, runs: CaptureRuns) ->
     working = instance.get_runs(RunsFilter(statuses=_AT_WORK))
     anywhere = runs.of("")  # a pool is known by its name only
     holders = [other for other in working if anywhere.concerns(instance, other)]
+    if full := _full_pools(instance, run, [other for other in working if other not in holders]):
+        return f"pool {', '.join(full)} is full. Next: wait for the runs that hold it, or let more in"
     if holders:
         names = ", ".join(f"{other.run_id[:8]} of {other.job_name}" for other in holders)
         return f"{names} holds the pool of the capture. Next: wait for it, or end it if it does not go on"
@@ -62,9 +65,31 @@ def most_runs(instance: dg.DagsterInstance) -> int | None:
     return queue.max_concurrent_runs if queue and queue.max_concurrent_runs >= 0 else None
 
 
-def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance) -> Callable[[], bool]:
+def _full_pools(instance: dg.DagsterInstance, run: DagsterRun, others: Sequence[DagsterRun]) -> list[str]:
+    """Pools that a run needs and that other runs fill, where Dagster gives pools to whole runs.
+
+    Args:
+        others: runs that are at work.
+    """
+    granularity = instance.get_concurrency_config().pool_config.pool_granularity
+    if granularity is None or granularity.value != "run":
+        return []
+    held = Counter(pool for other in others for pool in _pools(other))
+    limits = {found.name: found.limit for found in instance.event_log_storage.get_pool_limits()}
+    return sorted(pool for pool in _pools(run) if pool in limits and held[pool] >= limits[pool])
+
+
+def _pools(run: DagsterRun) -> Collection[str]:
+    return (run.run_op_concurrency.all_pools or ()) if run.run_op_concurrency else ()
+
+
+def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance, own_run: str) -> Callable[[], bool]:
     """A predicate, evaluated repeatedly: whether another run of the capture waits for the pool that the caller holds, and for
-    nothing else. The sensor requests none while one is at work, so that is one that somebody has requested."""
+    nothing else. The sensor requests none while one is at work, so that is one that somebody has requested.
+
+    Args:
+        own_run: id of the caller's run.
+    """
     checked = 0.0
 
     def waits() -> bool:
@@ -72,9 +97,11 @@ def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance) -> Callable[
         if monotonic() - checked < _CHECK_EVERY_S:
             return False
         checked = monotonic()
-        most = most_runs(instance)
-        return bool(runs.waiting(instance)) and (
-            most is None or len(instance.get_runs(RunsFilter(statuses=_AT_WORK))) < most
-        )
+        if not (waiting := runs.waiting(instance)):
+            return False
+        most, working = most_runs(instance), instance.get_runs(RunsFilter(statuses=_AT_WORK))
+        others = [run for run in working if run.run_id != own_run]
+        is_room = most is None or len(working) < most
+        return is_room and any(not _full_pools(instance, run, others) for run in waiting)
 
     return waits

@@ -23,7 +23,8 @@ from cdc_assets.defs.seen import note_seen, was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.errors import LakeError, LoginError
-from cdc_assets_tests.shop import Shop
+from cdc_assets_tests.shop import Shop, key
+from mssql_standin import sample
 
 WINDOWS = dg.AssetKey(["shop", "windows"])
 _ORIGIN = RemoteJobOrigin(
@@ -99,10 +100,10 @@ def shown(instance: dg.DagsterInstance) -> str:
     return str(event.asset_materialization.metadata["health"].value)
 
 
-def is_green(instance: dg.DagsterInstance, check: str) -> bool:
+def is_green(instance: dg.DagsterInstance, check: str, asset: dg.AssetKey = WINDOWS) -> bool:
     """Whether the newest result of a check has passed."""
-    key = dg.AssetCheckKey(WINDOWS, check)
-    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    own = dg.AssetCheckKey(asset, check)
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([own])[own]
     assert record.evaluation is not None
     return record.evaluation.passed
 
@@ -218,14 +219,35 @@ def test_stream_makes_way_only_if_there_is_room_for_another_run(
 ) -> None:
     runs = CaptureRuns(frozenset({"shop_changes"}), frozenset())
     monkeypatch.setattr(queue, "_CHECK_EVERY_S", 0.0)
-    waits = queue.somebody_waits(runs, instance)
+    waits = queue.somebody_waits(runs, instance, "its own")
     with location.run(DagsterRunStatus.STARTED):
         assert not waits()
         with location.run(DagsterRunStatus.QUEUED):
             assert waits()
-            assert not queue.somebody_waits(runs.of("__repository__@elsewhere"), instance)()
+            assert not queue.somebody_waits(runs.of("__repository__@elsewhere"), instance, "its own")()
             monkeypatch.setattr(queue, "most_runs", lambda _: 1)
             assert not waits()
+
+
+def test_stream_makes_way_for_nobody_who_waits_for_another_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(name: str, *pools: str) -> Any:
+        return SimpleNamespace(run_id=name, run_op_concurrency=SimpleNamespace(all_pools=set(pools)))
+
+    monkeypatch.setattr(queue, "_CHECK_EVERY_S", 0.0)
+    waiting, other = run("waiting", "cdc_shop", "licences"), run("other", "licences")
+    working = [run("own", "cdc_shop"), other]
+    limits = [SimpleNamespace(name=name, limit=1) for name in ("cdc_shop", "licences")]
+    pools = SimpleNamespace(pool_granularity=SimpleNamespace(value="run"))
+    instance: Any = SimpleNamespace(
+        get_runs=lambda _: working,
+        get_concurrency_config=lambda: SimpleNamespace(pool_config=pools, run_queue_config=None),
+        event_log_storage=SimpleNamespace(get_pool_limits=lambda: limits),
+    )
+    runs: Any = SimpleNamespace(waiting=lambda _: [waiting])
+    waits = queue.somebody_waits(runs, instance, "own")
+    assert not waits(), "nobody would stream, and it would wait on"
+    working.remove(other)
+    assert waits()
 
 
 def test_error_of_the_tick_is_raised_when_the_page_tells_it(
@@ -269,6 +291,22 @@ def test_lake_that_is_gone_is_told(shop: Shop, instance: dg.DagsterInstance, loc
     finally:
         away.rename(manifest)
     assert location.page() == "healthy"
+
+
+def test_check_of_a_table_fails_for_what_no_run_has_recorded(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks
+) -> None:
+    topic, away = shop.folder / "lake" / f"shop.{sample.DATABASE}.dbo.orders", shop.folder / "away"
+    changes = key("orders", "changes")
+    assert location.page() == "healthy"
+    topic.rename(away)
+    try:
+        assert "orders" in location.page()
+        assert not is_green(instance, "lsn_continuity", changes)
+    finally:
+        away.rename(topic)
+    assert location.page() == "healthy"
+    assert is_green(instance, "lsn_continuity", changes)
 
 
 def test_bug_of_a_tick_does_not_hide_the_page(shop: Shop, instance: dg.DagsterInstance, location: Ticks) -> None:
