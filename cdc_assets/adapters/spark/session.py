@@ -143,7 +143,7 @@ class LazySession:
                 "Spark session", settings.address, "a reachable Spark",
                 f"{'check the server' if settings.remote else _JAVA} ({root_cause(str(error)) or type(error).__name__})",
             ) from error  # fmt: skip
-        if settings.remote:
+        if settings.remote and self._own:
             limit_repetitions(session)
         return session
 
@@ -158,8 +158,8 @@ class LazySession:
         own = driver_address(settings.address)
         address = {"spark.driver.host": own} if own and not settings.remote else {}
         properties = {"spark.app.name": self.name} | address | self.properties(*java)
-        if settings.remote:
-            return SparkSession.builder.remote(settings.remote).config(map=properties).getOrCreate()
+        if settings.remote:  # `getOrCreate` would give and change what a user has made, be it of another server
+            return SparkSession.builder.remote(settings.remote).config(map=properties).create()
         properties |= {"spark.master": settings.master}
         threading.Thread(target=_import_early, name="spark-imports", daemon=True).start()
         with secrets_unlisted(properties) as listed, self.launch.starting(), jvm.started_here():
@@ -292,5 +292,6 @@ def _of_spark(error: Exception, session: SparkSession | None) -> Exception | Non
 
 
 def _ended(session: SparkSession) -> bool:
+    """Whether it is known to have; of a session of Spark Connect only if it was closed here."""
     context = context_of(session)
-    return context is not None and jvm.has_ended(context)
+    return bool(getattr(session, "is_stopped", False)) if context is None else jvm.has_ended(context)

@@ -72,3 +72,31 @@ def test_tasks_run_as_long_as_the_newest_report_of_a_query_says_so() -> None:
     assert (progress.running, progress.reported) == (True, True)
     hear([], 0, "first", True)
     assert not progress.running
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a server."""
+    for name in ("wait_until_ready", "driver_address"):
+        monkeypatch.setattr(f"cdc_assets.adapters.spark.session.{name}", Mock(return_value=""))
+    monkeypatch.setattr(LazySession, "_prepare", Mock())
+
+
+@pytest.mark.usefixtures("answers")
+def test_session_is_made_anew_and_not_that_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which `getOrCreate` would give, with our settings, whichever server it is of."""
+    spark, made = Mock(), [Mock(spec=["client", "is_stopped"], is_stopped=False) for _ in range(2)]
+    spark.builder.remote.return_value.config.return_value.create.side_effect = made
+    monkeypatch.setattr("cdc_assets.adapters.spark.session.SparkSession", spark)
+    lazy = LazySession(SparkSettings(remote="sc://here"))
+    assert lazy.session() is lazy.session() is made[0]
+    made[0].is_stopped = True
+    assert lazy.session() is made[1]
+
+
+@pytest.mark.usefixtures("answers")
+def test_session_of_a_user_is_left_as_it_is() -> None:
+    users = Mock(spec=["client", "is_stopped"], is_stopped=False)
+    lazy = LazySession(SparkSettings(remote="sc://here"), given=lambda: users)
+    assert lazy.session() is users
+    users.client.set_retry_policies.assert_not_called()
