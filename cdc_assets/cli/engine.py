@@ -7,6 +7,7 @@ import typer
 
 from cdc_assets.assembly.engine import run_engine
 from cdc_assets.cli.console import FAILED, out, warn
+from cdc_assets.cli.ending import give_up
 from cdc_assets.cli.exported import exported
 from cdc_assets.cli.follow import Retries
 from cdc_assets.config.engine import EngineConfig, load_engine_config
@@ -56,7 +57,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
         for part in counted(config, batch):
             count(part)
 
-    with listening(), exported(config, read) as count:
+    with listening(give_up), exported(config, read) as count:
         if follow:
             summary = retries.run(lambda now: run_engine(now, tables, tell))
         else:

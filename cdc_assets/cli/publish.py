@@ -6,6 +6,7 @@ import typer
 
 from cdc_assets.assembly.publishing import forget_publisher, publish_topics
 from cdc_assets.cli.console import DEFAULT_CONFIG, FAILED, ConfigOption, err, out, read_lake_config, show_logs
+from cdc_assets.cli.ending import give_up
 from cdc_assets.core.interruption import listening
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import ConfigurationError
@@ -65,7 +66,7 @@ def publish(
     again = _replay(settings.events.topic_prefix, replay, prefix, other=follow or bool(from_lsn))
     after = str(Lsn.parse(from_lsn)) if from_lsn else ""
     lost = _without_marker(resume=resume, anew=anew, other=bool(again or from_lsn))
-    with listening():
+    with listening(give_up):
         stopped = publish_topics(settings, _print_commit, follow=follow, after=after, replay=again, without_marker=lost)
     for topic, reason in stopped.items():
         err.print(f"{topic} is not published further: {reason}", style="bold red", markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from threading import Event
 from cdc_assets.core import interruption
 from cdc_assets.cli.main import main
 
-def hang(*arguments):
+def hang(*arguments, **options):
     print("begun", flush=True)
     Event().wait()  # as a call into a library that waits for a server which is stopped
 
@@ -40,6 +40,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         ("capture", "open_capture"),
         ("mirror", "open_mirrors"),
         ("reconcile", "open_reconciler", "dbo.orders"),
+        ("publish", "publish_topics"),
     ],
     ids=lambda command: command[0],
 )
