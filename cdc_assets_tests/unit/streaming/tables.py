@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import QueryError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -66,3 +67,15 @@ def stream_until(server: SimulatedServer, config: object, step: str) -> None:
     """A run that dies when it reaches a step, if it does."""
     with cut_at(step), contextlib.suppress(PowerCutError):
         make_capture(server, config).stream()  # type: ignore[arg-type]
+
+
+def refusing(server: SimulatedServer, table: TableId):  # type: ignore[no-untyped-def]
+    """A catalogue that shows one table less."""
+    shown = server.table_schema
+
+    def schema(asked: TableId) -> object:
+        if asked == table:
+            raise QueryError("The SELECT permission was denied.", 229)
+        return shown(asked)
+
+    return schema

@@ -15,8 +15,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
-from cdc_assets_tests.unit.streaming.tables import started, stream_until
-from cdc_assets_tests.unit.streaming.test_names_again import refusing
+from cdc_assets_tests.unit.streaming.tables import refusing, started, stream_until
 
 
 def drop_column(server: SimulatedServer, table: TableId, column: str, *, captured: bool) -> None:

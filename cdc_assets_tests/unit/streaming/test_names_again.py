@@ -8,14 +8,14 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import DatabaseAwayError, QueryError, ServerBusyError
+from cdc_assets.errors import DatabaseAwayError, ServerBusyError
 from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
-from cdc_assets_tests.unit.streaming.tables import HAND_OVER, started, stream_until, told
+from cdc_assets_tests.unit.streaming.tables import HAND_OVER, refusing, started, stream_until, told
 
 V1, V2, V3 = "dbo_orders", "dbo_orders_v2", "dbo_orders_v3"
 
@@ -202,18 +202,6 @@ def test_a_structure_that_could_not_be_read_at_first_is_recorded_by_the_next_win
     make_capture(server, config).stream()
     check(server, config, made)
     assert [entry[0] for table in (lines, orders) for entry in recorded(config, table)] == ["CREATE", "ALTER"] * 2
-
-
-def refusing(server: SimulatedServer, table: TableId):  # type: ignore[no-untyped-def]
-    """A catalogue that shows one table less."""
-    shown = server.table_schema
-
-    def schema(asked: TableId) -> object:
-        if asked == table:
-            raise QueryError("The SELECT permission was denied.", 229)
-        return shown(asked)
-
-    return schema
 
 
 def two_databases(path: Path, **changes: object):  # type: ignore[no-untyped-def]
