@@ -332,7 +332,8 @@ class TopicTables(DeltaTables):
         rows = _row_count(handle)
         if held is None or rows >= held.rows:
             return rows
-        return max(rows, held.rows + min(0, net_since(self, directory, held.version, held.window, handle.version())))
+        net = net_since(self, directory, held.counted + 1, held.window, handle.version())
+        return max(rows, held.rows + min(0, net))
 
     def own_versions(self, directory: str) -> range:
         """Versions of a table after one another, up to the newest one, that are known to be of this object and were not

@@ -268,6 +268,20 @@ def test_a_deletion_explains_its_own_rows_and_no_others(tables: TopicTables) -> 
     assert "has 4 events in place of 6" in loss.what
 
 
+def test_a_deletion_that_is_counted_already_explains_nothing_more(tables: TopicTables) -> None:
+    handle_of(tables).delete("window_id = 2")
+    examined = audit(tables, mark_of(tables), ["topic"])["topic"].mark
+    assert examined is not None
+    run = TopicTables(tables.location, "shop")
+    run.expect("topic", examined)
+    lose(tables, 3)
+    append_foreign(tables, 1)
+    append(run, 5)
+    loss = audit(run, mark_of(run), ["topic"])["topic"].loss
+    assert loss is not None
+    assert "has 7 events in place of 8" in loss.what
+
+
 def append_foreign(tables: TopicTables, *keys: int, capture: str = "") -> None:
     """Rows of another program, or of an asset."""
     rows = pa.Table.from_batches([batch_of(SCHEMA, 77, {"id": key}) for key in keys])
