@@ -5,7 +5,8 @@ table, before its first data file is committed. A repetition finds the number th
 entries instead of querying the server again, whose structure may have changed since; so data and history always agree.
 
 *A number is used once.* Entries are committed only under a number that the history has not passed; a repetition under a
-number that is there must bring the same entries. Anything else would be lost without a word, so it is an error.
+number that is there must bring the same entries. Anything else would be lost without a word, so it is an error; if a writer that was believed
+dead has recorded others just before the commit, the next attempt takes these.
 A number that is given up without entries is closed first (`close`), so that a writer that was believed dead, and holds
 entries of its own, records none under it: the next window records them.
 
@@ -32,7 +33,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.schema import InstanceId
 from cdc_assets.core.steps import step
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import FencedError, InvariantError
+from cdc_assets.errors import FencedError, InvariantError, LakeConflictError
 from cdc_assets.history.events import build_events
 from cdc_assets.history.records import HistoryEntry, debezium_record, key_columns, parse_structure, structure_text
 from cdc_assets.lake.files import DataFile, TopicWriter
@@ -205,7 +206,8 @@ class SchemaHistory:
             FencedError: another writer has closed the number, or passed it without these entries.
             InvariantError: this one has passed it without them.
             LakeError: the lake cannot be written.
-            LakeConflictError: other writers committed first too often.
+            LakeConflictError: another writer has just recorded others under it, which are known now; or other writers
+                committed first too often.
         """
         if not entries:
             return False
@@ -215,6 +217,7 @@ class SchemaHistory:
             for entry in entries:
                 self._remember(entry, window_id)
         elif not self._holds(window_id, entries):
+            known = self.written(window_id)
             self.read()  # a run that was believed dead may have committed them meanwhile
             if self._tables.left_out(self.directory, window_id):
                 raise FencedError(
@@ -224,6 +227,12 @@ class SchemaHistory:
             if not self._holds(window_id, entries):
                 if self._fence is not None:
                     self._fence()
+                if self.written(window_id) and not known:
+                    self._publish(window_id)
+                    raise LakeConflictError(
+                        f"{self.directory}: a run that was believed dead has just recorded other structures under number "
+                        f"{window_id}. Next: nothing, it is tried again with those."
+                    )
                 raise InvariantError(
                     f"{len(entries)} structures cannot be recorded under number {window_id}, which {self.directory} has "
                     "passed. Next: run again, and report this."

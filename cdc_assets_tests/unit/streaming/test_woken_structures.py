@@ -1,5 +1,6 @@
 """A run that was believed dead wakes with structures that its successor records elsewhere, or not at all: each is recorded once."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from cdc_assets.assembly.adoption import Adoption
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.core.steps import listening
+from cdc_assets.core.steps import STEPS, listening
+from cdc_assets.core.steps import step as reach
+from cdc_assets.errors import LakeConflictError, QueryError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.state import TableState
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -151,3 +154,39 @@ def test_structures_of_an_adoption_that_is_called_again(tmp_path: Path) -> None:
     server.commit((orders, "insert", 10, "a"))
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, orders)] == [10]
+
+
+def test_structures_that_a_run_records_while_its_successor_asks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes when its successor has found none recorded, and knows one of two."""
+    monkeypatch.setitem(STEPS, "structures-asked", "a run asks the server for structures")
+    server, config, lines, orders = two_tables(tmp_path)
+    for table in (lines, orders):
+        server.add_column(table, "extra")
+        server.enable(table)
+    server.commit((orders, "insert", 10, "a"), (lines, "insert", 10, "a"))
+    ask, running = server.table_schema, threading.get_ident()
+
+    def schema(table: TableId) -> TableSchema | None:
+        if threading.get_ident() == running:
+            if table.schema == "cdc":
+                reach("structures-asked")
+        elif table == orders:
+            raise QueryError("The SELECT permission was denied.", 229)
+        return ask(table)
+
+    server.table_schema = schema  # type: ignore[method-assign]
+
+    def succeed() -> None:
+        with pytest.raises(LakeConflictError, match="has just recorded other structures under number"):
+            make_capture(server, config).stream()
+
+    woken_beside("window-planned", "structures-asked", make_capture(server, config).stream, succeed)
+    assert make_capture(server, config).stream().troubled == ()
+    assert recorded(config) == ["ALTER lines", "ALTER orders", "CREATE lines", "CREATE orders"]
+    for table in (lines, orders):
+        assert [event.key for event in events_of(config, table) if event.op == "c"] == [10]
+        assert [event.after and "extra" in event.after for event in events_of(config, table) if event.op == "c"] == [
+            True
+        ]
