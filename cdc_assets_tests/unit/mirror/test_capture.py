@@ -128,6 +128,18 @@ def test_a_mirror_that_is_made_anew_is_the_same(world: World) -> None:
     assert content(world.lake) == rows
 
 
+def test_a_mirror_that_is_made_anew_while_a_snapshot_is_ahead_of_the_stream_misses_nothing(world: World) -> None:
+    """It cannot be made anew yet; nor does it pass over what it has not taken."""
+    world.execute("DELETE FROM dbo.t WHERE id = 1")
+    config, world.config = world.config, replace(world.config, snapshot=replace(world.config.snapshot, mode="always"))
+    world.capture("snapshot")
+    world.mirror(anew=True)
+    world.config = config
+    world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
+
+
 @pytest.mark.parametrize("step", ["mirror-planned", "mirror-committed"])
 def test_a_step_in_flight_is_not_taken_for_the_one_that_makes_a_mirror_anew(world: World, step: str) -> None:
     with cut_at(step), pytest.raises(PowerCutError):

@@ -385,6 +385,35 @@ def test_policies(tmp_path: Path) -> None:
     assert world.state(world.orders).gap_until == world.last
 
 
+def with_a_gap(world: World) -> None:
+    world.server.disable("dbo_orders")
+    world.server.enable(world.orders)
+
+
+def failed(world: World) -> None:
+    world.server.disable("dbo_orders")
+
+
+def left_out(world: World) -> None:
+    world.config = replace(world.config, filters=FilterSettings(table_exclude=("dbo.orders",)))
+
+
+@pytest.mark.parametrize("stop", [with_a_gap, failed, left_out], ids=lambda stop: stop.__name__)
+def test_what_a_table_loses_while_it_is_stopped_is_told_too(world: World, stop: Callable[[World], None]) -> None:
+    config, lost = world.config, (world.after("last file"), world.last)
+    stop(world)
+    world.stream()
+    assert world.state(world.orders).status in ("gap", "failed", "excluded")
+    lose_newest_file(world.topic(world.orders))
+    world.stream()
+    if not any(instance.table == world.orders for instance in world.server.instances):
+        world.server.enable(world.orders)
+    world.config = config
+    world.stream()
+    world.check_promise()
+    assert any(after <= lost[0] and lost[1] <= until for after, until in world.state(world.orders).gaps)
+
+
 def test_table_that_is_left_out_keeps_its_gap(world: World) -> None:
     remove(world.topic(world.orders))
     assert world.stream().troubled
