@@ -14,7 +14,8 @@ compared at the start and every few seconds. A topic that was recreated is not r
 reads it from its beginning.
 
 *When all is read.* The broker reports when a partition is read to its end. A run is not idle before that. One that is not
-there any more, may not be read, or gives no answer is not read on, and that is reported: silence alone proves nothing.
+there any more, has no leader, may not be read, or gives no answer is not read on, and that is reported: silence alone proves nothing.
+One that loses its leader after it was read to its end is waited for, because nobody can write to it either.
 
 *Where a partition begins that was never read.* `auto.offset.reset=latest` means the ends at the first start. They are recorded
 with the first batch, also if nothing was read, so that a restart continues there. A partition that appears later is read
@@ -26,6 +27,7 @@ Messages of transactions are read when these are committed (`isolation.level`, w
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -96,6 +98,8 @@ class KafkaSource:
         """Partitions that were read to their ends once."""
         self._silent_s = 0.0
         """For how long nothing has come."""
+        self._leaderless: dict[tuple[str, int], float] = {}
+        """Since when partitions that were not read to their ends have had no leader."""
         self._ids: dict[str, str] = {}
         """Of the topics that are read, as far as the broker reports them."""
         self._warned: set[str] = set()
@@ -136,7 +140,7 @@ class KafkaSource:
     @property
     def caught_up(self) -> bool:
         """See `Source`."""
-        return self._assigned.keys() <= self._ended
+        return not self._leaderless and self._assigned.keys() <= self._ended
 
     def _give_up_silent(self) -> None:
         """Stop partitions from which nothing has come, not even that they were read to their ends."""
@@ -195,7 +199,9 @@ class KafkaSource:
             own = [(name, number) for name in sorted(wanted) for number in sorted(topics[name].partitions)]
             self._stop_others(self._topic_ids.of(sorted(wanted)), self._looked - since)
             self._stop_missing(own)
-            fresh = [one for one in own if one not in self._assigned and one not in self._stopped]
+            self._stop_leaderless({one for one in own if topics[one[0]].partitions[one[1]].leader < 0})
+            known = self._assigned.keys() | self._stopped | self._leaderless.keys()
+            fresh = [one for one in own if one not in known]
             places = [place for one in fresh if (place := self._start(*one)) is not None]
             if places:
                 self._consumer.incremental_assign(places)
@@ -218,6 +224,15 @@ class KafkaSource:
         for own in sorted(known - set(there) - self._stopped):
             if self._settings.takes(own[0]):
                 self._give_up(*own, MISSING)
+
+    def _stop_leaderless(self, found: AbstractSet[tuple[str, int]]) -> None:
+        """Stop partitions that have no leader for longer than an election takes, from which nothing comes."""
+        since = self._leaderless
+        self._leaderless = {own: since.get(own, self._looked) for own in found - self._ended - self._stopped}
+        for own, at in sorted(self._leaderless.items()):
+            if (lasts := self._looked - at) >= _ANSWER_S:
+                del self._leaderless[own]
+                self._give_up(*own, f"it has had no leader for {lasts:.0f} s; see which of its brokers are away")
 
     def _start(self, topic: str, partition: int) -> Any:
         """Where to begin a partition; None if it cannot be read on."""

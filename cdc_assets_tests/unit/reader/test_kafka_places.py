@@ -60,6 +60,7 @@ class Topics:
         self.assigned: dict[tuple[str, int], int] = {}
         self.ids = dict.fromkeys(sizes, "first")
         self.told: list[Told] = []
+        self.leaderless: set[tuple[str, int]] = set()
 
     def describe_topics(self, names: list[str], request_timeout: float) -> Any:
         del request_timeout
@@ -76,12 +77,17 @@ class Topics:
 
     def list_topics(self, timeout: float) -> Any:
         del timeout
+        return SimpleNamespace(topics={name: self._shown(name, len(sizes)) for name, sizes in self.sizes.items()})
+
+    def _shown(self, name: str, count: int) -> Any:
+        leaders = {number: -1 if (name, number) in self.leaderless else 1 for number in range(count)}
         return SimpleNamespace(
-            topics={name: SimpleNamespace(partitions=range(len(sizes))) for name, sizes in self.sizes.items()}
+            partitions={number: SimpleNamespace(leader=leader) for number, leader in leaders.items()}
         )
 
     def get_watermark_offsets(self, place: Place, timeout: float) -> tuple[int, int]:
         del timeout
+        assert (place.topic, place.partition) not in self.leaderless, "nobody answers"
         return self.low, self.sizes[place.topic][place.partition]
 
     def incremental_assign(self, places: list[Place]) -> None:
@@ -272,6 +278,47 @@ def test_silence_proves_nothing_before_every_partition_was_at_its_end(broker: To
     assert "events partition 1: nothing has come from its broker for 30 s" in reading.stopped["events:1"]
     assert feed.started
     assert broker.assigned == {("events", 0): 0}
+
+
+@pytest.mark.parametrize("when", ["at the start", "while it is read"])
+def test_a_partition_without_a_leader_is_told_beside_a_busy_one(
+    broker: Topics, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(kafka.time, "monotonic", lambda: clock[0])
+    if when == "at the start":
+        broker.leaderless = {("events", 1)}
+    reading = reader()
+    feed = reading([], [])
+    broker.leaderless = {("events", 1)}
+    for _ in range(6 if when == "at the start" else 7):
+        assert not reading.stopped
+        assert not feed.started
+        broker.told = [Told(Codes._PARTITION_EOF)]  # the other one goes on
+        clock[0] += 5
+        feed.next(0)
+    assert "events partition 1: it has had no leader for 30 s" in reading.stopped["events:1"]
+    assert feed.started
+    assert broker.assigned == {("events", 0): 0}
+
+
+def test_a_partition_whose_leader_comes_back_is_read(broker: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(kafka.time, "monotonic", lambda: clock[0])
+    broker.leaderless = {("events", 1)}
+    reading = reader()
+    feed = reading(recorded(p1=4), [])
+    broker.leaderless = set()
+    clock[0] += 60
+    feed.next(0)
+    assert broker.assigned == {("events", 0): 0, ("events", 1): 4}
+    broker.told = [Told(Codes._PARTITION_EOF, partition=1)]
+    feed.next(0)
+    broker.leaderless = {("events", 1)}
+    for _ in range(3):
+        clock[0] += 60
+        feed.next(0)
+    assert not reading.stopped, "it was read to its end, and nobody writes to it meanwhile"
 
 
 @pytest.mark.parametrize(
