@@ -75,8 +75,8 @@ class TopicTables(DeltaTables):
         self._own: set[str] = set()
         """Tables of which it is known that no other capture writes them."""
         self._checked: dict[str, int] = {}
-        self._seen: set[tuple[str, str]] = set()
-        """Files that were checked and are not committed yet."""
+        self._seen: frozenset[tuple[str, str]] = frozenset()
+        """Files that were checked last; others are checked when they are committed."""
 
     @classmethod
     def of(cls, config: CaptureConfig, sink: Sink = DIRECT, others: Mapping[str, Sink] = MappingProxyType({})) -> Self:
@@ -153,7 +153,7 @@ class TopicTables(DeltaTables):
             LakeError: a file is missing or truncated, so none of them may be committed.
         """
         require_files(self.location, files)
-        self._seen.update((directory, file.path) for directory, written in files.items() for file in written)
+        self._seen = frozenset((directory, file.path) for directory, written in files.items() for file in written)
 
     def commit(
         self,
@@ -266,7 +266,7 @@ class TopicTables(DeltaTables):
             if handle is None or self._is_taken(handle, directory, window_id):
                 return False
             if new := [file for file in files if (directory, file.path) not in self._seen]:
-                self.require_files({directory: new})
+                require_files(self.location, {directory: new})
             try:
                 mark = replace(self._behind(handle, directory, files, window_id), timed=timed)
                 also = () if files else (self._left_out,)
@@ -279,8 +279,6 @@ class TopicTables(DeltaTables):
                 self.forget(directory)
                 raise unreadable(self.location.uri(directory), error) from error
             self._hold(directory, mark)
-            with self._lock:
-                self._seen.difference_update((directory, file.path) for file in files)
             self.trim(directory, mark.version)
             return True
         if (handle := opened()) is None or self._is_taken(handle, directory, window_id):

@@ -44,6 +44,20 @@ def test_a_window_is_committed_once(tables: TopicTables) -> None:
     assert (newest["from_lsn"], newest["to_lsn"]) == ("a", "b")
 
 
+def test_files_that_were_checked_are_looked_at_again_if_others_were_checked_since(
+    tables: TopicTables, tmp_path: Path
+) -> None:
+    """So that what a process remembers of files does not grow, whatever becomes of them."""
+    schema = schema_of(id=pa.int32())
+    lost, files = write(tables, schema, 1, {"id": 1}), write(tables, schema, 2, {"id": 2})
+    tables.require_files({"topic": lost})
+    (tmp_path / "topic" / lost[0].path).unlink()
+    tables.require_files({"topic": files})
+    with pytest.raises(LakeError, match="shared"):
+        tables.commit("topic", schema, lost, 1, {})
+    assert tables.commit("topic", schema, files, 2, {})
+
+
 def test_a_window_that_is_found_leaves_the_mark_that_its_commit_would_have_left(tables: TopicTables) -> None:
     schema = schema_of(id=pa.int32())
     woken, successor = (TopicTables(tables.location, "shop") for _ in range(2))
