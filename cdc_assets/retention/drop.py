@@ -5,8 +5,8 @@
 the topic holds every event after the newest LSN that was dropped, and perhaps some before it, in files that straddle it.
 The newest file of each table stays, because its bounds show how far the table is.
 
-*How it goes*, what a crash does, and two writers: `step`, a topic at a time. A topic for which it does not work this time, or that cannot
-be read, waits for the next pass, and the others continue. Each pass also removes from disk what earlier ones have dropped, for a topic that gets no new
+*How it goes*, what a crash does, and two writers: `step`, a topic at a time. A topic for which it does not work this time, whatever the
+reason is, waits for the next pass, and the others continue. Each pass also removes from disk what earlier ones have dropped, for a topic that gets no new
 events is not tidied otherwise.
 """
 
@@ -18,7 +18,15 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import LAKE_ERRORS, LakeConflictError, LakeError
+from cdc_assets.errors import (
+    LAKE_ERRORS,
+    CdcError,
+    EngineError,
+    FencedError,
+    LakeConflictError,
+    LakeError,
+    RetryableError,
+)
 from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
@@ -85,12 +93,20 @@ class Retention:
                 removal = self._removal(table, topic, limit, self._oldest_ms(now))
                 if removal is not None:
                     self._remover.carry_out(removal)
-            except (LakeConflictError, LakeError) as error:
+            except LakeConflictError as error:
                 log.warning("Old events of %s stay for now: %s", topic, error)
+            except (FencedError, EngineError, RetryableError):
+                raise
+            except Exception as error:
+                is_known = isinstance(error, CdcError)
+                log.warning("Old events of %s stay for now: %s", topic, error, exc_info=not is_known)
         upkeep = Upkeep(self._tables, self._config.lake)
         for topic in sorted(self._manifest.state.retained):
-            for directory in self._tables.generations(topic):
-                upkeep.try_vacuum(directory)
+            try:
+                for directory in self._tables.generations(topic):
+                    upkeep.try_vacuum(directory)
+            except LakeError as error:
+                log.warning("Files of %s that were dropped stay for now: %s", topic, error)
 
     def _oldest_ms(self, now: datetime) -> int:
         """Since when commits are young, in milliseconds since the epoch."""

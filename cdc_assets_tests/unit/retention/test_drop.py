@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.load import config_of
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
@@ -15,6 +16,8 @@ from cdc_assets.lake import audit
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureOverview
@@ -29,6 +32,7 @@ from cdc_assets_tests.unit.retention.world import HOURS, World, publish_all, pub
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import SimulatedClock
 
 RETENTION = ["retention-recorded", "retention-announced", "retention-announced:2", "topic-dropped", "topic-dropped:2"]
 
@@ -70,15 +74,16 @@ def test_old_events_go_once_their_mirror_has_them(world: World) -> None:
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("error", [LakeError("It cannot be read."), ValueError("nobody has foreseen it")])
 def test_a_topic_that_cannot_be_read_keeps_its_events_and_no_other_one_does(
-    world: World, monkeypatch: pytest.MonkeyPatch, policy: str
+    world: World, monkeypatch: pytest.MonkeyPatch, policy: str, error: Exception
 ) -> None:
     world.config = replace(world.config, lake=replace(world.config.lake, topic_policy=policy))
     broken = world.topic(world.tables[0])
 
     def read(location: Location, file: TopicFile) -> Newest:
         if file.directory == broken:
-            raise LakeError(f"{file.path} cannot be read. Next: restore it.")
+            raise error
         return newest_in(location, file)
 
     for module in (drop, plan):
@@ -112,11 +117,45 @@ def test_files_of_dropped_events_leave_the_disk_after_the_retention_of_files(tmp
     world.later(2 * HOURS)
     world.stream()
     for table in world.tables:
-        handle = TopicTables.of(world.config).open(world.topic(table))
-        assert handle is not None
-        assert {path.name for path in (tmp_path / world.topic(table)).glob("*.parquet")} == {
-            Path(uri).name for uri in handle.file_uris()
-        }
+        assert on_disk(world, world.topic(table)) == live(world, world.topic(table))
+
+
+def on_disk(world: World, topic: str) -> set[str]:
+    return {path.name for path in (Path(world.config.lake.path) / topic).glob("*.parquet")}
+
+
+def live(world: World, topic: str) -> set[str]:
+    handle = TopicTables.of(world.config).open(topic)
+    assert handle is not None
+    return {Path(uri).name for uri in handle.file_uris()}
+
+
+def test_files_of_the_other_topics_leave_the_disk_where_one_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(str(tmp_path), retention_hours=0)
+    for picks in ([0, 1, 2, 3], [2, 3, 6, 7]):
+        world.turn(picks)
+    world.later(2 * HOURS)
+    with monkeypatch.context() as patch:
+        patch.setattr(Upkeep, "vacuum", lambda *_: [])
+        world.stream()
+    tables = TopicTables.of(world.config)
+    manifest = Manifest(tables, world.config.events.topic_prefix)
+    manifest.claim(world.server.now)
+    first, other = sorted(manifest.state.retained)
+    assert on_disk(world, other) > live(world, other)
+    generations = TopicTables.generations
+
+    def broken(tables: TopicTables, topic: str) -> list[str]:
+        if topic == first:
+            raise LakeError(f"{topic} cannot be read. Next: restore it.")
+        return generations(tables, topic)
+
+    monkeypatch.setattr(TopicTables, "generations", broken)
+    drop.Retention(tables, manifest, world.config, SimulatedClock(world.server), LocalRunner(1)).run()
+    assert on_disk(world, other) == live(world, other)
+    assert on_disk(world, first) > live(world, first)
 
 
 def test_what_the_mirror_lacks_stays(world: World) -> None:
