@@ -179,7 +179,9 @@ class FileSource:
 
     def _give_up(self, path: str, error: Exception) -> None:
         self.stop(path)
-        self._report(path, str(unlisted(f"{self._location.root}/{path}", error)))
+        place = f"{self._location.root}/{path}"
+        refused = not isinstance(error, STORE_ERRORS)  # by us, for what it holds: settings are no remedy
+        self._report(path, f"{place} cannot be read: {error}" if refused else str(unlisted(place, error)))
 
     def _is_done(self, info: fs.FileInfo) -> bool:
         return is_done(self._files, info)

@@ -150,8 +150,9 @@ def test_another_file_of_the_same_name_is_refused_and_others_are_read(tmp_path: 
     trial.run()
     (trial.events / "a.json").write_text(json.dumps(event(8)) + "\n" + json.dumps(event(10)) + "\n" * 3)
     trial.write("b/b.json", event(4))
-    with pytest.raises(LakeError, match=r"a\.json.*it is not the file of which 2 lines were read"):
+    with pytest.raises(LakeError, match=r"a\.json.*it is not the file of which 2 lines were read") as refused:
         trial.run()
+    assert "files.path" not in str(refused.value), "no setting is wrong"
     (trial.events / "a.json").write_text("")
     with pytest.raises(LakeError, match=r"a\.json"):
         trial.run()
