@@ -156,7 +156,10 @@ class KafkaFollower:
         """Publish until the run ends; again after a pause if that fails, since a run may last a day."""
         while True:
             try:
-                self._publish()
+                try:
+                    self._publish()
+                finally:
+                    self._report()
                 return
             except (Interrupted, _TimeIsUpError):
                 return  # what waits is published by the next run
@@ -165,8 +168,6 @@ class KafkaFollower:
                     self._context.log.error(f"Kafka's topics cannot follow: {describe_error(error)}")
             except Exception:
                 log.exception("Publishing to Kafka ended; the capture continues.")
-            finally:
-                self._report()
             if self._ending.wait(_AGAIN_S):
                 return
 
