@@ -65,7 +65,7 @@ def publish(
         return
     again = _replay(settings.events.topic_prefix, replay, prefix, other=follow or bool(from_lsn))
     after = str(Lsn.parse(from_lsn)) if from_lsn else ""
-    lost = _without_marker(resume=resume, anew=anew, other=bool(again or from_lsn))
+    lost = _without_marker(resume=resume, anew=anew, other=again is not None)
     with listening(give_up):
         stopped = publish_topics(settings, _print_commit, follow=follow, after=after, replay=again, without_marker=lost)
     for topic, reason in stopped.items():
@@ -79,7 +79,7 @@ def _without_marker(*, resume: bool, anew: bool, other: bool) -> WithoutMarker:
     """What to do if there is no marker."""
     if resume + anew + other > 1:
         name = "--resume" if resume else "--anew"
-        raise ConfigurationError(name, None, "one of --resume, --anew, --from-lsn, --replay", "give one of them")
+        raise ConfigurationError(name, None, "one of --resume, --anew, --replay", "give one of them")
     return "resume" if resume else "anew" if anew else ""
 
 

@@ -16,7 +16,7 @@ MARKER_GONE: Final = "The lake says that its topics were published, but there is
 WITHOUT_MARKER: Final = (
     "check that bootstrap.servers names the right brokers; if the topic of markers was deleted, run `cdc-assets publish --resume` once, which "
     "continues where the lake last recorded it (events of the last minute may come twice); if the topics were deleted too, "
-    "`cdc-assets publish --anew`, which publishes everything again"
+    "`cdc-assets publish --anew`, which publishes everything again, or with --from-lsn what is after it"
 )
 
 
@@ -45,7 +45,9 @@ class Start:
         return Published(self.lake, self.span.first - 1, after=self.after, span=self.span.text())
 
     def lost(self, ask: Callable[[], Published | None]) -> Published | None:
-        """Where to continue if there is no marker; None if nothing is published, or all of it is to be published again.
+        """Where to continue if there is no marker; None if nothing is published, or if this start says what to publish again.
+
+        The start of the first time does not say so: it may be part of a service's command.
 
         Args:
             ask: asks the lake what it recorded last.
@@ -54,7 +56,9 @@ class Start:
             LakeError: that cannot be read.
             PreflightError: something was published, and nobody has said what to do.
         """
-        if self.span or self.after or self.without_marker == "anew" or not is_of(recorded := ask(), self.lake):
+        if self.span or self.without_marker == "anew" or (recorded := ask()) is None or not is_of(recorded, self.lake):
+            return None
+        if self.after and self.after != recorded.after:
             return None
         if self.without_marker == "resume":
             return recorded

@@ -85,6 +85,19 @@ def test_a_start_is_said_too(world: World, lost: MemoryBroker) -> None:
     assert len(lost.topics[TOPIC]) == before
 
 
+def test_the_start_of_the_first_time_says_nothing_now(world: World) -> None:
+    """It may stand in the command of a service, which begins again by itself."""
+    broker, first = MemoryBroker(), "00000000:00000000:0001"
+    opened(world, broker, after=first).record_place()
+    before = len(broker.topics[TOPIC])
+    broker.marker = None
+    with pytest.raises(PreflightError, match="there is no marker"):
+        opened(world, broker, after=first)
+    assert len(broker.topics[TOPIC]) == before
+    opened(world, broker, "anew", after=first)
+    assert len(broker.topics[TOPIC]) == 2 * before
+
+
 def test_the_connection_may_break_before_the_first_marker(world: World, lost: MemoryBroker) -> None:
     feed = Feed(world.config, TopicTables.of(world.config))
     found = Publisher(feed, lost, Renderer(world.config.kafka), 10, lambda _: None, without_marker="anew")
