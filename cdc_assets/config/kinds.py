@@ -20,6 +20,7 @@ _LONGEST_LIBRARY = 500
 _LONGEST_SYSNAME = 128
 """Maximum UTF-16 units of a name on the server."""
 _LONGEST_INTEGER = 2**63 - 1
+_HEX = "hex:"
 _TABLE_KEYS = re.compile(r"[^;]+:(?P<columns>[^:;,]+(,[^:;,]+)*)\Z")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -58,6 +59,16 @@ def _entries(text: str) -> list[str]:
 
 def _plain(text: str) -> str:
     return text
+
+
+def _placeholder(text: str) -> str:
+    """As it is, or of octets, as the connector takes it."""
+    if not text.startswith(_HEX):
+        return text
+    try:
+        return bytes.fromhex(text.removeprefix(_HEX)).decode()
+    except ValueError:
+        raise ValueError from None
 
 
 def _filled(text: str) -> str:
@@ -177,6 +188,7 @@ def _operations(text: str) -> frozenset[str]:
 
 
 TEXT = Kind("text", "any text", _plain)
+PLACEHOLDER = Kind("text", "any text; or `hex:` and the octets of one in UTF-8", _placeholder)
 FILLED = Kind("text", "non-empty text", _filled)
 HOST = Kind("host", "a host name or address, of 1 to 63 letters between two dots", _host)
 LIBRARY = Kind("name or path", f"text of 1 to {_LONGEST_LIBRARY} bytes", _library)

@@ -127,7 +127,7 @@ EVENTS = (
     ),
     Property(
         "unavailable.value.placeholder",
-        kinds.TEXT,
+        kinds.PLACEHOLDER,
         "__debezium_unavailable_value",
         "Placeholder for a value that the log does not contain.",
         "events.unavailable_value",

@@ -272,6 +272,20 @@ def test_column_rules_keep_their_order() -> None:
     assert (rules[1].algorithm, rules[1].salt, rules[0].length) == ("SHA-256", "sa.lt", 3)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("hex:5f2d5f", "_-_"), ("hex:C3A9", "é"), ("hexagon", "hexagon"), ("Hex:5f", "Hex:5f")]
+)
+def test_a_placeholder_may_be_given_by_its_octets(text: str, value: str) -> None:
+    """As to the connector, whose values have these octets."""
+    assert config_of(MINIMUM | {"unavailable.value.placeholder": text}).events.unavailable_value == value
+
+
+@pytest.mark.parametrize("text", ["hex:5", "hex:zz", "hex:ff"])
+def test_octets_that_are_no_text_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"unavailable\.value\.placeholder.*octets"):
+        config_of(MINIMUM | {"unavailable.value.placeholder": text})
+
+
 def test_overrides_by_bare_name() -> None:
     config = build_config(
         {
