@@ -1,6 +1,7 @@
 """The law, checked by a reader that shares no code with the product beyond reading Delta and the broker's memory."""
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,17 +12,38 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets_tests.simulation.broker import Cluster
 from cdc_assets_tests.simulation.server import LaggingServer
+from cdc_assets_tests.unit.streaming.simulation import Change
+
+
+class Files:
+    """Rows of files that were read before: files of a lake do not change, and topics are asked for often."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[dict]] = {}  # type: ignore[type-arg]
+        self._live: dict[Path, tuple[str, list[str]]] = {}
+
+    def live(self, folder: Path) -> list[str]:
+        """Files of a Delta table now; its log is read only if it has a new commit."""
+        newest = max(found.name for found in (folder / "_delta_log").glob("*.json"))
+        if self._live.get(folder, ("",))[0] != newest:
+            self._live[folder] = newest, DeltaTable(str(folder)).file_uris()
+        return self._live[folder][1]
+
+    def rows(self, path: str) -> list[dict]:  # type: ignore[type-arg]
+        if path not in self._rows:
+            self._rows[path] = pq.read_table(path).to_pylist()
+        return self._rows[path]
 
 
 class Topic:
     """What one topic table holds now."""
 
-    def __init__(self, lake: Path, name: str) -> None:
+    def __init__(self, lake: Path, name: str, files: Files) -> None:
         self.rows: list[dict] = []  # type: ignore[type-arg]
         for folder in sorted(lake.glob(f"{name}*")):
             if folder.name == name or folder.name.startswith(f"{name}@"):
-                for file in DeltaTable(str(folder)).file_uris():
-                    self.rows += pq.read_table(file).to_pylist()
+                for file in files.live(folder):
+                    self.rows += files.rows(file)
         self.rows.sort(key=lambda row: row["position"])
         self.positions = [row["position"] for row in self.rows]
 
@@ -37,7 +59,7 @@ def changes_of(server: LaggingServer, table: TableId, after: Lsn, until: Lsn) ->
     found = []
     for change in server.history:
         if change.table == table and after < change.lsn <= until and change.operation != 3:
-            place = f"{change.lsn}/{change.command:08x}/{change.seqval}/{change.operation}"
+            place = place_of(change)
             found += [place, f"{place}t"] if change.operation == 1 else [place]
     return found
 
@@ -54,6 +76,35 @@ def fold(rows: list[dict], until: Lsn) -> dict[int, object]:  # type: ignore[typ
         else:
             found[row["key"]["id"]] = value["after"]["note"]
     return found
+
+
+Reads = dict[tuple[Lsn, int, bool], Counter[tuple[int, object]]]
+"""READs by LSN, number of the commit, and whether an incremental snapshot has made them."""
+
+
+def reads_of(rows: list[dict]) -> Reads:  # type: ignore[type-arg]
+    """All READs among events."""
+    found: Reads = defaultdict(Counter)
+    for row in rows:
+        value = row["value"]
+        if value is not None and value["op"] == "r":
+            key = (Lsn.parse(row["position"][:22]), row["window_id"], value["source"]["snapshot"] == "incremental")
+            found[key][value["after"]["id"], value["after"]["note"]] += 1
+    return found
+
+
+def check_reads(server: LaggingServer, table: TableId, reads: Reads) -> None:
+    """READs of an incremental snapshot are rows at their LSN, all copies of them; those of a table without a key in any other
+    snapshot are all rows at their LSN."""
+    for (lsn, window, incremental), rows in reads.items():
+        had = server.rows_at(table, lsn)
+        if incremental:
+            had = Counter({row: count for row, count in had.items() if row in rows})
+        if incremental or table in server.keyless:
+            assert rows == had, (
+                f"{table}: READs of window {window} at {lsn} have {list((rows - had).items())[:3]} that the server had not, lack "
+                f"{list((had - rows).items())[:3]}"
+            )
 
 
 def check_published(cluster: Cluster, name: str, ever: set[str], said: str) -> None:
@@ -81,12 +132,36 @@ def versions_of(lake: Path, name: str) -> list[tuple[int, object, str, str]]:
     return found + [(row["id"], row["note"], row["_valid_from_lsn"], row["_valid_to_lsn"]) for row in then]
 
 
-def published_of(lake: Path) -> Iterator[tuple[str, str, str]]:
+def check_columns(server: LaggingServer, table: TableId, rows: list[dict]) -> None:  # type: ignore[type-arg]
+    """A change has the columns of the newest instance that had begun when it was committed, with the values of the log."""
+    changes = {place_of(change): change for change in server.history if change.table == table}
+    for row in rows:
+        value = row["value"]
+        if value is None or value["op"] not in ("c", "u"):
+            continue
+        change = changes[row["position"]]
+        wanted = {name: change.row.get(name) for name in server.captured_columns(table, change.lsn)}
+        found = {name: value["after"].get(name) for name in wanted}
+        assert found == wanted, f"{table}: the event at {row['position']} has {found}, logged was {wanted}"
+
+
+def place_of(change: Change) -> str:
+    """Position of a change's event."""
+    return f"{change.lsn}/{change.command:08x}/{change.seqval}/{change.operation}"
+
+
+def current_of(lake: Path, name: str) -> Counter[tuple[int, object]]:
+    """Rows that a mirror has now."""
+    rows = DeltaTable(str(lake / f"{name}.__current")).to_pyarrow_table().to_pylist()
+    return Counter((row["id"], row["note"]) for row in rows)
+
+
+def published_of(lake: Path, files: Files) -> Iterator[tuple[str, str, str]]:
     """Topics, LSNs at which their mirrors have said lately that they are right and lack no changes, and since which LSN."""
     folder = lake / "shop.__mirrors"
     if not (folder / "_delta_log").exists():
         return
-    for row in DeltaTable(str(folder)).to_pyarrow_table().to_pylist():
+    for row in [row for path in files.live(folder) for row in files.rows(path)]:
         for name, state in json.loads(row["detail"]).items():
             if state["step"] and not state["gaps"]:
                 yield name, state["lsn"], state["begin"]
@@ -102,7 +177,7 @@ def check_mirror(server: LaggingServer, lake: Path, table: TableId, name: str, p
     for text in published:
         valid = [(key, note) for key, note, start, end in versions if start <= text < end]
         rows = server.rows_at(table, Lsn.parse(text))
-        assert sorted(valid) == sorted(rows.items()), (
-            f"{said}: the mirror at {text} has {sorted(set(valid) - set(rows.items()))[:3]} that the server had not, lacks "
-            f"{sorted(set(rows.items()) - set(valid))[:3]}, {len(valid)} versions for {len(rows)} rows"
+        assert Counter(valid) == rows, (
+            f"{said}: the mirror at {text} has {sorted(Counter(valid) - rows)[:3]} that the server had not, lacks "
+            f"{sorted(rows - Counter(valid))[:3]}, {len(valid)} versions for {rows.total()} rows"
         )

@@ -1,24 +1,33 @@
-"""A server in memory whose capture job lags, and which is asked by actors."""
+"""A server in memory whose capture job lags."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any
-
-import pyarrow as pa
+from datetime import datetime
+from typing import Any, Final
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.errors import CdcError
-from cdc_assets_tests.simulation.scheduler import Scheduler
+from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+from cdc_assets.errors import CdcError, QueryError
 from cdc_assets_tests.unit.streaming.simulation import (
     Change,
-    SimulatedBulk,
-    SimulatedClock,
+    Row,
     SimulatedServer,
 )
+
+SIGNAL_COLUMNS: Final = ("signal_id", "kind", "data")
+
+
+def shared_id(key: int) -> int:
+    """The id of a row of a table without a key."""
+    return 1 + key % 4
+
+
+def pair(row: Row) -> tuple[int, object]:
+    """What the law knows of a row."""
+    return int(str(row["id"])), row["note"]
 
 
 @dataclass
@@ -41,19 +50,54 @@ class LaggingServer(SimulatedServer):
     """How far it has read."""
     times: dict[Lsn, datetime] = field(default_factory=dict)
     """When each transaction was committed."""
-    first_rows: dict[TableId, dict[int, str]] = field(default_factory=dict)
+    first_rows: dict[TableId, Counter[tuple[int, object]]] = field(default_factory=dict)
     """Rows from before capture began."""
     sessions: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Number of the newest scan session of a database, and how many scans of it in a row have found nothing."""
     is_prompt: bool = False
     """Whether capture jobs have looked again whenever somebody asks what they have found."""
+    keyless: set[TableId] = field(default_factory=set)
+    """Tables without a key, in which several rows may be alike."""
+    locked: Counter[TableId] = field(default_factory=Counter)
+    """Tables whose writers wait."""
+    made: list[CaptureInstance] = field(default_factory=list)
+    """All instances there ever were, as they were made."""
+    markers: dict[str, Row] = field(default_factory=dict)
+    """Rows of all signal tables, by id."""
     refusals: dict[str, CdcError] = field(default_factory=dict)
     """What statements that hold a text end with."""
 
-    def create(self, name: str, **options: Any) -> TableId:
-        table = super().create(name, **options)
-        self.first_rows[table] = {key: str(row["note"]) for key, row in self.rows[table].items()}
+    def create(self, name: str, *, keyless: bool = False, **options: Any) -> TableId:
+        table = super().create(name, captured=False, **options)
+        if keyless:
+            self.keyless.add(table)
+            self.schemas[table] = replace(self.schemas[table], key=())
+            for key, row in self.rows[table].items():
+                row |= {"id": shared_id(key), "note": "old"}
+        self.first_rows[table] = Counter(map(pair, self.rows[table].values()))
+        self.enable(table)
         return table
+
+    def _logged(self, table: TableId, what: str, key: int, note: str, lsn: Lsn, place: int) -> Iterator[Change]:
+        for change in super()._logged(table, what, key, note, lsn, place):
+            if what == "insert" and table in self.keyless:
+                change.row["id"] = self.rows[table][key]["id"] = shared_id(key)
+            if change.operation in (2, 4):
+                added = {column.name: note for column in self.schemas[table].columns[2:]}
+                change.row.update(added)
+                self.rows[table][key].update(added)
+            yield change
+
+    @contextmanager
+    def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> Iterator["Locks"]:
+        self.locked.update(tables)
+        try:
+            yield Locks()
+        finally:
+            self.locked.subtract(tables)
+
+    def allows_snapshot(self, database: str) -> bool:
+        return False
 
     def commit(self, *changes: tuple[TableId, str, int, str]) -> Lsn:
         """One transaction; no capture job has read it yet."""
@@ -69,6 +113,51 @@ class LaggingServer(SimulatedServer):
         for name in {change.table.database for change in made}:
             self.log[name].append(Commit(lsn, [change for change in made if change.table.database == name]))
         return lsn
+
+    def create_signals(self, database: str) -> TableId:
+        """A captured signal table."""
+        table = TableId(database, "dbo", "cdc_signal")
+        columns = [Column(name, "nvarchar", place, length=50) for place, name in enumerate(SIGNAL_COLUMNS, 1)]
+        self.schemas[table] = TableSchema(table, 9000 + self._tick, tuple(columns), SIGNAL_COLUMNS[:1])
+        self.rows[table], self.first_rows[table] = {}, Counter()
+        self.enable(table, f"signals_of_{database}")
+        return table
+
+    def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
+        self.markers[row[0]] = dict(zip(SIGNAL_COLUMNS, row, strict=True))
+        self._log_signal(table, 2, row[0])
+
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
+        if own_id in self.markers:
+            self._log_signal(table, 1, own_id)
+            del self.markers[own_id]
+
+    def signal_lsn(self, instance: CaptureInstance, column: str, own_id: str, after: Lsn) -> Lsn | None:
+        changes = self.change_tables.get(instance.name, ())
+        found = [c.lsn for c in changes if c.operation == 2 and c.row[column] == own_id and c.lsn > after]
+        return found[0] if found else None
+
+    def has_signals(self, instance: CaptureInstance, column: str, but: Sequence[str], after: Lsn) -> bool:
+        changes = self.change_tables.get(instance.name, ())
+        return any(c.operation == 2 and c.row[column] not in but and c.lsn > after for c in changes)
+
+    def _log_signal(self, table: TableId, operation: int, own_id: str) -> None:
+        self._stamp()
+        lsn = self.tick()
+        change = Change(table, lsn, 1, Lsn.from_int(int(lsn) + 0x100), operation, dict(self.markers[own_id]))
+        self.history.append(change)
+        self.times[lsn] = self.now
+        self.log[table.database].append(Commit(lsn, [change]))
+
+    def changes_in(self, instance: str) -> list[Change]:
+        """What a change table holds.
+
+        Raises:
+            QueryError: there is none.
+        """
+        if instance not in self.change_tables:
+            raise QueryError(f"Invalid object name 'cdc.{instance}_CT'.", 208)
+        return self.change_tables[instance]
 
     def scan(self, database: str, most: int | None = None) -> None:
         """A capture job reads so many transactions; all if None, and then it notes the end of the log."""
@@ -101,7 +190,32 @@ class LaggingServer(SimulatedServer):
 
     def enable(self, table: TableId, name: str = "") -> CaptureInstance:
         self.scan(table.database)
-        return super().enable(table, name)
+        made = super().enable(table, name)
+        self.made.append(made)
+        return made
+
+    def add_column(self, table: TableId, column: str) -> None:
+        super().add_column(table, column)
+        schema = self.schemas[table]
+        added = replace(schema.columns[-1], ordinal=1 + max(one.ordinal for one in schema.columns[:-1]) + self._tick)
+        self.schemas[table] = replace(schema, columns=(*schema.columns[:-1], added))
+
+    def drop_column(self, table: TableId, column: str) -> None:
+        """Instances go on with NULL in its place."""
+        schema = self.schemas[table]
+        kept = tuple(one for one in schema.columns if one.name != column)
+        self.schemas[table] = replace(schema, columns=kept)
+        for row in self.rows[table].values():
+            row.pop(column, None)
+
+    def first_start(self, table: TableId) -> Lsn:
+        """Where the first instance of a table began."""
+        return next(made.start_lsn for made in self.made if made.table == table)
+
+    def captured_columns(self, table: TableId, lsn: Lsn) -> Sequence[str]:
+        """Columns that events of a commit have: those of the newest instance that had begun."""
+        begun = [made for made in self.made if made.table == table and made.start_lsn < lsn]
+        return begun[-1].columns if begun else ()
 
     def clean_up(self, keep_from: Lsn) -> None:
         super().clean_up(keep_from)
@@ -124,67 +238,20 @@ class LaggingServer(SimulatedServer):
                 found[lsn] = self.times[before[-1]]
         return found
 
-    def rows_at(self, table: TableId, lsn: Lsn) -> dict[int, object]:
-        """Rows right after a commit, by key."""
-        rows: dict[int, object] = dict(self.first_rows[table])
+    def rows_at(self, table: TableId, lsn: Lsn) -> Counter[tuple[int, object]]:
+        """Rows right after a commit."""
+        rows = self.first_rows[table].copy()
         for change in self.history:
             if change.table == table and change.lsn <= lsn:
-                key = int(str(change.row["id"]))
-                if change.operation in (2, 4):
-                    rows[key] = change.row["note"]
-                elif change.operation == 1:
-                    rows.pop(key, None)
-        return rows
+                rows[pair(change.row)] += 1 if change.operation in (2, 4) else -1
+        return +rows
 
 
-class Asked:
-    """A server's control plane as one actor asks it: others may take their turns at each question."""
+class Locks:
+    """Locks that are held."""
 
-    def __init__(self, server: LaggingServer, scheduler: Scheduler) -> None:
-        self._server, self._scheduler = server, scheduler
+    def check(self) -> None:
+        """They are never lost."""
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._server, name)
-        if not callable(found):
-            return found
-
-        def ask(*arguments: Any, **named: Any) -> Any:
-            self._scheduler.pause(f"server.{name}")
-            return found(*arguments, **named)
-
-        return ask
-
-
-@dataclass
-class AskedBulk(SimulatedBulk):
-    """Its data plane."""
-
-    scheduler: Scheduler = None  # type: ignore[assignment]
-
-    def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        self.scheduler.pause("server.read")
-        assert isinstance(self.server, LaggingServer)
-        for text, error in list(self.server.refusals.items()):
-            if text in statement:
-                raise error
-        for name, error in list(self.server.troubles.items()):
-            if f"[{name}]" in statement:
-                raise error
-        yield from super().read(statement, parameters)
-
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "AskedBulk":
-        """The server that answers is the one that was asked how far it is."""
-        return self
-
-
-class TurnClock(SimulatedClock):
-    """Time passes where actors sleep; the capture job works meanwhile, unless it stands still."""
-
-    def __init__(self, server: LaggingServer, scheduler: Scheduler) -> None:
-        super().__init__(server)
-        self._scheduler = scheduler
-
-    def sleep(self, seconds: float) -> None:
-        self.slept += timedelta(seconds=seconds)
-        self.server.now += timedelta(seconds=seconds)
-        self._scheduler.pause("sleep")
+    def require_primary(self, database: str) -> None:
+        """There are no replicas."""

@@ -7,17 +7,16 @@ of two workers plays one after the other, from a seed on (`CDC_SIMULATE_FROM`), 
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import cdc_assets
-from cdc_assets.publish import follow
-from cdc_assets_tests.simulation.mutants import MUTANTS, Mutant
-from cdc_assets_tests.simulation.serial import without_threads
-from cdc_assets_tests.simulation.world import World
+from cdc_assets_tests.simulation import shrink
+from cdc_assets_tests.simulation.playing import alone, play
+from cdc_assets_tests.simulation.safeguards import MUTANTS, Mutant
 
-TURNS = 600
 FIXED = (0, 1, 2)
 WORKERS = 2
 _SHOWN = 150
@@ -31,24 +30,23 @@ def _seeds() -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_threads(monkeypatch)
-    monkeypatch.setattr(follow, "_AFTER_FENCE_S", 0.0)
+def _one_thread() -> Iterator[None]:
+    with alone():
+        yield
 
 
-def play(lake: Path, seed: int) -> None:
+def check(folder: Path, seed: int) -> None:
     """One history; a failing one is told with its end."""
-    world = World(lake, seed)
-    try:
-        world.play(TURNS)
-    except BaseException as fault:  # noqa: BLE001 - told with the history
+    world, fault = play(folder, seed)
+    if fault is not None:
         said = "\n".join(world.said if os.environ.get("CDC_SIMULATE") else world.said[-_SHOWN:])
-        pytest.fail(f"seed {seed}: {type(fault).__name__}: {fault}\n{said}\nCDC_SIMULATE={seed} plays it again.")
+        again = f"CDC_SIMULATE={seed} plays it again, python -m {shrink.__name__} {seed} makes it shorter."
+        raise pytest.fail.Exception(f"seed {seed}: {type(fault).__name__}: {fault}\n{said}\n{again}") from fault
 
 
 @pytest.mark.parametrize("seed", _seeds())
 def test_law_holds(tmp_path: Path, seed: int) -> None:
-    play(tmp_path, seed)
+    check(tmp_path, seed)
 
 
 @pytest.mark.skipif("CDC_SIMULATE_MINUTES" not in os.environ, reason="make simulate plays for minutes")
@@ -59,8 +57,8 @@ def test_law_holds_for_minutes(worker: int) -> None:
     until, seed = time.monotonic() + 60 * minutes, int(os.environ.get("CDC_SIMULATE_FROM", "1000")) + worker
     played = 0
     while time.monotonic() < until:
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as lake:
-            play(Path(lake), seed)
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            check(Path(folder), seed)
         played, seed = played + 1, seed + WORKERS
     print(f"{played} histories hold, the last one of seed {seed - WORKERS}")  # noqa: T201
 
@@ -69,3 +67,10 @@ def test_law_holds_for_minutes(worker: int) -> None:
 def test_each_mutant_is_of_the_product_as_it_is(mutant: Mutant) -> None:
     path = Path(cdc_assets.__file__).parent / mutant.path
     assert path.read_text().count(mutant.before) == 1
+
+
+def test_a_history_is_shrunk_to_what_it_needs() -> None:
+    def failure(without: frozenset[int]) -> str:
+        return "" if without & {17, 340} else "both happened"
+
+    assert list(shrink.shrunk(500, failure, 200)) == [17, 340]

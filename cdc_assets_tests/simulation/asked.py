@@ -1,0 +1,73 @@
+"""The server and the time as actors meet them: others may take their turns at each question."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets_tests.simulation.chunks import answer
+from cdc_assets_tests.simulation.scheduler import Scheduler
+from cdc_assets_tests.simulation.server import LaggingServer
+from cdc_assets_tests.unit.streaming.simulation import SimulatedBulk, SimulatedClock
+
+
+class Asked:
+    """A server's control plane as one actor asks it: others may take their turns at each question."""
+
+    def __init__(self, server: LaggingServer, scheduler: Scheduler) -> None:
+        self._server, self._scheduler = server, scheduler
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._server, name)
+        if not callable(found):
+            return found
+
+        def ask(*arguments: Any, **named: Any) -> Any:
+            self._scheduler.pause(f"server.{name}")
+            return found(*arguments, **named)
+
+        return ask
+
+
+@dataclass
+class AskedBulk(SimulatedBulk):
+    """Its data plane."""
+
+    scheduler: Scheduler = None  # type: ignore[assignment]
+
+    def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        self.scheduler.pause("server.read")
+        assert isinstance(self.server, LaggingServer)
+        for text, error in list(self.server.refusals.items()):
+            if text in statement:
+                raise error
+        for name, error in list(self.server.troubles.items()):
+            if f"[{name}]" in statement:
+                raise error
+        found = answer(self.server, statement, parameters)
+        if found is None:
+            yield from super().read(statement, parameters)
+        else:
+            yield from found.to_batches(max_chunksize=self.server.batch_rows)
+
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "AskedBulk":
+        """The server that answers is the one that was asked how far it is."""
+        return self
+
+
+class TurnClock(SimulatedClock):
+    """Time passes where actors sleep; the capture job works meanwhile, unless it stands still."""
+
+    def __init__(self, server: LaggingServer, scheduler: Scheduler) -> None:
+        super().__init__(server)
+        self._scheduler, self._lagging = scheduler, server
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += timedelta(seconds=seconds)
+        self.server.now += timedelta(seconds=seconds)
+        if self._lagging.is_prompt:
+            self._lagging.scan_all()
+        self._scheduler.pause("sleep")

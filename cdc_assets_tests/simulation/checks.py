@@ -1,0 +1,106 @@
+"""The law at the end of a history, and where something is called healthy."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets_tests.simulation import law
+from cdc_assets_tests.simulation.asked import TurnClock
+from cdc_assets_tests.simulation.shared import Shared
+from cdc_assets_tests.unit.streaming.law import state_of
+
+
+class Checks(Shared):
+    """Holds the lake, mirrors and broker against the server."""
+
+    def remember(self) -> None:
+        """What topics hold now; READs are held against the server at once."""
+        for table in [*self.tables, *self.signal_tables]:
+            known, topic = self.ever.setdefault(table, set()), law.Topic(self.lake, self.topic(table), self.files)
+            fresh = [row for row in topic.rows if row["position"] not in known]
+            known |= set(topic.positions)
+            reads = law.reads_of(fresh)
+            law.check_columns(self.server, table, fresh)
+            if table not in self.touched:
+                law.check_reads(self.server, table, reads)
+            incremental = {(lsn, key) for (lsn, _, is_so), rows in reads.items() if is_so for key, _ in rows}
+            self.reads.setdefault(table, set()).update(incremental)
+        for name, lsn, begin in law.published_of(self.lake, self.files):
+            self.published.setdefault(name, set()).add((lsn, begin))
+
+    def mirrors(self) -> CaptureMirrors:
+        return CaptureMirrors(self.config, LocalRunner(1), TurnClock(self.server, self.scheduler))
+
+    def check(self) -> None:
+        """The law."""
+        state = state_of(self.config)
+        for table in self.tables:
+            entry = state.tables[table]
+            about = f"{table} ({entry.status}, {entry.position}, gaps {entry.gaps}, {entry.reason})"
+            assert entry.status == "healthy", about
+            self.check_events(table, about)
+            if table not in self.touched:
+                self.check_mirror(table, about)
+            law.check_published(self.cluster, self.topic(table), self.ever[table], about)
+        for table in self.signal_tables:
+            self.check_events(table, f"{table} ({state.tables[table].status})")
+            law.check_published(self.cluster, self.topic(table), self.ever[table], str(table))
+        self.check_healthy(self.server.now, self.server.ends)
+
+    def check_events(self, table: TableId, about: str) -> None:
+        """Every change is there, or marked as missing; together they make the server's rows."""
+        entry = state_of(self.config).tables[table]
+        topic = law.Topic(self.lake, self.topic(table), self.files)
+        topic.check_once(about)
+        first = entry.snapshot_lsn or self.server.first_start(table)  # no rows of signal tables are read
+        assert entry.position is not None
+        wanted = law.changes_of(self.server, table, first, entry.position)
+        missing = [at for at in wanted if at not in self.ever[table]]
+        unmarked = [at for at in missing if not any(a < Lsn.parse(at[:22]) <= b for a, b in entry.gaps)]
+        assert not unmarked, f"{about}: lacks {unmarked[:5]}, which no gap tells"
+        if table not in self.hurt:
+            assert not missing, f"{about}: lacks {missing[:5]}"
+        newest = max([change.lsn for change in self.server.history if change.table == table], default=entry.position)
+        assert newest <= entry.position, f"{about}: changes up to {newest} are not read"
+        if not entry.gaps and self.config.lake.topic_hours == 0 and not self._is_special(table):
+            rows = law.fold(topic.rows, entry.position)
+            had = dict(iter(self.server.rows_at(table, entry.position)))
+            assert rows == had, f"{about}: the fold is {rows}, the table was {had}"
+
+    def _is_special(self, table: TableId) -> bool:
+        """Whether events of a table have no fold by its key."""
+        return table in self.signal_tables or table in self.server.keyless or table in self.touched
+
+    def check_mirror(self, table: TableId, about: str) -> None:
+        """The mirror is the table, at each LSN that it has ever published since it was made anew last, also if a snapshot was
+        still reading then."""
+        known = self.mirrors().states()[self.topic(table)]
+        assert known.lsn >= str(state_of(self.config).tables[table].position), f"{about}: the mirror is behind"
+        ever = {*self.published[self.topic(table)], (known.lsn, known.begin)}
+        published = sorted({lsn for lsn, begin in ever if begin == known.begin or lsn >= known.begin})
+        law.check_mirror(self.server, self.lake, table, self.topic(table), published, about)
+
+    def check_healthy(self, at: datetime, captured: Mapping[str, Lsn]) -> None:
+        """What is called healthy at a moment has every change that was committed two minutes before it and is captured."""
+        due = at - timedelta(minutes=2)
+        held = {table: set(law.Topic(self.lake, self.topic(table), self.files).positions) for table in self.tables}
+        for table in self.tables:
+            first = state_of(self.config).tables.get(table)
+            if first is None or first.snapshot_lsn is None:
+                continue
+            for change in self.server.history:
+                if change.table != table or change.operation == 3 or change.lsn <= first.snapshot_lsn:
+                    continue
+                if self.server.times[change.lsn] > due or change.lsn > captured[table.database]:
+                    continue
+                place = law.place_of(change)
+                assert place in held[table] or place in self.ever.get(table, ()) or self._is_told(table, change.lsn), (
+                    f"healthy, and {table} lacks {place}"
+                )
+
+    def _is_told(self, table: TableId, lsn: Lsn) -> bool:
+        entry = state_of(self.config).tables[table]
+        return any(after < lsn <= until for after, until in entry.gaps)

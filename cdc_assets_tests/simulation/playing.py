@@ -1,0 +1,43 @@
+"""Plays histories: one thread at a time, by the clock of nobody."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.incremental import rounds
+from cdc_assets.publish import follow
+from cdc_assets.reader import files
+from cdc_assets_tests.simulation.serial import without_threads
+from cdc_assets_tests.simulation.world import World
+
+EVENTS = 500
+"""Number of events of a history, before its end."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within it the product has no threads and waits for no real time."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_threads(patch)
+        patch.setattr(follow, "_AFTER_FENCE_S", 0.0)
+        patch.setattr(rounds, "MAX_CHUNKS", 2)
+        patch.setattr(rounds, "ROUND_S", 1e9)
+        patch.setattr(files, "_LIST_EVERY_S", 1e9)
+        yield
+
+
+def play(folder: Path, seed: int, without: Collection[int] = ()) -> tuple[World, BaseException | None]:
+    """One history, and what was wrong with it.
+
+    Args:
+        folder: an empty one.
+        without: numbers of events that do not happen.
+    """
+    world = World(folder, seed)
+    try:
+        world.play(EVENTS, without)
+    except BaseException as fault:  # noqa: BLE001 - told with the history
+        return world, fault
+    return world, None

@@ -1,0 +1,112 @@
+"""Processes of the product, as actors play them."""
+
+from typing import Final
+
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.overview import CaptureOverview, report_of
+from cdc_assets.overview.report import CaptureReport
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.follow import publish
+from cdc_assets.publish.publisher import Publisher
+from cdc_assets.publish.render import Renderer
+from cdc_assets.retention.drop import Retention
+from cdc_assets.run.capture import Capture
+from cdc_assets_tests.simulation.asked import Asked, AskedBulk, TurnClock
+from cdc_assets_tests.simulation.scheduler import Actor
+from cdc_assets_tests.simulation.signals import Signals
+from cdc_assets_tests.unit.streaming.simulation import LoopRunner
+
+KINDS: Final = {
+    "capture": 8,
+    "mirror": 4,
+    "publisher": 4,
+    "snapshot": 1,
+    "rebuild": 1,
+    "look": 3,
+    "reconcile": 2,
+    "engine": 3,
+    "reader": 1,
+}
+"""Processes, and how often each is started."""
+
+MOST: Final = {
+    "capture": 2,
+    "mirror": 2,
+    "publisher": 2,
+    "snapshot": 1,
+    "rebuild": 1,
+    "look": 1,
+    "reconcile": 1,
+    "engine": 2,
+    "reader": 2,
+}
+"""Processes of a kind at once."""
+
+
+class Processes(Signals):
+    """Bodies of actors, by kind."""
+
+    def open_capture(self) -> Capture:
+        bulk = AskedBulk(self.server, scheduler=self.scheduler)
+        tables = TopicTables.of(self.config)
+        clock = TurnClock(self.server, self.scheduler)
+        return Capture(
+            self.config,
+            Asked(self.server, self.scheduler),
+            bulk,
+            LoopRunner(),
+            clock,
+            run_id="run",
+            tables=tables,
+            retention=Retention,
+        )
+
+    def capture(self) -> None:
+        """What is new is read; first what needs a snapshot."""
+        capture = self.open_capture()
+        capture.snapshot()
+        capture.stream()
+
+    def snapshot(self) -> None:
+        """Tables are read again."""
+        chosen = self.rng.sample(self.tables, 1)
+        self.say(f"  reads {chosen[0]} again")
+        self.open_capture().snapshot(chosen)
+
+    def mirror(self, *, anew: bool = False) -> None:
+        """Mirrors follow."""
+        for topic, trouble in self.mirrors().catch_up(anew=anew).items():
+            self.say(f"  the mirror of {topic}: {trouble}")
+
+    def rebuild(self) -> None:
+        """Mirrors are made anew."""
+        self.mirror(anew=True)
+
+    def publisher(self) -> None:
+        """What is complete is published."""
+        feed = Feed(self.config, TopicTables.of(self.config))
+        producer = self.cluster.producer()
+        most = self.rng.choice([1, 5, 1000])
+        found = Publisher(feed, producer, Renderer(self.config.kafka), most, lambda _: None)
+        publish(found, feed, follow=False, pause_s=0, max_retries=2, close=producer.close)
+
+    def look(self) -> None:
+        """Somebody looks at the capture; what is called healthy is held against the law."""
+        begun, captured = (
+            self.server.now,
+            dict(self.server.ends),
+        )  # a look that takes hours tells what was when it began
+        if self._report().healthy:
+            self.say("  it is healthy")
+            self.check_healthy(begun, captured)
+
+    def _report(self) -> CaptureReport:
+        overview = CaptureOverview(self.config, Asked(self.server, self.scheduler))
+        return report_of(overview, self.server.now, marker=lambda: self.cluster.marker)
+
+    def begin(self, kind: str) -> Actor:
+        return self.scheduler.start(kind, getattr(self, kind))
+
+    def end(self, most_turns: int = 5000) -> None:
+        self.scheduler.end_all(most_turns)
+        self.remember()

@@ -1,0 +1,277 @@
+"""What mutants leave out: one thought of the product each; see `mutants`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of the product.
+
+    Args:
+        what: what is left out or exchanged.
+        path: file, below `cdc_assets`.
+        before: text that is there once.
+        after: text in its place.
+    """
+
+    what: str
+    path: str
+    before: str
+    after: str
+
+
+MUTANTS = (
+    Mutant(
+        "a window is committed again though the table has its number",
+        "lake/topics.py",
+        "            if handle is None or self._is_taken(handle, directory, window_id):\n                return False\n            if new",
+        "            if handle is None:\n                return False\n            if new",
+    ),
+    Mutant(
+        "a number that is left out is not burnt",
+        "lake/topics.py",
+        '        left_out = {"window_id": str(window_id), "left_out": "true"}\n',
+        '        return not self.committed(directory, window_id)\n        left_out = {"window_id": str(window_id), "left_out": "true"}\n',
+    ),
+    Mutant(
+        "a commit that is found leaves no mark",
+        "lake/topics.py",
+        "        if held is None or held.window < reached:",
+        "        if False and (held is None or held.window < reached):",
+    ),
+    Mutant(
+        "the manifest does not fence",
+        "ledger/fenced_log.py",
+        "        except CommitFailedError:\n            written = self._found()\n",
+        "        except CommitFailedError:\n            self._tables.forget(self.directory)\n"
+        "            self._tables.append(self._tables.open(self.directory), [file], sequence, {})\n",
+    ),
+    Mutant(
+        "nobody asks whether another writer has taken over",
+        "ledger/fenced_log.py",
+        "        sequence = self.next_sequence - 1\n        location, version",
+        "        return\n        sequence = self.next_sequence - 1\n        location, version",
+    ),
+    Mutant(
+        "a row whose answer was lost is taken for another writer's",
+        "ledger/fenced_log.py",
+        "            if (written := self._found()) is None:\n                raise unreadable",
+        "            if (written := None) is None:\n                raise unreadable",
+    ),
+    Mutant(
+        "files that are gone are removed once more",
+        "lake/replacing.py",
+        "    if gone := [path for path in paths if path not in live]:",
+        "    paths = [path for path in paths if path in live]\n    if gone := [path for path in paths if path not in live]:",
+    ),
+    Mutant(
+        "files are replaced though another writer has taken over",
+        "lake/replacing.py",
+        '            step("replacement-checked")\n            fence()\n',
+        '            step("replacement-checked")\n',
+    ),
+    Mutant(
+        "a replacement's number is not asked",
+        "lake/replacing.py",
+        "            if wanted.number is not None and _reached(tables, handle, directory) >= wanted.number:\n                return False\n",
+        "",
+    ),
+    Mutant(
+        "a mirror's step is folded again though it was committed",
+        "mirror/fold_step.py",
+        "        if tables.reached(directory) >= number:\n            return\n",
+        "",
+    ),
+    Mutant(
+        "a mirror does not know that its step was planned",
+        "mirror/apply.py",
+        "        planned = state.pending\n        if planned is None",
+        "        planned = None\n        if planned is None",
+    ),
+    Mutant(
+        "an event at the end of the last step is taken again",
+        "mirror/steps.py",
+        "    return file.greatest[:LSN_WIDTH] == step.after and window_of(file, _NEVER) <= step.known\n",
+        "    return False\n",
+    ),
+    Mutant(
+        "a mirror does not forget what a gap has made wrong",
+        "mirror/steps.py",
+        "    lost = target.since > known.since\n",
+        "    lost = False\n",
+    ),
+    Mutant(
+        "a mirror publishes LSNs at which a snapshot was still reading",
+        "mirror/steps.py",
+        "        return outside(self.position, self.spans)\n",
+        "        return self.position\n",
+    ),
+    Mutant(
+        "what happened while a snapshot read is told at its own LSN",
+        "mirror/rewrite.py",
+        "        columns[at] = placed(lsns_of(column), spans) if name == POSITION else column\n",
+        "        columns[at] = lsns_of(column) if name == POSITION else column\n",
+    ),
+    Mutant(
+        "rows end in the log where the capture job was when they were read",
+        "run/readings.py",
+        "            moment.is_passed(moment.captured)\n",
+        "            moment.target = moment.captured\n",
+    ),
+    Mutant(
+        "a mark is an upper bound for the publisher",
+        "publish/stream.py",
+        "    if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):",
+        "    if topic.numbered and is_behind:",
+    ),
+    Mutant(
+        "a stopped topic loses its place",
+        "publish/publisher.py",
+        "            if stream.name not in self.stopped:\n                self._places[stream.name] = max",
+        "            if True:\n                self._places[stream.name] = max",
+    ),
+    Mutant(
+        "a refused transaction is committed",
+        "publish/publisher.py",
+        "            raise _Refused\n        self._published = marker\n",
+        "        self._published = marker\n",
+    ),
+    Mutant(
+        "a publisher goes on from its memory when the broker is opened again",
+        "publish/publisher.py",
+        "        known = found or start.first()\n",
+        "        known = self._published if self._published.lake else found or start.first()\n",
+    ),
+    Mutant(
+        "a window is published though one before it is not complete",
+        "ledger/state.py",
+        "        for window in self.pending:\n            what",
+        "        for window in ():\n            what",
+    ),
+    Mutant(
+        "retention does not wait for mirrors",
+        "retention/drop.py",
+        "            about = newest_in(self._tables.location, file) if limit.allows(file.until) else None\n",
+        "            about = newest_in(self._tables.location, file)\n",
+    ),
+    Mutant(
+        "retention does not wait for the publisher",
+        "retention/drop.py",
+        "            if limit.window is not None and about.window > limit.window:\n                break\n",
+        "",
+    ),
+    Mutant(
+        "a lost answer of a replacement is taken for a failure",
+        "lake/replacing.py",
+        "        if _was_made(tables, directory, version, own):\n            return True\n",
+        "",
+    ),
+    Mutant(
+        "a gap is not told",
+        "streaming/gaps.py",
+        "        return dataclasses.replace(marked, position=gap.until, ignored_gaps=ignored)\n",
+        "        return dataclasses.replace(state, position=gap.until)\n",
+    ),
+    Mutant(
+        "a round of a snapshot that is recorded is read again",
+        "snapshot/round_step.py",
+        "        recorded = self._ledger.state.written\n",
+        "        recorded = None\n",
+    ),
+    Mutant(
+        "rows that changed while a round was read become READs",
+        "incremental/snapshot.py",
+        "        reads = self._reader.build(current, changed, table.position)\n",
+        "        reads = self._reader.build(current, (), table.position)\n",
+    ),
+    Mutant(
+        "a round does not wait for its close marker",
+        "incremental/snapshot.py",
+        "or table.position < current.closed or state.pending:",
+        "or state.pending:",
+    ),
+    Mutant(
+        "a round is built while a window is in flight",
+        "incremental/snapshot.py",
+        "or table.position < current.closed or state.pending:",
+        "or table.position < current.closed:",
+    ),
+    Mutant(
+        "windows are planned before recorded READs are committed",
+        "run/loop.py",
+        "        self._incremental.recover(database)\n",
+        "",
+    ),
+    Mutant(
+        "READs of a round are not recorded before they are committed",
+        "incremental/snapshot.py",
+        "            self._watch.record(database, dataclasses.replace(signals, reads=reads))\n",
+        "",
+    ),
+    Mutant(
+        "a row of the signal table is read, and not carried out",
+        "signals/watch.py",
+        "        if outcome.acted or is_told:\n",
+        "        if outcome.acted and is_told:\n",
+    ),
+    Mutant(
+        "a table without a key is read where the capture job was",
+        "snapshot/moment.py",
+        "        if self._deletes:\n            self._delete(column)\n        return found\n",
+        "        if self._deletes:\n            self._delete(column)\n        return self._after\n",
+    ),
+    Mutant(
+        "a table without a key is read without locks",
+        "snapshot/readers.py",
+        "                found = self._freely(placed, slices)\n                locks.check()\n",
+        "            found = self._freely(placed, slices)\n",
+    ),
+    Mutant(
+        "of rows that are alike one may have changed while they were read",
+        "incremental/staging.py",
+        "    if changed is not None and not task.unique and _is_any(changed, task):\n        return None\n",
+        "",
+    ),
+    Mutant(
+        "a comparison does not wait for the mirror",
+        "reconcile/run.py",
+        "        self._wait(table, wishes)\n        return settled",
+        "        return settled",
+    ),
+    Mutant(
+        "a comparison does not look for what is in flight",
+        "reconcile/run.py",
+        "            found = self._settled(table, since, found, wishes)\n",
+        "",
+    ),
+    Mutant(
+        "rows that the server lacks are not removed",
+        "reconcile/run.py",
+        "                removed = self._mirrors.remove(table, since, keys)\n",
+        "                removed = keys.num_rows\n",
+    ),
+    Mutant(
+        "a connector's repeated events are not dropped",
+        "engine/run.py",
+        "        if not self._repeats:\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        "a connector is told of a batch before it is committed",
+        "engine/run.py",
+        "        begun = time.monotonic()\n        self._nulled.clear()\n",
+        "        begun = time.monotonic()\n        feed.committed(staging.chunk)\n        self._nulled.clear()\n",
+    ),
+    Mutant(
+        "a batch that was planned is not finished",
+        "engine/run.py",
+        "            self._carry_out(state.pending, is_recorded=True)\n",
+        "            self._complete(state.pending)\n",
+    ),
+    Mutant(
+        "a file that was renamed is another one",
+        "reader/files.py",
+        "            if old is not None:\n",
+        "            if False:\n",
+    ),
+)

@@ -1,0 +1,114 @@
+"""What all parts of a world share: server, lake, broker, settings, and what was seen so far."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from cdc_assets.config.settings import CaptureConfig, MirrorSettings, NotificationSettings, SignalSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets_tests.simulation import law
+from cdc_assets_tests.simulation.broker import Cluster
+from cdc_assets_tests.simulation.scheduler import Scheduler
+from cdc_assets_tests.simulation.server import LaggingServer
+from cdc_assets_tests.simulation.store import Store
+from cdc_assets_tests.unit.streaming.captures import make_config
+
+DATABASES: Final = ("SalesDb", "StockDb")
+NOTES: Final = "notes"
+"""Topic of notifications."""
+HOURS: Final = 10
+"""Age at which events are dropped, where retention is on."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A signal that asks for rows.
+
+    Args:
+        at: LSN of the log when it was sent.
+        positions: how far the lake was then, by table.
+        above: key above which rows are asked for, by table.
+    """
+
+    at: Lsn
+    positions: Mapping[TableId, Lsn]
+    above: Mapping[TableId, int]
+
+
+class Shared:
+    """State of one history.
+
+    Args:
+        folder: an empty one; it gets a lake for each kind of capture.
+        seed: chooses all that happens.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)  # noqa: S311 - a history that can be repeated
+        self.folder, self.lake, self.said = folder, folder / "lake", list[str]()
+        self.lake.mkdir()
+        self.scheduler = Scheduler(random.Random(-1 - seed), self.say)  # noqa: S311 - the same
+        self.server = LaggingServer(names=DATABASES)
+        self.cluster = Cluster(self.scheduler)
+        self.store = Store(self.scheduler, self.say)
+        policy = self.rng.choice(["", "delete", "compact"])
+        self.config = self._settings(policy)
+        self.say(f"policy {policy or 'keep'}, {self.config.connection.databases}, {self.config.streaming.gap_policy}")
+        self.tables = [self.server.create("lines", rows=4), self.server.create("orders", rows=7)]
+        if self.rng.random() < 0.5:
+            self.tables.append(self.server.create("bag", rows=5, keyless=True))
+        if len(self.config.connection.databases) > 1:
+            self.tables.append(self.server.create("items", rows=3, database=DATABASES[1]))
+        self.signal_tables = [self.server.create_signals(name) for name in self.config.connection.databases]
+        self.server.scan_all()
+        self._next_key, self._signals, self._altered = 100, 0, 0
+        self.files = law.Files()
+        self.ever: dict[TableId, set[str]] = {}
+        """Positions of all events that were ever in a topic."""
+        self.published: dict[str, set[tuple[str, str]]] = {}
+        """LSNs at which the mirror of a topic has ever said that it is right."""
+        self.reads: dict[TableId, set[tuple[Lsn, int]]] = {}
+        """LSN and key of each READ of an incremental snapshot that was ever in a topic."""
+        self.asked: dict[str, Request] = {}
+        """Signals that ask for incremental snapshots."""
+        self.touched = set[TableId]()
+        """Tables that changed behind the log."""
+        self.hurt = set[TableId]()
+        """Tables that may have lost changes."""
+
+    def _settings(self, policy: str) -> CaptureConfig:
+        found = make_config(
+            str(self.lake),
+            max_iteration_transactions=3,
+            slices=2,
+            max_retries=1,
+            retry_wait_s=0.1,
+            gap_policy=self.rng.choice(["fail", "fail", "ignore", "resnapshot"]),
+            transaction_metadata=self.rng.random() < 0.3,
+            topic_hours=HOURS if policy else 0,
+            compact_after_files=self.rng.choice([2, 4, 200]),
+            **({"topic_policy": policy} if policy else {}),
+        )
+        databases = DATABASES[: self.rng.choice([1, 2])]
+        connection = replace(found.connection, databases=databases)
+        signals = SignalSettings(
+            tuple(TableId(name, "dbo", "cdc_signal") for name in databases),
+            chunk_rows=self.rng.choice([1, 2, 3]),
+            watermarking=self.rng.choice(["insert_insert", "insert_delete"]),
+        )
+        snapshot = replace(found.snapshot, keyless_wait_s=5.0)
+        notes = NotificationSettings(("sink",), NOTES)
+        mirror = MirrorSettings(enabled=True)
+        return replace(
+            found, snapshot=snapshot, mirror=mirror, connection=connection, signals=signals, notifications=notes
+        )
+
+    def say(self, text: str) -> None:
+        self.said.append(f"{self.scheduler.turn if hasattr(self, 'scheduler') else 0:5d} {text}")
+
+    def topic(self, table: TableId) -> str:
+        return f"shop.{table}"

@@ -1,0 +1,224 @@
+"""What happens to processes, server, store and broker, and how often."""
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from deltalake import DeltaTable
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import CaptureInstance
+from cdc_assets.errors import DatabaseAwayError, QueryError
+from cdc_assets_tests.simulation.connectors import Connectors
+from cdc_assets_tests.simulation.processes import KINDS, MOST
+from cdc_assets_tests.simulation.scheduler import Actor
+from cdc_assets_tests.simulation.shared import HOURS
+
+EVENTS: Final = {
+    "go_on": 400,
+    "work": 40,
+    "scan": 40,
+    "start": 30,
+    "crash": 12,
+    "sleep": 8,
+    "later": 3,
+    "alter": 2,
+    "hand_over": 3,
+    "drop_instance": 1,
+    "clean_up": 1,
+    "optimize": 2,
+    "lose_answer": 2,
+    "lose_published": 2,
+    "refuse_topic": 2,
+    "accept_topic": 3,
+    "leave_broker": 1,
+    "refuse_reads": 1,
+    "accept_reads": 3,
+    "leave_database": 1,
+    "return_database": 3,
+    "new_table": 1,
+    "ask_for_rows": 4,
+    "signal": 2,
+    "behind_the_log": 1,
+    "source_work": 8,
+    "write_lines": 4,
+    "rotate": 1,
+}
+"""What a history is made of, and how often."""
+
+
+class Weather(Connectors):
+    """Events of a history, by name."""
+
+    def go_on(self) -> None:
+        """Somebody goes on to the next pause, and perhaps others after it."""
+        before = len(self.scheduler.actors)
+        for _ in range(self.rng.randrange(1, 6)):
+            self.scheduler.step()
+        if len(self.scheduler.actors) < before:
+            self.remember()
+
+    def start(self) -> None:
+        """A process starts, beside those of its kind that sleep or run."""
+        kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
+        running = len(self.scheduler.of(kind))
+        if running < MOST[kind] and (not running or self.rng.random() < 0.3):  # one of a kind is the rule
+            self.begin(kind)
+
+    def _anybody(self) -> Actor | None:
+        """Rather one at a commit: it is there that what is half done is seen by others."""
+        actors = [actor for actor in self.scheduler.actors if actor.thread is not None and actor.thread.ident]
+        weights = [8 if "commit" in actor.at else 1 for actor in actors]
+        return self.rng.choices(actors, weights)[0] if actors else None
+
+    def crash(self) -> None:
+        """A process dies."""
+        if (actor := self._anybody()) is not None:
+            self.scheduler.crash(actor)
+            self.remember()
+
+    def sleep(self) -> None:
+        """A process stands still for long."""
+        if (actor := self._anybody()) is not None:
+            self.scheduler.sleep(actor, self.rng.randrange(20, 300))
+
+    def work(self) -> None:
+        """A transaction; writers of locked tables wait."""
+        free = [table for table in self.tables if not self.server.locked[table]]
+        if not free:
+            return
+        changes: list[tuple[TableId, str, int, str]] = []
+        alive = {table: set(self.server.rows[table]) for table in free}
+        for _ in range(self.rng.randrange(1, 5)):
+            table = self.rng.choice(free)
+            what = self.rng.choice(["insert", "update", "update", "delete"])
+            note = f"note {self.rng.randrange(2 if table in self.server.keyless else 1000)}"
+            if what == "insert" or not alive[table]:
+                self._next_key += 1
+                changes.append((table, "insert", self._next_key, note))
+                alive[table].add(self._next_key)
+            else:
+                key = self.rng.choice(sorted(alive[table]))
+                changes.append((table, what, key, note))
+                if what == "delete":
+                    alive[table].discard(key)
+        lsn = self.server.commit(*changes)
+        self.say(f"{lsn}: {', '.join(f'{what} {table.table} {key}' for table, what, key, _ in changes)}")
+
+    def scan(self) -> None:
+        """A capture job reads some of the log, or all of it."""
+        self.server.scan(self.rng.choice(self.config.connection.databases), self.rng.choice([1, 2, None]))
+
+    def later(self) -> None:
+        """Time passes."""
+        self.server.now += timedelta(hours=self.rng.choice([0.1, 1, HOURS, 2 * HOURS]))
+
+    def alter(self) -> None:
+        """A column is added or dropped; instances stay as they are."""
+        table = self.rng.choice(self.tables)
+        if not self.server.locked[table]:
+            self._alter(table)
+
+    def _alter(self, table: TableId) -> None:
+        more = [column.name for column in self.server.schemas[table].columns[2:]]
+        if more and self.rng.random() < 0.4:
+            column = self.rng.choice(more)
+            self.say(f"{table} loses {column}")
+            self.server.drop_column(table, column)
+        elif len(more) < 4:
+            self.say(f"{table} gets a column")
+            self._altered += 1
+            self.server.add_column(table, f"extra_{self._altered}")
+
+    def hand_over(self) -> None:
+        """A second capture instance with the columns that there are; before a third, the oldest is dropped."""
+        table = self.rng.choice(self.tables)
+        if self.server.locked[table]:
+            return
+        self._alter(table)
+        own = [instance for instance in self.server.instances if instance.table == table]
+        if len(own) == 2:
+            self._drop(own[0])
+        self._altered += 1
+        made = self.server.enable(table, f"dbo_{table.table}_{self._altered}")
+        self.say(f"{made.name} is made with {', '.join(made.columns)}")
+
+    def drop_instance(self) -> None:
+        """The older of two instances is dropped, perhaps before it was read to its end."""
+        table = self.rng.choice(self.tables)
+        own = [instance for instance in self.server.instances if instance.table == table]
+        if len(own) == 2 and not self.server.locked[table]:
+            self._drop(own[0])
+
+    def _drop(self, instance: CaptureInstance) -> None:
+        self.hurt.add(instance.table)
+        self.say(f"drops {instance.name}")
+        self.server.disable(instance.name)
+
+    def clean_up(self) -> None:
+        """The clean-up job removes the oldest part of the log."""
+        known = sorted({lsn for found in self.server.scanned.values() for lsn in found})
+        if known:
+            lsn = self.rng.choice(known)
+            self.say(f"clean-up to {lsn}")
+            self.hurt |= {*self.tables, *self.signal_tables}
+            self.server.clean_up(lsn)
+
+    def optimize(self) -> None:
+        """Somebody rewrites the files of a table."""
+        folders = sorted(found.parent for found in self.lake.glob("*/_delta_log"))
+        if folders:
+            folder = self.rng.choice(folders)
+            self.say(f"a stranger rewrites {folder.name}")
+            with suppress(Exception):  # it may be refused
+                DeltaTable(str(folder)).optimize.compact()
+
+    def lose_answer(self) -> None:
+        """The store's answer to a commit is lost, or a commit is refused."""
+        self.store.next_fault = self.rng.choice(["lost", "lost", "refused"])
+
+    def lose_published(self) -> None:
+        """The answer of the next commit of a publisher is lost."""
+        self.cluster.lost_answers = 1
+
+    def refuse_topic(self) -> None:
+        """The broker refuses what is sent to a topic."""
+        name = self.topic(self.rng.choice(self.tables))
+        self.cluster.refused[name] = self.rng.choice(["send", "commit"])
+        self.say(f"{name} is refused at {self.cluster.refused[name]}")
+
+    def accept_topic(self) -> None:
+        """It does no longer."""
+        self.cluster.refused.clear()
+        self.cluster.is_away = False
+
+    def leave_broker(self) -> None:
+        """The broker is away."""
+        self.cluster.is_away = True
+
+    def refuse_reads(self) -> None:
+        """The right to read a change table is taken away."""
+        table = self.rng.choice(self.tables)
+        self.say(f"reads of {table} are refused")
+        self.server.refusals[f"[dbo_{table.table}"] = QueryError("The SELECT permission was denied.", 229)
+
+    def accept_reads(self) -> None:
+        """It is given again."""
+        self.server.refusals.clear()
+
+    def leave_database(self) -> None:
+        """A database goes away."""
+        name = self.rng.choice(self.config.connection.databases)
+        self.say(f"{name} is away")
+        self.server.troubles[name] = DatabaseAwayError(f"{name} is offline.")
+
+    def return_database(self) -> None:
+        """It is there again."""
+        self.server.troubles.clear()
+
+    def new_table(self) -> None:
+        """A table is enabled while all run."""
+        if len(self.tables) < 4:
+            name = f"new_{len(self.tables)}"
+            self.tables.append(self.server.create(name, rows=self.rng.randrange(5), keyless=self.rng.random() < 0.3))
+            self.say(f"{name} is captured, too")
