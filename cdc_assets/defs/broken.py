@@ -4,6 +4,9 @@ A wrong line in the file of one capture must not stop the others, nor the assets
 code location has the asset of its page, those of the tables that the last load has found, which nothing materializes, its resources, which fail
 when they are used, and a sensor whose ticks fail with the reason until the file is right. It is a capture again when the code
 location is loaded again; nothing of the lake is touched.
+
+A code location of nothing else fails to load, so that whoever begins is told at once; but not if the capture was loaded before:
+without a sensor its page would go on saying what the last look found, that all is well.
 """
 
 import logging
@@ -89,6 +92,15 @@ def broken_definitions(
         sensors=[sensor],
         resources=resources(names) if _is_shown(capture) else {},
     )
+
+
+def was_loaded(capture: CaptureSource, folder: Path) -> bool:
+    """Whether the capture was there when the code location was loaded before, so that it has a page.
+
+    Args:
+        folder: that of cached data.
+    """
+    return remembered(folder, _named(capture)[0]).exists()
 
 
 def _sensor(view: CaptureView, problem: Callable[[], ConfigurationError | None], name: str) -> dg.SensorDefinition:

@@ -11,7 +11,7 @@ import dagster as dg
 
 from cdc_assets.core.collection import keep_all, without_collections
 from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
-from cdc_assets.defs.broken import broken_definitions
+from cdc_assets.defs.broken import broken_definitions, was_loaded
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
@@ -61,8 +61,8 @@ def build_definitions(
         schema_history_io: IO manager of the schema history, likewise.
 
     Raises:
-        ConfigurationError: there is no capture, or no configuration is valid. If others are, an invalid one is a page in trouble
-            (`broken`).
+        ConfigurationError: there is no capture, or no configuration is valid and none ever was. If others are, or it was, an
+            invalid one is a page in trouble (`broken`).
 
     Example:
         >>> defs = build_definitions("erp.json")
@@ -103,7 +103,7 @@ def _definitions(
                 made.append(_capture_definitions(capture, io_managers, chosen, folder))
             except ConfigurationError as error:
                 broken.append((capture, error))
-    if broken and not made:
+    if broken and not made and not any(was_loaded(capture, folder) for capture, _ in broken):
         raise broken[0][1]
     return dg.Definitions.merge(*made, *(in_trouble(*entry, io_managers, chosen, folder) for entry in broken))
 

@@ -107,8 +107,23 @@ def test_a_component_that_is_broken_stops_no_other(shop: Shop, broken: Path) -> 
 
 
 def test_nothing_but_broken_captures_is_an_error(shop: Shop, broken: Path) -> None:
+    broken.write_text(broken.read_text().replace('"second"', '"new"'))
     with shop.in_environment(), pytest.raises(ConfigurationError, match="tabel"):
         build_definitions(broken)
+
+
+def test_the_page_of_a_capture_that_was_loaded_before_does_not_stay_healthy(
+    shop: Shop, broken: Path, instance: dg.DagsterInstance
+) -> None:
+    text = broken.read_text()
+    with shop.in_environment():
+        broken.write_text(text.replace("tabel", "column"))
+        build_definitions(broken)
+        broken.write_text(text)
+        definitions = build_definitions(broken)
+        with pytest.raises(Exception, match=r"tabel\.include\.list"):
+            tick(definitions, instance, "second_lsn")
+    assert "in trouble" in str(page(instance)["health"])
 
 
 def test_jobs_of_ones_own_keep_the_executor_of_the_project(shop: Shop) -> None:
