@@ -17,6 +17,7 @@ import dagster as dg
 from dagster import DagsterEventType
 
 from cdc_assets.defs.dagster_internals import CheckRecord
+from cdc_assets.defs.run_troubles import reason_of
 from cdc_assets.defs.runbook import RUN_FAILED, check_runbook, runbook_url
 
 _EVERY_S = 30
@@ -102,15 +103,9 @@ def _failed_runs(context: dg.SensorEvaluationContext, place: str | None, *, firs
 
 
 def _reason(context: dg.SensorEvaluationContext, failure: dg.EventLogEntry) -> str:
-    """Why the run failed: the step's own words, which have the next step, in place of Dagster's that a step failed."""
-    steps = context.instance.all_logs(failure.run_id, of_type=DagsterEventType.STEP_FAILURE)
-    for entry in reversed(steps):
-        data = entry.dagster_event.step_failure_data if entry.dagster_event else None
-        if data and data.user_failure_data and data.user_failure_data.description:
-            return str(data.user_failure_data.description)
-        if data and data.error:
-            return str(data.error.message).strip()
-    return (failure.dagster_event.message if failure.dagster_event else None) or failure.user_message
+    """Why the run failed: the step's own words in place of Dagster's that a step failed."""
+    said = failure.dagster_event.message if failure.dagster_event else None
+    return reason_of(context.instance, failure.run_id) or said or failure.user_message
 
 
 def _changed_checks(context: dg.SensorEvaluationContext, known: frozenset[str]) -> tuple[list[Alert], frozenset[str]]:

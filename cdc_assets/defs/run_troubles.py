@@ -29,5 +29,22 @@ def troubles_of_runs(instance: dg.DagsterInstance, runs: CaptureRuns, *, is_repo
     yield from waiting_too_long(instance, runs)
     last = [] if is_reported else runs.finished(instance, 1)
     if failures_in_a_row(last):
-        run = last[0].dagster_run.run_id[:8]
-        yield Trouble("the last run", f"{run} failed. Next: follow the error of that run")
+        run = last[0].dagster_run.run_id
+        why = reason_of(instance, run) or "its process ended"
+        more = "" if "Next: " in why else ". Next: follow the error of that run"
+        yield Trouble("the last run", f"{run[:8]} failed: {why.rstrip('.')}{more}")
+
+
+def reason_of(instance: dg.DagsterInstance, run: str) -> str:
+    """Why a run failed, in the words of its last step that did, which have the next step; empty if none did.
+
+    Args:
+        run: its id.
+    """
+    for entry in reversed(instance.all_logs(run, of_type=dg.DagsterEventType.STEP_FAILURE)):
+        data = entry.dagster_event.step_failure_data if entry.dagster_event else None
+        if data and data.user_failure_data and data.user_failure_data.description:
+            return str(data.user_failure_data.description)
+        if data and data.error:
+            return str(data.error.message).strip()
+    return ""

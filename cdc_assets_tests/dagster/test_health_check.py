@@ -18,6 +18,8 @@ from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.checks.board import verdict_of
 from cdc_assets.defs.checks.events import event_of
 from cdc_assets.defs.page import differs
+from cdc_assets.defs.run_troubles import troubles_of_runs
+from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.hindrances import RecordedHindrances
@@ -73,6 +75,19 @@ def test_what_the_sensor_knows_of_runs_fails_it(
     assert f"run {waiting.run_id[:8]} of shop_changes has waited" in (found[HEALTH.name].description or "")
     instance.delete_run(waiting.run_id)
     assert failing(checked(shop, instance)) == []
+
+
+def test_why_the_last_run_failed_is_told(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """Else whoever reads the page learns that something is wrong, and not what."""
+    assert shop.snapshot(instance).success
+    manifest = shop.folder / "lake" / "shop.__windows"
+    manifest.rename(shop.folder / "away")
+    assert not shop.follow(instance).success
+    (shop.folder / "away").rename(manifest)
+    runs = CaptureRuns(frozenset({"shop_follow"}), frozenset())
+    (told,) = troubles_of_runs(instance, runs, is_reported=False)
+    assert told.where == "the last run"
+    assert re.search(r"failed: The manifest .*__windows is gone or empty.*Next: restore", told.what)
 
 
 def test_mirrors_that_nobody_ever_made_fail_it(shop: Shop, instance: dg.DagsterInstance) -> None:

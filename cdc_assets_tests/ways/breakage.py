@@ -228,7 +228,7 @@ def _commit_emptied(daemon: Daemon) -> Iterator[None]:
 @contextmanager
 def _file_lost(daemon: Daemon) -> Iterator[None]:
     topic = daemon.shop.folder / "lake" / f"shop.{sample.DATABASE}.dbo.products"
-    file = min(topic.rglob("*.parquet"))
+    file = topic / min(DeltaTable(topic).get_add_actions(flatten=True)["path"].to_pylist())
     beside = daemon.shop.folder / file.name
     file.rename(beside)
     try:
@@ -249,11 +249,12 @@ def _clock_set_back(daemon: Daemon) -> Iterator[None]:
 
 @contextmanager
 def _pool_held(daemon: Daemon) -> Iterator[None]:
-    """A run that somebody asks for waits for a slot that nobody gives."""
+    """A run that somebody asks for waits for a slot that nobody gives; what knows nothing of runs sees changes that wait."""
     storage = daemon.instance.event_log_storage
     storage.set_concurrency_slots(POOL, 0)
     try:
         daemon.launch("shop_changes", {})
+        daemon.shop.add_customers(1)
         yield
     finally:
         storage.set_concurrency_slots(POOL, 1)
@@ -275,7 +276,7 @@ def _run_frozen(daemon: Daemon) -> Iterator[None]:
 
 @contextmanager
 def _mirror_away(daemon: Daemon) -> Iterator[None]:
-    """Mirrors are kept from here on; the folder of one is away."""
+    """Mirrors are kept from here on; something else is in the place of one, so that it cannot be made anew."""
     shop = daemon.shop
     shop.write(shop.properties | {"mirror.enabled": "true", "mirror.interval.ms": "1000"})
     daemon.reload()
@@ -283,11 +284,12 @@ def _mirror_away(daemon: Daemon) -> Iterator[None]:
     daemon.wait_until(lambda: (place / "_delta_log").exists(), "the sensor makes the mirrors")
     beside = shop.folder / "away"
     place.rename(beside)
+    place.write_text("no folder")
     shop.add_customers(1)
     try:
         yield
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        place.unlink()
         beside.rename(place)
 
 
@@ -324,6 +326,10 @@ WAYS = (
     Way("unknown_database", "(?i)nowhere", _with(database__names=f"{sample.DATABASE},Nowhere")),
     Way("secret_missing", "NOT_SET", _with(database__password="${env:NOT_SET}")),
     Way("broker_away", "Kafka", _with(kafka__enabled="true", bootstrap__servers="127.0.0.1:1")),
-    Way("mirror_refused", "skipped.operations", _with(mirror__enabled="true", skipped__operations="d")),
+    Way(
+        "mirror_refused",
+        "skipped.operations",
+        _with(mirror__enabled="true", mirror__interval__ms="1000", skipped__operations="d"),
+    ),
     Way("mirror_away", "(?i)mirror", _mirror_away),
 )
