@@ -9,10 +9,8 @@
 | `stopped` | the partitions and files that are not read on, all of them, with the reasons (`stops`) |
 | `state` | the fold of all rows before it |
 
-*Crash between any two steps.* Before `planned`: the files are in no table and no record; the connector sends their
-events again, from the offsets of the previous batch. After it: the next run finishes the batch from its files;
-each table's application transaction says whether it has them already. After `complete`: the next one begins.
-The offsets of a batch are valid from `planned` on, because its events need not be read again.
+The offsets of a batch are valid from `planned` on, because its events need not be read again (`batch_step`). *Crash* before that row: the
+connector sends the events again, from the offsets of the previous batch.
 """
 
 import json

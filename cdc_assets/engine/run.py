@@ -1,14 +1,10 @@
 """One run of an engine into the lake: finish the planned batch, start the connector after it, commit batch by batch.
 
-*Why exactly once.* A batch's files are written, and then recorded together with the offsets after them in one commit of the
-ledger (`ledger`); then each topic table takes its files in one commit that carries the batch's number. A run that finds a
-planned batch finishes it from its files, so none of its events is needed again, and starts the connector at its
-offsets, so none is sent again. If the connector repeats events all the same, they are dropped by position (`positions`).
-The connector's own stores of offsets and schema history are written at each start from what is recorded.
-
-*Crash between any two steps.* Events that were sent and not recorded are sent again; no table has them. An unfinished
-snapshot is one batch that is not recorded, so it begins again. The schema history is the first
-table of a batch, so events are never committed before the records that they need.
+*Why exactly once.* A batch is a step that cannot be read twice (`batch_step`; order, and what a crash does: `lake.step`): its files and the
+offsets after them are recorded in one row. So none of its events is needed again, and the connector, which starts at these offsets, sends none
+again; if it does all the same, they are dropped by position (`positions`). Events that were sent and not recorded are sent again.
+The connector's own stores of offsets and schema history are written at each start from what is recorded. An unfinished snapshot is one batch
+that is not recorded, so it begins again.
 """
 
 import json

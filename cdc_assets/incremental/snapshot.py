@@ -20,11 +20,9 @@ clean-up job must not have removed anything of it: that is checked afterwards.
 
 | crash after | next run |
 |---|---|
-| open marker, reading, close marker | removes staged files, and reads after the last committed key between new markers |
-| events written to the topic's folder | the same; no commit refers to the files |
-| their files recorded | commits them before any window is planned, since newer events must come after them; if they are lost, reads again. A table that a signal stopped meanwhile keeps its READs, and is not read further |
-| their commit | finds the topic table's application transaction, and advances the queue |
-| the queue advanced | continues with the next round, or the next table |
+| open marker, reading, close marker, events written | removes staged files, and reads after the last committed key between new markers |
+| their files recorded | commits them (`chunk_step`); if they are lost, reads again. A table that a signal stopped meanwhile keeps its READs, and is not read further |
+| their commit | advances the queue, to the next round or the next table |
 
 The greatest key is fixed when a table is begun, so the end is reached however fast rows are added; rows with greater
 keys come from the stream. If the columns of its key order change in between, the table starts again.

@@ -1,17 +1,9 @@
 """Brings mirrors to the LSN that their topics have reached, step by step.
 
-| after | state | a crash here |
-|---|---|---|
-| the ledger's row `planned` | which events are taken is fixed | the next run repeats the step |
-| the tasks | files that nobody names | the same; the files are removed by vacuum |
-| the commit of `history` | versions ended that `current` still has | the step is repeated from the same rows and events, so with the same versions; `history` has reached it and is skipped |
-| the commit of `current` | the step is done | the next run only records it |
-| the ledger's row `complete` | the LSN is published | |
-
-*Why exactly once.* A step reads the rows that the step before has left and events that its plan has fixed, neither of
-which changes, so every attempt makes the same rows and the same versions. `history` is first, because what ended can
-only be derived from the rows before. Two writers cannot both act: the ledger fences, and until one of them tries to write
-to it, it can only repeat the same step, which each table takes once.
+A fold can be read twice (`fold_step`; order, and what a crash does: `lake.step`): its bounds are in the ledger's row `planned`, and the LSN is
+published with the row `complete`. It reads the rows that the fold before has left and events that its plan has fixed, neither of
+which changes, so every attempt makes the same rows and the same versions. A fold that is in both tables and not recorded is only
+recorded.
 
 All tables that have something new share the two jobs of a turn (`tasks`) and the two rows of the ledger. An error of one table
 stops that table only (`isolation`).
