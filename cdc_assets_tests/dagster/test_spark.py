@@ -42,6 +42,7 @@ def test_ticks_and_runs_that_find_nothing_start_none(
     tick(shop, instance)
     assert shop.changes(instance).success
     assert shop.snapshot(instance).success
+    assert shop.run("shop_headroom", instance).success, "checks and the page"
     assert asked == []
 
 

@@ -1,6 +1,8 @@
 """With default settings every kind of job over rows runs on Spark, in processes that are not the driver's, and is told."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.spark import daemon
 from cdc_assets.assembly.capture import open_capture
 from cdc_assets.assembly.mirrors import open_mirrors
 from cdc_assets.assembly.reconciler import open_reconciler
@@ -37,6 +40,7 @@ class Observed:
     def __init__(self, runner: TaskRunner) -> None:
         self._runner, self.parallelism, self.may_start_twice = runner, runner.parallelism, False
         self.processes: set[int] = set()
+        self.modules: set[str] = set()
         self.accounts: dict[int, JobAccount] = {}
 
     def get_ready(self) -> None:
@@ -45,6 +49,7 @@ class Observed:
     def run(self, function: Callable[[Any], Any], tasks: Sequence[Any], job: Job) -> list[Any]:
         assert job.account is not None
         self.accounts[id(job.account)] = job.account
+        self.modules.add(function.__module__)
         found = self._runner.run(lambda task: (os.getpid(), function(task)), tasks, job)
         self.processes.update(process for process, _ in found)
         return [result for _, result in found]
@@ -57,6 +62,12 @@ class Observed:
                 jobs, tasks, here = total.get(kind, (0, 0, 0))
                 total[kind] = jobs + ran.jobs, tasks + ran.tasks, here + ran.here
         return total
+
+
+def imported_before_a_first_task() -> set[str]:
+    """What the process imports from which Spark forks its workers."""
+    code = f"import sys; from importlib import import_module; [*map(import_module, {daemon._OF_TASKS!r})]; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
 class Tomorrow(SystemClock):
@@ -112,6 +123,7 @@ def test_every_kind_of_job_runs_on_spark(
     assert all(tasks >= jobs > 0 for jobs, tasks, _ in counted.values()), counted
     assert not any(here for _, _, here in counted.values()), counted
     assert os.getpid() not in runner.processes
+    assert runner.modules <= imported_before_a_first_task()
     application = f"Spark {session.sparkContext.master} ({session.sparkContext.applicationId}): "
     assert {progress.kind for progress in done} == {"snapshot", "stream", "incremental"}
     for told in [str(progress.ran_on) for progress in done] + [str(report.ran_on) for report in steps]:
