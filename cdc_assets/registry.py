@@ -107,7 +107,7 @@ class SchemaRegistry:
             raise InvalidValueError(
                 "schema of subject",
                 subject,
-                f"one that the registry takes ({error})",
+                f"one that the registry accepts ({error})",
                 "set the subject's compatibility, or register the schema",
             ) from None
 
@@ -120,7 +120,7 @@ class SchemaRegistry:
                 raise ConfigurationError(
                     "converter.basic.auth.user.info",
                     "(hidden)",
-                    f"a user whom {', '.join(self._addresses)} lets in",
+                    f"a user whom {', '.join(self._addresses)} accepts",
                     "correct it",
                 ) from None
             if error.http_status_code in _REFUSED:

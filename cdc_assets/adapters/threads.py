@@ -22,7 +22,7 @@ class LocalRunner:
 
     may_start_twice = False
 
-    def __init__(self, parallelism: int | None = None, why: str = "asked for") -> None:
+    def __init__(self, parallelism: int | None = None, why: str = "requested") -> None:
         self.parallelism = parallelism or cpu_count() or 1
         self._why = why
 

@@ -157,7 +157,7 @@ def _offset(database: str, offset: Mapping[str, Any]) -> ConnectorOffset:
         raise InvalidValueError(
             "offset",
             json.dumps(dict(offset)),
-            f"one behind a finished snapshot of database {database or 'of the connector'}",
+            f"one after a finished snapshot of database {database or 'of the connector'}",
             "let the connector finish its snapshot and stop it then; or do not adopt it, and capture with "
             "snapshot.mode=initial, which reads the tables",
         )

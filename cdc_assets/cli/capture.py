@@ -39,6 +39,7 @@ from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import listening, sleep
 from cdc_assets.core.ports import TaskRunner
+from cdc_assets.core.ran_on import count_of
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.run.capture import Capture
 
@@ -116,9 +117,7 @@ def capture(
     if metrics_port is not None:
         settings = replace(settings, metrics=replace(settings.metrics, port=metrics_port))
     if settings.mirror.enabled and not until_now:
-        out.print(
-            "Mirrors are not kept by this command. They follow in Dagster's runs, by `cdc-assets mirror`, and with --until-now."
-        )
+        out.print("This command does not update mirrors. Dagster's runs, `cdc-assets mirror` and --until-now do.")
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
 
     def read() -> CaptureConfig:
@@ -220,7 +219,7 @@ class CaptureRun:
         first = not self._reported and not self.failed
         if done.tables or (first and not done.failed):
             out.print(
-                f"Snapshot: {_count(len(done.tables), 'table')}." if done.tables else "Snapshot: nothing to read."
+                f"Snapshot: {count_of(len(done.tables), 'table')}." if done.tables else "Snapshot: nothing to read."
             )
         self.failed = done.failed
         _print_troubled([trouble for trouble in done.failed if trouble.reason not in self._reported])
@@ -303,7 +302,7 @@ def _print_progress(progress: Progress) -> None:
     what += f" {progress.slices_done}/{progress.slices}" if progress.slices else ""
     lag = f", lag {progress.lag_s:.1f} s" if progress.lag_s is not None else ""
     out.print(
-        f"{progress.database} {progress.kind} {what}: {_count(rows, 'event')} of {_count(len(progress.tables), 'table')} "
+        f"{progress.database} {progress.kind} {what}: {count_of(rows, 'event')} in {count_of(len(progress.tables), 'table')} "
         f"to {progress.to_lsn}{lag}; ran on {progress.ran_on}",
         soft_wrap=True,
     )
@@ -311,7 +310,7 @@ def _print_progress(progress: Progress) -> None:
 
 def _end(summary: StreamSummary, *, failed: bool) -> None:
     events = sum(sum(rows.values()) for rows in summary.rows.values())
-    out.print(f"{ENDED[summary.ended]} {_count(summary.windows, 'window')}, {_count(events, 'event')}.")
+    out.print(f"{ENDED[summary.ended]} {count_of(summary.windows, 'window')}, {count_of(events, 'event')}.")
     _print_troubled([*summary.troubled, *summary.unread])
     for database, reason in summary.left_out.items():
         out.print(Text.assemble((f"{database} left out: ", "bold red"), reason), soft_wrap=True)
@@ -322,7 +321,3 @@ def _end(summary: StreamSummary, *, failed: bool) -> None:
 def _print_troubled(troubled: Sequence[TroubledTable]) -> None:
     for trouble in troubled:
         out.print(Text.assemble((f"{trouble.table} {trouble.status}: ", "bold red"), trouble.reason), soft_wrap=True)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -13,6 +13,7 @@ from cdc_assets.cli.follow import Retries
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.load import refers_to_file
 from cdc_assets.core.interruption import listening
+from cdc_assets.core.ran_on import count_of
 from cdc_assets.engine.counted import counted
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.requested import INCREMENTAL_NEEDS, why_no_incremental
@@ -41,7 +42,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
     for name, reason in config.ignored:
         warn(f"{name} has no effect: {reason}")
     if "signal.enabled.channels" in config.properties and (reason := why_no_incremental(config)):
-        warn(f"Incremental snapshots that a signal asks for will not go on: {reason}. Next: {INCREMENTAL_NEEDS}.")
+        warn(f"Incremental snapshots that a signal requests will not continue: {reason}. Next: {INCREMENTAL_NEEDS}.")
     tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
     logins = ("database.user", "database.password")
     retries = Retries(
@@ -63,7 +64,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
         else:
             summary = run_engine(config, tables, tell)
     events = sum(summary.rows.values())
-    out.print(f"{ENDED[summary.ended]} {summary.batches:,} batches, {events:,} events.")
+    out.print(f"{ENDED[summary.ended]} {count_of(summary.batches, 'batch')}, {count_of(events, 'event')}.")
     if summary.unread:
         for trouble in summary.unread:
             warn(trouble)
@@ -77,4 +78,4 @@ def _with_limits(config: EngineConfig, follow: bool, idle: float | None) -> Engi
 
 
 def _tell(batch: Batch) -> None:
-    out.print(f"batch {batch.batch_id}: {batch.rows:,} events of {len(batch.files):,} tables")
+    out.print(f"batch {batch.batch_id}: {count_of(batch.rows, 'event')} in {count_of(len(batch.files), 'table')}")

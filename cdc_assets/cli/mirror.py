@@ -70,7 +70,7 @@ def _caught_up(attempt: Callable[[], Mapping[str, CdcError]], pause_s: float) ->
         try:
             return attempt()
         except RetryableError as error:
-            log.warning("%s Beginning again in %s s.", error, pause_s)
+            log.warning("%s Retrying in %s s.", error, pause_s)
             sleep(pause_s)
     return attempt()
 
@@ -82,12 +82,12 @@ def _ignore(_: StepReport) -> None:
 def _print_states(states: Mapping[str, MirrorState]) -> None:
     out.print(f"{len(states)} mirror{'' if len(states) == 1 else 's'}.")
     for topic, state in sorted(states.items()):
-        out.print(f"{topic} is right {_known(state)}", markup=False, soft_wrap=True)
+        out.print(f"{topic} is up to date {_known(state)}", markup=False, soft_wrap=True)
 
 
 def _known(state: MirrorState) -> str:
-    """From where to where a mirror is right, for people."""
-    found = f"from {state.begin} up to {state.lsn}" if state.begin else f"up to {state.lsn}"
+    """The range of LSNs that a mirror has, for people."""
+    found = f"from {state.begin} to {state.lsn}" if state.begin else f"to {state.lsn}"
     if state.spans:
         low, high = state.spans[-1]
         more = f" and {len(state.spans) - 1} earlier times" if len(state.spans) > 1 else ""

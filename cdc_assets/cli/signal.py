@@ -32,7 +32,8 @@ def signal(
     snapshot: Annotated[
         Kind,
         typer.Option(
-            "--type", help="incremental: beside the stream (needs the signal table); blocking: the stream pauses."
+            "--type",
+            help="incremental: while streaming continues (needs the signal table); blocking: the stream pauses.",
         ),
     ] = Kind.INCREMENTAL,
     condition: Annotated[

@@ -15,14 +15,14 @@ A name that is not in this page, or a value that is not allowed, is an error tha
 is allowed. This page is generated from the table that the program itself uses (`cdc-assets properties --markdown`).
 
 **Secrets** stay outside the file: `${env:NAME}` takes an environment variable, `${file:/path}` a whole file,
-`${file:/path:key}` a key of a properties file. Placeholders may stand anywhere in a value.
+`${file:/path:key}` a key of a properties file. Placeholders may be anywhere in a value.
 
 **Environment.** `CDC_` and the property name in capitals, with `_` for each `.` and `-`, replaces or adds a value:
-`CDC_DATABASE_HOSTNAME` stands for `database.hostname`. Properties with a `<part>` in their name cannot be given so.
+`CDC_DATABASE_HOSTNAME` is `database.hostname`. Properties with a `<part>` in their name cannot be set this way.
 
 **Lists of regular expressions** are comma separated (`\\,` is a comma inside an expression, of a quantifier too). Each must match the whole
-name, and letter case is ignored. They are Java's, as in the connector: `\\w`, `\\d`, `\\s` and letter case mean those of ASCII alone, so `\\w+` does not
-match `größe` or `订单`, and `.+` or `[^.]+` does. Names that a list would match by the letters of every script alone are warned of. What Java
+name, and letter case is ignored. They are Java's, as in the connector: `\\w`, `\\d`, `\\s` and letter case mean only those of ASCII, so `\\w+` does not
+match `größe` or `订单`, and `.+` or `[^.]+` does. Names that a list would match only by letters of other scripts are warned of. What Java
 reads otherwise is refused, with the reason. Include and exclude lists of one kind exclude each other. Counts such as `{32}` may repeat up to 10,000 characters. An expression that tries for more
 than a second to match a name is an error that names its property: at the start it ends the run; a table, column or capture
 instance that appears while the capture runs is left out or fails alone, and the others continue.

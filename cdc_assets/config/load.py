@@ -2,7 +2,7 @@
 
 Values may hold `${env:NAME}`, `${file:/path}` (the whole file) and `${file:/path:key}` (a key of a properties file), so
 that secrets stay outside. After that, an environment variable `CDC_` + the property name in capitals with `_` for each
-`.` and `-` replaces a value or adds it: `CDC_DATABASE_HOSTNAME` stands for `database.hostname`. Only exact property
+`.` and `-` replaces a value or adds it: `CDC_DATABASE_HOSTNAME` is `database.hostname`. Only exact property
 names can be given so, not patterned ones.
 """
 

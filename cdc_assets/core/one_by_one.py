@@ -19,7 +19,7 @@ class OneByOne:
 
     parallelism, may_start_twice = 1, False
 
-    def __init__(self, why: str = "asked for") -> None:
+    def __init__(self, why: str = "requested") -> None:
         self._why = why
 
     def get_ready(self) -> None:

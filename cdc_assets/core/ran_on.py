@@ -60,9 +60,9 @@ class RanOn:
         parts = []
         if self.tasks:
             named = f"{self.spark} ({self.application})" if self.application else self.spark
-            parts.append(f"Spark {named}: {_count(self.jobs, 'job')}, {_count(self.tasks, 'task')}")
+            parts.append(f"Spark {named}: {count_of(self.jobs, 'job')}, {count_of(self.tasks, 'task')}")
         if self.here:
-            parts.append(f"this process: {_count(self.here, 'task')} ({self.why})")
+            parts.append(f"this process: {count_of(self.here, 'task')} ({self.why})")
         return "; ".join(parts) or NO_TASK
 
 
@@ -92,5 +92,7 @@ class JobAccount:
             return dict(self._found)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count_of(number: int, noun: str) -> str:
+    """A number of things: `1 event`, `2,000 batches`."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

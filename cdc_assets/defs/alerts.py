@@ -70,7 +70,7 @@ def alert_sensor(
         name=name,
         minimum_interval_seconds=interval_s,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells of failed runs, of checks that begin to fail, and of those that pass again.",
+        description="Reports failed runs, checks that start to fail, and checks that pass again.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         known = json.loads(context.cursor or "{}")

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _EVERY_S = 20
 _RIGHT = (
-    "The configuration is right now, but the code location was loaded when it was not. Next: reload the code location"
+    "The configuration is valid now, but the code location was loaded while it was not. Next: reload the code location"
 )
 
 Resources = Callable[[Names], dict[str, Any]]

@@ -210,9 +210,9 @@ def capture_resources(names: Names, capture: CaptureSource, io_managers: IOManag
 
 
 _CHANGES_JOB = "Read the changes of all captured tables that are committed when the run begins."
-_FOLLOW_JOB = "Follows the log for the sensor until it is quiet: it selects the record of windows alone, so that it starts sooner and records less."
-_MIRROR_JOB = "Bring the tables of current rows and their history to where the topics are."
-_RECONCILE_JOB = "Compare the tables of current rows with the server, beside the stream."
+_FOLLOW_JOB = "Streams for the sensor until nothing is new. It selects only the record of windows, so that it starts sooner and records less."
+_MIRROR_JOB = "Update the tables of current rows and their history from the topics."
+_RECONCILE_JOB = "Compare the tables of current rows with the server, while streaming continues."
 _PUBLISH_JOB = "Publish to Kafka what is complete in the lake."
 _SNAPSHOT_JOB = "Read captured tables completely, or by key ranges."
 _HEADROOM_JOB = "Check how far the server's clean-up is from unread changes, and whether tables differ from the structure of their events."

@@ -75,7 +75,7 @@ _OWN = {
 class MirrorConfig(dg.Config):
     """How mirrors are materialized."""
 
-    rebuild: bool = Field(default=False, description="Make them anew from their topics; their history begins anew too.")
+    rebuild: bool = Field(default=False, description="Rebuild them from their topics; their history starts again too.")
 
 
 def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
@@ -187,7 +187,7 @@ class MirrorFollower:
     def _leave(self) -> None:
         self._is_left.set()
         tag_run(self._context.instance, self._context.run.run_id, {MIRRORS_LEFT_TAG: "true"})
-        self._context.log.info("The mirrors go on in a run of their own, which the sensor starts.")
+        self._context.log.info("The mirrors continue in a separate run, which the sensor starts.")
 
     def _begin(self) -> None:
         self._next = monotonic() + self._catalog.config.mirror.interval_s

@@ -49,11 +49,11 @@ def _reason(instance: dg.DagsterInstance, run: DagsterRun, runs: CaptureRuns) ->
         return f"pool {', '.join(full)} is full. Next: wait for the runs that hold it, or let more in"
     if holders:
         names = ", ".join(f"{other.run_id[:8]} of {other.job_name}" for other in holders)
-        return f"{names} holds the pool of the capture. Next: wait for it, or end it if it does not go on"
+        return f"{names} holds the pool of the capture. Next: wait for it, or end it if it makes no progress"
     most = most_runs(instance)
     if most is not None and len(working) >= most:
         return (
-            f"{len(working)} runs are at work, and no more may be (concurrency.runs.max_concurrent_runs). "
+            f"{len(working)} runs are active, and no more are allowed (concurrency.runs.max_concurrent_runs). "
             "Next: wait for one to end, or allow more"
         )
     return "Dagster's daemon has not taken it. Next: see whether the daemon runs, and its log: a pool or a limit for tags may be full"

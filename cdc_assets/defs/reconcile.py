@@ -30,9 +30,9 @@ class ReconcileConfig(dg.Config):
         default=None, description="Key ranges of each table to compare; `mirror.reconcile.ranges` if none is given."
     )
     repair: bool = Field(
-        default=False, description="Ask the stream for READ events of rows that differ; needs the signal table."
+        default=False, description="Request READ events of differing rows from the stream; needs the signal table."
     )
-    anew: bool = Field(default=False, description="Begin with the first key range instead of continuing.")
+    anew: bool = Field(default=False, description="Start with the first key range instead of continuing.")
 
 
 def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:

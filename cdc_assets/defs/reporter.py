@@ -19,7 +19,7 @@ import dagster as dg
 from cdc_assets.capture.progress import Progress, RangesRead, StructureChange, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.ran_on import NOWHERE, RanOn
+from cdc_assets.core.ran_on import NOWHERE, RanOn, count_of
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.columns import stored_columns
@@ -302,4 +302,4 @@ class Reporter:
 def _line(progress: Progress) -> str:
     rows = sum(sum(part.rows.values()) for part in progress.tables.values())
     end = f"{progress.slices_done} of {progress.slices} slices" if progress.slices else f"to {progress.to_lsn}"
-    return f"{progress.kind} {progress.window_id} of {progress.database}: {rows} events of {len(progress.tables)} tables, {end}; ran on {progress.ran_on}"
+    return f"{progress.kind} {progress.window_id} of {progress.database}: {count_of(rows, 'event')} in {count_of(len(progress.tables), 'table')}, {end}; ran on {progress.ran_on}"

@@ -236,7 +236,7 @@ def _ending(
     what = ", ".join(databases)
     if again := growing_retry_time(records, READINGS_TAG, what):
         return dg.SkipReason(
-            f"The capture job of {what} has not passed the end of a snapshot; the next run looks after {again:%H:%M:%S} UTC."
+            f"The capture job of {what} has not passed the end of a snapshot; the next run checks after {again:%H:%M:%S} UTC."
         )
     return _streaming(catalog, run_key(catalog.names.capture, records, "readings"), {READINGS_TAG: what})
 

@@ -44,7 +44,7 @@ class SignalConfig(dg.Config):
     )
     snapshot: SnapshotType = Field(
         default=SnapshotType.incremental,
-        description="`incremental`: beside the stream; needs the signal table. `blocking`: the stream pauses.",
+        description="`incremental`: while streaming continues; needs the signal table. `blocking`: the stream pauses.",
     )
     conditions: dict[str, str] = Field(
         default={},

@@ -168,7 +168,7 @@ class Watch:
 def _troubles(instance: dg.DagsterInstance, runs: CaptureRuns, hindrance: str) -> Iterator[Trouble]:
     """What Dagster knows, and a report does not find."""
     if hindrance:
-        yield Trouble("the sensor", f"it cannot ask what there is to do: {hindrance}")
+        yield Trouble("the sensor", f"it cannot find out what there is to do: {hindrance}")
     yield from troubles_of_runs(instance, runs, is_reported=False)
 
 

@@ -115,7 +115,7 @@ _DESCRIPTIONS: dict[Role, str] = {
 _OF_CONNECTORS: dict[Role, str] = {
     "source": "`{table}`, the table in a database of the kind {source}, captured by Debezium's connector. Primary key: {key}.",
     "snapshot": (
-        "`{table}`: its rows as READ events. Materializing it asks the connector to read the table again (a signal), and lasts "
+        "`{table}`: its rows as READ events. Materializing it has the connector read the table again (by a signal), and lasts "
         "until it has. Primary key: {key}."
     ),
     "changes": (

@@ -77,7 +77,9 @@ class ForwardedSignals:
             try:
                 self._hand_on()
             except CdcError as error:
-                log.warning("Signals that wait in the lake are not handed on, and are tried again: %s", error)
+                log.warning(
+                    "Signals that wait in the lake could not be passed to the connector; this is retried: %s", error
+                )
         return self._feed.next(timeout_s)
 
     @property

@@ -16,7 +16,7 @@ ENDS: Final = ("COMPLETED", "ABORTED", "SKIPPED")
 _READ: Final = ("SUCCEEDED", "EMPTY")
 _REASONS: Final = {
     "UNKNOWN_SCHEMA": ("the connector captures no table of this name (letter case counts)", "correct the name"),
-    "NO_PRIMARY_KEY": ("it has no primary key", "give it one, name a surrogate-key, or ask for a blocking snapshot"),
+    "NO_PRIMARY_KEY": ("it has no primary key", "give it one, name a surrogate-key, or request a blocking snapshot"),
     "SQL_EXCEPTION": ("the database refuses to read it", "see the connector's log, and the condition of the signal"),
 }
 

@@ -26,7 +26,7 @@ _TAKEN_UP_S = 120.0
 _WAKE_EVERY_S = 5.0
 INCREMENTAL_NEEDS = (
     "create a table (id, type, data), name it in signal.data.collection, and have source in signal.enabled.channels; or set "
-    "read.only=true, where the connector can (MySQL with GTIDs, PostgreSQL); or ask for a blocking snapshot"
+    "read.only=true, where the connector can (MySQL with GTIDs, PostgreSQL); or request a blocking snapshot"
 )
 
 
@@ -213,7 +213,7 @@ class RequestedSnapshot:
             self._woken = time.monotonic()
         if self._sent is not None and not self._begun and time.monotonic() - self._sent > self._patience_s:
             raise EngineError(
-                f"The connector has not taken up the signal {self._signal.id} within {self._patience_s:.0f} s. "
+                f"The connector has not acted on the signal {self._signal.id} within {self._patience_s:.0f} s. "
                 "Next: see its log; check notification.enabled.channels and signal.data.collection."
             )
         return chunk

@@ -143,14 +143,14 @@ def _order(
         raise UnreadableError(
             "NO_PRIMARY_KEY",
             "It has no captured key, so it cannot be read in chunks. Next: name a captured column that is not large as "
-            "surrogate-key in the signal, or ask for a blocking snapshot.",
+            "surrogate-key in the signal, or request a blocking snapshot.",
         )
     columns = tuple(column for name in names if (column := schema.column(name)) is not None)
     if len(columns) < len(names) or not all(can_bound(column) for column in columns):
         raise UnreadableError(
             "SKIPPED",
             f"It cannot be read in chunks by {', '.join(names)}: not all of these are columns of it with an ordered type. "
-            "Next: name another column as surrogate-key in the signal, or ask for a blocking snapshot.",
+            "Next: name another column as surrogate-key in the signal, or request a blocking snapshot.",
         )
     return columns
 

@@ -98,7 +98,7 @@ def announce(tables: DeltaTables, topic: str, number: int, found: Retained) -> N
         return
     if int(handle.metadata().configuration.get(ANNOUNCEMENT, "0")) != number:
         raise LakeConflictError(
-            f"{tables.location.uri(topic)} says since a moment ago what another writer has left of it. "
+            f"{tables.location.uri(topic)} was just announced by another writer to hold fewer events. "
             "Next: nothing, it is tried again."
         )
     properties = {COMPLETE_AFTER: found.after, DROPPED_WINDOW: str(found.window)}

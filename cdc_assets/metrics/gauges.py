@@ -58,19 +58,17 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 
 
 def _of_capture(report: CaptureReport) -> Iterator[Metric]:
-    looked = _gauge(
-        "last_look_timestamp_seconds", "Time of the look that found the health and the other gauges of the report."
-    )
+    looked = _gauge("last_look_timestamp_seconds", "Time of the report with the health and the other gauges.")
     looked.add_metric([report.capture], report.at.timestamp())
     yield looked
     health = _gauge("health", "1 for the health that the capture has, 0 for the others.", "health")
     for name in HEALTHS:
         health.add_metric([report.capture, name], float(report.health == name))
     yield health
-    troubles = _gauge("troubles", "Things that somebody has to look at.")
+    troubles = _gauge("troubles", "Findings that need attention.")
     troubles.add_metric([report.capture], len(report.troubles))
     yield troubles
-    unknown = _gauge("unknown", "Things that could not be asked, so that nobody knows whether they are well.")
+    unknown = _gauge("unknown", "Facts that could not be queried, so that it is unknown whether all is well.")
     unknown.add_metric([report.capture], len(report.unknown))
     yield unknown
     conditions = _gauge("captured_tables", "Tables by condition.", "condition")

@@ -62,7 +62,7 @@ class Textfile:
         try:
             return self._metrics.text(with_report=True)
         except Exception as error:  # noqa: BLE001 - metrics must never end a capture
-            self._tell(f"Metrics of health cannot be made: {describe_error(error)}")
+            self._tell(f"Metrics of health are not available: {describe_error(error)}")
             return self._metrics.text(with_report=False)
 
     def _write(self, text: bytes) -> None:

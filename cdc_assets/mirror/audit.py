@@ -84,7 +84,7 @@ def unknown_step(tables: MirrorTables, topic: str, state: MirrorState) -> int:
     if is_known:
         return 0
     log.warning(
-        "Rebuilding the mirror of %s: its tables have reached step %d, which the record of mirrors does not have so. It was removed, "
+        "Rebuilding the mirror of %s: its tables have reached step %d, which the record of mirrors does not have like this. The record was removed, "
         "or is an older copy, or has lost its newest commits.",
         topic, newest,
     )  # fmt: skip

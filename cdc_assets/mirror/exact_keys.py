@@ -53,14 +53,14 @@ def coarse_tables(
 
 def _otherwise_keyed(key: Sequence[str], former: Sequence[str], entry: HistoryEntry) -> ConfigurationError:
     return ConfigurationError(
-        "message.key.columns", ", ".join(key), f"the columns by which all events of {entry.table} are told apart; the key of earlier ones "
-        f"has {', '.join(former) or 'none'}, so they do not tell which row they are about", _read_again(entry),
+        "message.key.columns", ", ".join(key), f"the columns that identify all events of {entry.table}; the key of earlier ones "
+        f"has {', '.join(former) or 'none'}, so they do not identify their rows", _read_again(entry),
     )  # fmt: skip
 
 
 def _keyed(entry: HistoryEntry) -> ConfigurationError:
     return ConfigurationError(
-        "message.key.columns", None, f"the key columns by which events of {entry.table} were told apart: without a key, READs and changes "
+        "message.key.columns", None, f"the key columns that identified events of {entry.table}: without a key, READs and changes "
         "of one row may be two rows", _read_again(entry),
     )  # fmt: skip
 

@@ -120,6 +120,6 @@ class MirrorReader:
     def _read(self, directory: str) -> pa.Table:
         schema = self._tables.schema(directory)
         if schema is None:
-            raise LakeError(f"There is no mirror {directory}. Next: cdc-assets mirror makes it.")
+            raise LakeError(f"There is no mirror {directory}. Next: cdc-assets mirror creates it.")
         paths = [path for path, _, _ in self._tables.files(directory)]
         return read_rows(self._tables.location, directory, paths, schema)

@@ -105,7 +105,7 @@ class Shape:
         former = [field for field in known if field.name.lower() not in names]
         if not former:
             return self
-        kept = [ShapeColumn(field.name, field.type, note="the source has it no longer") for field in former]
+        kept = [ShapeColumn(field.name, field.type, note="the source no longer has it") for field in former]
         return replace(self, columns=(*self.columns, *kept))
 
     def is_misspelt(self, known: pa.Schema) -> bool:

@@ -50,10 +50,10 @@ from cdc_assets.overview.report import (
 
 OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 
-NOT_ASKED = "The database cannot be asked,"
+NOT_ASKED = "The database cannot be queried,"
 _SOURCE = "the source"
-_OF_OTHERS = "Others wrote the events, so no database is asked how far its log goes."
-_STOPPED = "Next: remove the reason; the next run of the capture goes on there."
+_OF_OTHERS = "Other programs wrote the events, so there is no database whose log could be compared."
+_STOPPED = "Next: remove the reason; the next run of the capture continues there."
 _HEARD = ("complete", "quiet")
 
 

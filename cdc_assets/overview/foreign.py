@@ -29,7 +29,7 @@ def rewritten(tables: TopicTables, marks: Mapping[str, Mark], *, whole: bool) ->
             return found
         if not whole:
             return [ForeignCommit(name, seen.newest, "unclear", 0, OR_EARLIER)]
-        rows = doubled_rows(tables, name, OneByOne("a look at the lake"))
+        rows = doubled_rows(tables, name, OneByOne("reading the lake"))
         return [ForeignCommit(name, seen.newest, "doubled", rows, OR_EARLIER)] if rows else []
 
     with ThreadPoolExecutor(_THREADS) as pool:

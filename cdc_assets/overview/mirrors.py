@@ -61,7 +61,7 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
         yield Trouble(
             ALL,
             f"those of {_named(behind)} are behind their topics, and {was}. Next: `cdc-assets mirror`, or let Dagster's sensor run; "
-            "`capture` alone updates none",
+            "`capture` updates none",
         )
 
 

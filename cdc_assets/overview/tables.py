@@ -29,7 +29,7 @@ Health = Status | Literal["waiting", "not captured"]
 Verdict = tuple[Health, str]
 """Health and the reason, with the next step."""
 
-NEXT_RUN = "the run that is at work, or the next one, takes it in"
+NEXT_RUN = "the active run, or the next one, adds it"
 """What a new table waits for."""
 
 UNREAD = "nothing of it could be read yet, and the next run tries it again:"

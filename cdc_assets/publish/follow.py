@@ -66,7 +66,7 @@ def publish(
                 if isinstance(error, LakeError):
                     feed.forget()
                 former = error
-                outages.tell(log, _KAFKA, error, f"Trying again every {pause_s} s.")
+                outages.tell(log, _KAFKA, error, f"Retrying every {pause_s} s.")
                 _pause(pause_s, ends)
             else:
                 outages.end(_KAFKA)
@@ -126,6 +126,6 @@ def _is_fenced(
         except RetryableError as error:
             if ends() or 0 <= max_retries < attempt:
                 raise
-            outages.tell(log, _KAFKA, error, f"Asking every {pause_s} s who has fenced this publisher.")
+            outages.tell(log, _KAFKA, error, f"Checking every {pause_s} s which publisher has fenced this one.")
             _pause(pause_s, ends)
     return True

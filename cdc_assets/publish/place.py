@@ -73,6 +73,6 @@ def parse_published(text: str) -> Published:
         return Published(**data)
     except (ValueError, TypeError, KeyError) as error:
         raise LakeError(
-            f"The newest message of the topic of markers is no marker ({error}): {text[:200]}. "
+            f"The newest message of the topic of markers is not a marker ({error}): {text[:200]}. "
             "Next: see who else writes there, or delete the topic, and the published topics with it."
         ) from None

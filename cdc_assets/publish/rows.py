@@ -157,7 +157,7 @@ class TopicRows:
                     pieces.append(found)
         if newest is not None and reached < newest:
             raise LakeError(
-                f"{self.topic} has commit {newest}, says the manifest, and its tables end with {reached}. Next: see whether the lake's "
+                f"The manifest has commit {newest} of {self.topic}, but its tables end with {reached}. Next: see whether the lake's "
                 "file system is mounted (lake.path); restore the table if it was removed"
             )
         self._known = known

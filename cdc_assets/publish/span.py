@@ -75,7 +75,7 @@ def replay_of(text: str, prefix: str, own: str) -> Replay:
         ConfigurationError: they are not valid.
     """
     if not _PREFIX.fullmatch(prefix) or prefix in (own, ".", "..") or prefix.startswith(f"{own}."):
-        expected = f"another topic prefix than {own}, of letters, digits, dots, - and _"
+        expected = f"a topic prefix other than {own}, of letters, digits, dots, - and _"
         raise ConfigurationError("--prefix", prefix, expected, "choose one that has no topics yet")
     return Replay(_span(text), prefix)
 

@@ -93,7 +93,7 @@ def fetch_from(registry: SchemaRegistry) -> Fetch:
         if found is None:
             raise BadRecordError(f"the registry has no schema {number}")
         if (found.schema_type or "AVRO") != "AVRO" or found.references:
-            raise BadRecordError(f"schema {number} is not of Avro alone: {found.schema_type}, with its references")
+            raise BadRecordError(f"schema {number} is not only of Avro: {found.schema_type}, with its references")
         try:
             return json.loads(found.schema_str)
         except (TypeError, ValueError, RecursionError) as error:

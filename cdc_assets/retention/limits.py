@@ -79,7 +79,7 @@ class Readers:
             return str(table.position), f"complete up to {table.position}"
         known = self._mirrors.get(topic, MirrorState())
         if known.step == 0 or not self._stands(topic):
-            return NOTHING, "its mirror is not made yet"
+            return NOTHING, "its mirror does not exist yet"
         if known.gaps:
             return NOTHING, "its mirror lacks changes"
         if known.pending is not None and (known.pending.whole or known.pending.void):

@@ -129,7 +129,7 @@ class TopicRemover:
             if not limit.allows(found.after):
                 announce(self._tables, topic, former.number + 1, former)
                 raise LakeConflictError(
-                    f"Events of {topic} up to {found.after} were to go, and stay, since a moment ago: {limit.reason}. "
+                    f"Events of {topic} up to {found.after} were about to be dropped, but stay: {limit.reason}. "
                     "Next: nothing, it is tried again."
                 )
         except LakeConflictError:

@@ -151,7 +151,7 @@ class Opening:
             for found in find_unmatched(self._config, Existing(tables, instances, structures), patience):
                 log.warning("%s", found)
         except CdcError as error:
-            log.info("Lists of the settings were not compared with what there is: %s", error)
+            log.info("Lists of the settings were not compared with the server: %s", error)
 
     def begin_history(
         self, database: str, selected: dict[str, list[TableId]], unavailable: dict[str, CdcError]

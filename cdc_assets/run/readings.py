@@ -64,7 +64,7 @@ class OpenReadings:
             moment, window, _ = self._moments[database]
             moment.is_passed(moment.captured)
         except CdcError as error:
-            log.debug("Where %s was read up to is not known yet: %s", database, error)
+            log.debug("The log position up to which %s was read is not known yet: %s", database, error)
             return
         if moment.target is not None:
             del self._moments[database]

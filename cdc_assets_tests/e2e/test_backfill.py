@@ -42,7 +42,7 @@ def test_backfill_of_key_ranges_is_one_run_for_which_the_stream_makes_way(daemon
     assert run.status is dg.DagsterRunStatus.SUCCESS
     assert any(text.endswith("ended: yielded") for text in messages(daemon, stream))
     progress = [text for text in messages(daemon, run) if " slices" in text and LEDGER.path[1] in text]
-    assert re.search(r": 2000 events of 1 tables, (\d+) of \1 slices(;|$)", progress[-1]), progress
+    assert re.search(r": 2,000 events in 1 table, (\d+) of \1 slices(;|$)", progress[-1]), progress
     new = [event for event in daemon.shop.events("ledger") if event["position"] not in before]
     reads = Counter(event["key"]["id"] for event in new if event["value"]["op"] == "r")
     size = LEDGER_ROWS // RANGES

@@ -232,7 +232,7 @@ def test_commands_know_such_captures(kind: str, tmp_path: Path) -> None:
         assert '"name":"one"' in command(shop, "tail", "items")
         assert "items" in command(shop, "summary")
         shop.write(database_password="${env:NOT_THERE}")
-        assert "cannot be asked" in command(shop, "status", code=2)
+        assert "cannot be queried" in command(shop, "status", code=2)
         assert '"name":"one"' in command(shop, "tail", "items")
 
 

@@ -103,7 +103,7 @@ def test_a_stream_goes_on_when_the_server_is_back(kind: type[Server], tmp_path: 
         def look() -> None:
             found = status_of(tmp_path)
             assert found["health"] == "not known"
-            assert "cannot be asked" in found["headline"]
+            assert "cannot be queried" in found["headline"]
 
         try:
             while "batch 0" not in log_of(tmp_path):

@@ -162,7 +162,7 @@ class PostgresProbe:
             )
         if recorded is not None and not self._moves_by_itself() and wal_point(int(slot["begin"] or 0)) > recorded:
             return (
-                f"The replication slot {self._slot} begins at {slot['confirmed']}, behind {recorded}, to which the lake is "
+                f"The replication slot {self._slot} begins at {slot['confirmed']}, after {recorded}, to which the lake is "
                 "complete: it was recreated or moved, and changes in between are lost. Next: set "
                 "snapshot.mode=when_needed, which reads the tables again, or capture into a new lake."
             )
@@ -261,7 +261,7 @@ class PostgresProbe:
             )  # fmt: skip
             full = identity == "f" or sets
             yield CheckResult(
-                "replica identity", str(table), full, "full" if full else "not full: `before` holds keys alone", "full",
+                "replica identity", str(table), full, "full" if full else "not full: `before` holds only keys", "full",
                 f'ALTER TABLE "{table.schema}"."{table.table}" REPLICA IDENTITY FULL', blocking=False,
             )  # fmt: skip
 

@@ -44,7 +44,7 @@ class KafkaTopics:
 
         Raises:
             ConnectionLostError: the broker is away.
-            PreflightError: the user may not make the topic of markers, or it cannot hold them.
+            PreflightError: the user may not create the topic of markers, or it cannot hold them.
             ConfigurationError: the client does not know an option.
         """
         with self._admin() as admin, self._translated():
@@ -97,11 +97,11 @@ class KafkaTopics:
                 if error.args[0].retriable() or code in _PASSING:
                     raise
                 if code not in NOT_AUTHORIZED:
-                    troubles[name] = f"it cannot be made: {error.args[0].str()}"
+                    troubles[name] = f"it cannot be created: {error.args[0].str()}"
                 elif name != self._markers:
                     troubles[name] = not_made(name)
                 else:
-                    what = "make the topic of markers"
+                    what = "create the topic of markers"
                     raise refused(self._settings.servers, what, ["CREATE", "WRITE", "READ"], "topic", name) from None
         return troubles
 
@@ -132,7 +132,7 @@ class KafkaTopics:
             yield
         except self._kafka.KafkaException as error:
             raise ConnectionLostError(
-                f"Kafka at {self._settings.servers} cannot be asked: {error.args[0].str()}. "
+                f"Kafka at {self._settings.servers} cannot be queried: {error.args[0].str()}. "
                 "Next: check bootstrap.servers and the producer options."
             ) from None
 

@@ -157,6 +157,6 @@ def made(
         raise ConfigurationError(
             ", ".join(f"{prefix}.{name}" for name in wrong or names) or f"{prefix} options",
             "(given)",
-            f"an option of Java's client or of librdkafka, with a value that the client takes ({reason})",
+            f"an option of Java's client or of librdkafka, with a value that the client accepts ({reason})",
             "correct it, or leave it out; docs/kafka.md lists them",
         ) from None

@@ -8,7 +8,7 @@ ANYWHERE: Final = (*AT_THE_END, *AT_THE_BEGINNING)
 """Values of `auto.offset.reset`, with librdkafka's other names for them."""
 ANEW: Final = "consumer.override.auto.offset.reset=earliest lets the next run read it from its beginning"
 MISSING: Final = (
-    "it was read, and is not there any more: the topic was deleted, the user may not see it (DESCRIBE), or bootstrap.servers is "
+    "it was read before and no longer exists: the topic was deleted, the user may not see it (DESCRIBE), or bootstrap.servers is "
     "another cluster; leave it out of topics or topics.regex if it is not needed any more"
 )
 

@@ -79,7 +79,7 @@ class KafkaBroker:
         self.close()
         if trouble := self.prepare([self._marker.topic]):
             raise ConnectionLostError(
-                f"Topic {self._marker.topic} cannot be made: {trouble[self._marker.topic]}. "
+                f"Topic {self._marker.topic} cannot be created: {trouble[self._marker.topic]}. "
                 "Next: check topic.creation.default.replication.factor, or make it: one partition, cleanup.policy=compact."
             )
         self._start()

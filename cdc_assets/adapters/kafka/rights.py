@@ -30,7 +30,7 @@ def unwritable(topic: str) -> str:
 def not_made(topic: str) -> str:
     """Why a topic is not published that cannot be seen and cannot be made."""
     return (
-        "there is no such topic, or the user may not see it, and the user may not make it: "
+        "there is no such topic, or the user may not see it, and may not create it: "
         f"it needs {given_by(['CREATE', 'WRITE'], 'topic', topic)}"
     )
 

@@ -176,7 +176,7 @@ class KafkaSource:
             if own:
                 self._consumer.commit(offsets=own, asynchronous=True)
         except self._kafka.KafkaException as error:
-            log.warning("The group's offsets were not written: %s. They are for monitoring alone.", error.args[0].str())
+            log.warning("The group's offsets were not written: %s. They are only for monitoring.", error.args[0].str())
 
     def close(self) -> None:
         """See `Source`."""
@@ -214,7 +214,7 @@ class KafkaSource:
         """Stop topics that were recreated while they were read."""
         for own in sorted(self._assigned):
             if (id_ := ids.get(own[0])) and id_ != self._ids.setdefault(own[0], id_):
-                text = f"it was deleted and made anew: what was read of it in the last {since_s:.0f} s may be the new topic's"
+                text = f"it was deleted and recreated: what was read of it in the last {since_s:.0f} s may be the new topic's"
                 self._give_up(*own, f"{text}; {ANEW}")
         self._ids = {**ids, **self._ids}
 
@@ -254,7 +254,7 @@ class KafkaSource:
                 self._give_up(topic, partition, was_anew(recorded))
                 return None
             own.offset = self._begun[stream_name(topic, partition)] = low
-            log.warning("%s was made anew: it is read from its beginning.", place_name(topic, partition))
+            log.warning("%s was recreated: it is read from its beginning.", place_name(topic, partition))
         elif low <= recorded <= high:
             own.offset = recorded
             if id_ and not id_then:
@@ -283,7 +283,7 @@ class KafkaSource:
         if error.code() == codes._PARTITION_EOF:
             self._ended.add(own)
         elif error.code() == codes._AUTO_OFFSET_RESET:
-            self._give_up(*own, f"its offset is not there any more ({error.str()})")
+            self._give_up(*own, f"its offset no longer exists ({error.str()})")
         elif error.code() in NOT_AUTHORIZED and own in self._assigned:
             self._give_up(*own, f"the user may not read it: it needs {given_by(['READ'], 'topic', own[0])}")
         elif error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION) and own in self._assigned:

@@ -52,5 +52,5 @@ class TopicIds:
                     raise
         if _NONE in found.values() and not self._has_told:
             self._has_told = True
-            log.warning("The broker tells no ids of topics: one that is made anew is noticed only if it is shorter.")
+            log.warning("The broker gives no ids of topics: one that was recreated is noticed only if it is shorter.")
         return {name: id_ for name, id_ in found.items() if id_ != _NONE}

@@ -51,7 +51,7 @@ def unread(settings: ReaderSettings, offsets: Offsets) -> Unread:
         return _asked(kafka, consumer, settings, offsets)
     except kafka.KafkaException as error:
         raise ConnectionLostError(
-            f"Kafka at {settings.servers} cannot be asked what waits: {error.args[0].str()}. Next: check bootstrap.servers."
+            f"Kafka at {settings.servers} cannot be queried for unread messages: {error.args[0].str()}. Next: check bootstrap.servers."
         ) from None
     finally:
         consumer.end()
@@ -61,7 +61,7 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
     topics = consumer.list_topics(timeout=_ANSWER_S).topics
     failed = {name: topic.error for name, topic in topics.items() if topic.error is not None}
     if refused := next((name for name in failed if settings.takes(name)), None):
-        raise ConnectionLostError(f"Kafka tells nothing of topic {refused}: {failed[refused].str()}. Next: {SEE}.")
+        raise ConnectionLostError(f"Kafka says nothing about topic {refused}: {failed[refused].str()}. Next: {SEE}.")
     wanted = sorted(name for name in topics if settings.takes(name))
     absent = tuple(sorted(set(settings.topics) - set(topics)))
     if not wanted:

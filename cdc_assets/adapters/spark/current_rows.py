@@ -85,7 +85,7 @@ def _required(key: str) -> Column:
 
 
 def _next_step(last: str) -> str:
-    return f"read the mirror; or read the whole table again, behind a later commit, and take the events after {last} (from_lsn, cdc/from_lsn)"
+    return f"read the mirror; or read the whole table again, after a later commit, and take the events after {last} (from_lsn, cdc/from_lsn)"
 
 
 def _newest(field: StructField, unavailable: Sequence[str]) -> Column:

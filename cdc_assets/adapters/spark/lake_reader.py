@@ -137,7 +137,7 @@ def _require_plain(directory: str, handle: DeltaTable) -> None:
         other.add("partition columns")
     if other:
         raise LakeError(
-            f"The table {directory} uses {', '.join(sorted(other))}, so its rows are not those of its files alone. "
+            f"The table {directory} uses {', '.join(sorted(other))}, so its rows cannot be read from its files only. "
             "Next: read it with a reader that knows this, and find the program that has changed it."
         )
 

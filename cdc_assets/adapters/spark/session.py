@@ -122,7 +122,7 @@ class LazySession:
             return self._started(*java)
         except ConfigurationError as error:
             raise SparkTaskError(
-                f"Spark at {self.settings.address} has gone: {error} What was read is read again once it is back."
+                f"Spark at {self.settings.address} has gone: {error} The read is repeated once it is back."
             ) from error
 
     def _started(self, *java: str) -> SparkSession:

@@ -146,7 +146,7 @@ def _properties(file: str | Path, environment: Mapping[str, str]) -> dict[str, s
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise ConfigurationError(_TASKS, text, "a whole number; 0 asks Spark", "correct it")
+        raise ConfigurationError(_TASKS, text, "a whole number; 0 lets Spark decide", "correct it")
     return int(text)
 
 

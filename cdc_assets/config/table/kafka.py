@@ -39,7 +39,7 @@ KAFKA = (
                 None,
                 f"Form of {part}s in Kafka: `org.apache.kafka.connect.json.JsonConverter` or "
                 "`io.confluent.connect.avro.AvroConverter`.",
-                note="Others are refused by `publish` alone; the lake does not depend on them.",
+                note="Only `publish` refuses others; the lake does not depend on them.",
             ),
             Property(
                 f"{part}.converter.schema.registry.url",

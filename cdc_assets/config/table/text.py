@@ -48,7 +48,7 @@ TEXT = (
             f"{part}.converter.replace.null.with.default",
             kinds.BOOLEAN,
             "true",
-            f"Whether the column's default stands in place of a null of the {part}, as Kafka Connect has it (`tail`, `publish`).",
+            f"Whether the column's default replaces a null of the {part}, as Kafka Connect has it (`tail`, `publish`).",
             f"text.{part}_defaults",
         )
         for part in ("key", "value")

@@ -87,7 +87,7 @@ def half_hourly_schedule(
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         seen_by = view(getattr(context.resources, resource))
         if seen_by.runs and is_reported_by_a_run(context.instance, seen_by.runs, seen_by.key):
-            return dg.SkipReason("A run is at work, which checks them itself.")
+            return dg.SkipReason("A run is active, which does these checks itself.")
         own = [check for check in checks if check.when == "half-hourly"]
         always = [dg.AssetCheckKey(seen_by.key, check.name) for check in own if check.of == "capture"]
         of_tables = [check for check in own if check.of != "capture" and catalog.checked(check.of)]

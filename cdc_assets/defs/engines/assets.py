@@ -45,7 +45,7 @@ class ReadConfig(dg.Config):
 
     type: SnapshotType = Field(
         default=SnapshotType.blocking,
-        description="`blocking`: streaming pauses while the tables are read. `incremental`: beside the stream, in chunks; the "
+        description="`blocking`: streaming pauses while the tables are read. `incremental`: while streaming continues, in chunks; the "
         "connector needs a signal table for its markers (signal.data.collection).",
     )
     conditions: dict[str, str] = Field(

@@ -55,5 +55,5 @@ def connector_definitions(
 
 
 _CHANGES_JOB = "Run the connector up to where the log ends when the run begins."
-_SNAPSHOT_JOB = "Ask the connector to read tables again, and run it until it has."
+_SNAPSHOT_JOB = "Have the connector read tables again, and run it until that is done."
 _HEADROOM_JOB = "Check whether the lake is complete, and whether the database keeps what was not read yet."

@@ -21,11 +21,11 @@ from cdc_assets.engine.named import identifier
 from cdc_assets.engine.topics import BATCHES, HISTORY, system_topics, table_of
 
 _SYSTEM = {
-    BATCHES: "The batches that were planned and completed, with the connector's offsets behind each.",
-    HISTORY: "The connector's schema history, in its own form: what it needs to read on in the log.",
+    BATCHES: "The batches that were planned and completed, with the connector's offsets after each.",
+    HISTORY: "The connector's schema history, in its own form: what it needs to continue in the log.",
     "schema_changes": "Events of the connector that publish each structure to consumers.",
     "transactions": "BEGIN and END of each transaction, with its number of events by table.",
-    "heartbeat": "Heartbeats of the connector: up to their place in the log it has read everything.",
+    "heartbeat": "Heartbeats of the connector: it has read everything up to their place in the log.",
     "notifications": "What the connector reports of its snapshots.",
 }
 
@@ -83,7 +83,7 @@ class ConnectorCatalog(Catalog):
     def _trouble(self) -> str:
         if self.problem:
             return (
-                "\n\n**The database could not be asked for its tables when the code location was loaded; those that are "
+                "\n\n**The database could not be queried for its tables when the code location was loaded; those that are "
                 f"known from before, and those in the lake, are shown: {self.problem}**"
             )
         if self.tables:

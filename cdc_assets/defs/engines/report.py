@@ -17,6 +17,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.config.reader import is_reader
+from cdc_assets.core.ran_on import count_of
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.io_managers import Writers
@@ -107,7 +108,9 @@ class BatchReport:
                 self._add(directory.partition("@")[0], file, batch)
         ledger = self._catalog.system["batches"]
         self._sum(self._catalog.page_key, ledger).add({"event": batch.rows}, 0, batch.batch_id)
-        self._context.log.info(f"batch {batch.batch_id}: {batch.rows} events of {len(batch.files)} tables")
+        self._context.log.info(
+            f"batch {batch.batch_id}: {count_of(batch.rows, 'event')} in {count_of(len(batch.files), 'table')}"
+        )
         if monotonic() - self._since >= self._every_s:
             self._log_all()
 

@@ -51,7 +51,7 @@ _UNPROVED = timedelta(minutes=10)
 
 def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
-    about = "Asks the database where its log ends, and starts a run of the connector if the lake is behind; never a second at a time."
+    about = "Compares the end of the database's log with the lake, and starts a run of the connector if there is more to read; never a second run at a time."
     return sensor_of(catalog, catalog.sensor, about, jobs, partial(connector_view, catalog), _Decider(catalog))
 
 

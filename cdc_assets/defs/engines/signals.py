@@ -81,7 +81,7 @@ def send(resource: ConnectorResource, signal: Signal) -> str:
         "signal.enabled.channels",
         ",".join(channels),
         "source with a signal table (signal.data.collection), or file with signal.file",
-        "configure one; a snapshot can also be asked for by materializing the snapshot assets, which needs none",
+        "configure one; a snapshot can also be requested by materializing the snapshot assets, which needs none",
     )
 
 

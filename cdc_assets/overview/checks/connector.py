@@ -38,7 +38,7 @@ class ConnectorFacts:
         self._overview, self._asked, self._at = overview, asked, at
         self._answers = asked if isinstance(asked, Answers) else None
         self._unread = asked if isinstance(asked, Unread) else None
-        self._why = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to ask"
+        self._why = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to query"
 
     @cached_property
     def report(self) -> CaptureReport:
@@ -112,7 +112,7 @@ class ConnectorFacts:
         if self._answers.proved:
             return ""
         if point is None:
-            return "The connector's offset does not tell up to where it has read."
+            return "The connector's offset does not show how far it has read."
         if point > end:
             return f"The lake is complete to {point}, and the log ends before that, at {end}: this is another log."
         return f"The lake is complete to {point}, and the log ends at {end}: the rest is read by the next run."
@@ -149,7 +149,7 @@ COMPLETE = Check(
     of="capture",
     about=(
         "Every change up to the end of the database's log is in the lake, and every table of the lake holds its batches. "
-        "While changes go on, a warning tells how far the lake is behind."
+        "While changes continue, a warning says how far the lake lags."
     ),
     error="a topic table has lost a batch",
     warning="it is not proved that every change up to the end of the log is in the lake",

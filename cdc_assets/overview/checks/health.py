@@ -17,7 +17,7 @@ def health_result(report: CaptureReport) -> Verdict:
     """Fails if somebody has to act; warns if something is not known, or late. A snapshot that is being read is neither."""
     found = list(_found(report))
     more = [f"And {len(found) - _MOST_NAMED} more."] if len(found) > _MOST_NAMED else []
-    text = "\n".join([*found[:_MOST_NAMED], *more]) or "Nobody has to act."
+    text = "\n".join([*found[:_MOST_NAMED], *more]) or "No action is needed."
     facts = {"troubles": len(report.troubles), "unknown": len(report.unknown)}
     return Verdict(not found, text, report.health == "in trouble", facts)
 
@@ -39,7 +39,7 @@ def _health(facts: Facts, subject: Subject) -> Verdict:
 HEALTH = Check(
     name="health",
     of="capture",
-    about="Nothing that the page of the capture tells needs somebody to act: tables, mirrors, Kafka, runs and settings.",
+    about="Nothing on the page of the capture needs action: tables, mirrors, Kafka, runs and settings.",
     error="the page of the capture is in trouble",
     warning="something is not known, or late by more than a minute; a snapshot is neither",
     page="in-trouble",

@@ -20,7 +20,7 @@ from cdc_assets.publish.view import PublishedReport
 
 _REPAIR = "Next: materialize the table's snapshot asset."
 _LATE = (
-    f"Windows wait that were complete in the lake more than {LATE_S:.0f} s ago: the page of the capture tells how many, and for how long. "
+    f"Windows wait that were complete in the lake more than {LATE_S:.0f} s ago: the page of the capture says how many, and for how long. "
     "Next: see whether a run publishes, and its log"
 )
 """Without numbers: as a check's result it would be another one every few seconds."""
@@ -192,11 +192,11 @@ def continuity_result(state: TableState, holds: Retained | None = None) -> Verdi
 
 def published_result(found: PublishedReport | None) -> Verdict:
     """Fails if a topic is stopped; warns if that is not known, or much time has passed since what waits was complete."""
-    found = found or PublishedReport(problem="nobody asked")
+    found = found or PublishedReport(problem="it was not queried")
     late = (found.behind_s or 0.0) > LATE_S
     texts = [f"{topic} is not published further: {reason}" for topic, reason in found.stopped.items()]
     texts += [f"Not known: {found.problem}"] if found.problem else []
-    held = f". What comes behind it waits for {found.held}" if found.held else ""
+    held = f". Later events wait for {found.held}" if found.held else ""
     texts += [f"{_LATE}{held}"] if late and not texts else []
     text = "; ".join(texts) or "No topic is stopped, and nothing waits for long."
     return Verdict(not texts, text, bool(found.stopped), published_facts(found))
@@ -258,7 +258,7 @@ CONTINUITY = Check(
     of="table",
     about="Every change up to the table's position was read: no interval of the log is missing.",
     error="the table lacks changes, or has failed",
-    warning="it went on behind a gap (`gap.policy=ignore`) and was not read again",
+    warning="it continued after a gap (`gap.policy=ignore`) and was not read again",
     page="gap",
     when="seconds",
     made_of="answers",

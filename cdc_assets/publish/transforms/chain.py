@@ -79,5 +79,7 @@ def _chosen(predicate: Predicate, part: Part) -> Mask:
     try:
         fits = matches(predicate.pattern, part.topic)
     except PatternError as error:
-        raise InvalidValueError("predicate", part.topic, f"a quicker expression ({error})", "simplify it") from None
+        raise InvalidValueError(
+            "predicate", part.topic, f"an expression that matches faster ({error})", "simplify it"
+        ) from None
     return np.full(len(part), fits != predicate.negated)

@@ -147,7 +147,7 @@ def struct_of(name: str, about: ConnectType, columns: Sequence[Column], absent: 
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidValueError("transform", twice, "a field that there is not yet", "add it under another name")
+        raise InvalidValueError("transform", twice, "a new field name", "add it under another name")
     field = replace(about, fields=fields, arrow=None).to_field(name)
     mask = None if absent is None or not absent.any() else pa.array(absent)
     return Column(

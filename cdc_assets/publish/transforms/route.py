@@ -29,4 +29,6 @@ class Route:
         try:
             return replace_whole(self._settings.pattern, self._settings.replacement, topic)
         except (PatternError, TimeoutError) as error:
-            raise InvalidValueError("transform", topic, f"a quicker expression ({error})", "simplify it") from None
+            raise InvalidValueError(
+                "transform", topic, f"an expression that matches faster ({error})", "simplify it"
+            ) from None

@@ -145,7 +145,7 @@ def test_between_runs_the_sensor_tells_what_has_changed(shop: Deployment) -> Non
     assert shop.tick().asset_events == []
     shop.database.away = True
     [page, *checks] = shop.tick().asset_events
-    assert page.metadata["health"].value.startswith("not known: The database cannot be asked")
+    assert page.metadata["health"].value.startswith("not known: The database cannot be queried")
     assert [check.check_name for check in checks if not check.passed] == [
         "retention_headroom", "complete_to_log_end", "health",
     ]  # fmt: skip

@@ -201,7 +201,7 @@ def test_what_cannot_be_asked_is_not_known(look: Callable[..., CaptureReport], t
 def test_events_of_others_have_no_database_to_ask(look: Callable[..., CaptureReport]) -> None:
     report = look(None)
     assert (report.health, report.databases[0].server_time) == ("healthy", None)
-    assert "no database is asked" in report.advice[0]
+    assert "there is no database" in report.advice[0]
 
 
 def test_queue_is_read_from_the_offset(look: Callable[..., CaptureReport]) -> None:

@@ -230,7 +230,7 @@ def test_tables_hold_what_the_manifest_says_or_are_not_read(tables: TopicTables)
     assert len(list(TopicRows(tables, "t").read(BEGINNING, 5, 0))) == 1
     commit(tables, 2, "b", "a")
     assert len(list(TopicRows(tables, "t").read(BEGINNING, 5, 2))) == 2
-    with pytest.raises(LakeError, match="has commit 3, says the manifest, and its tables end with 2"):
+    with pytest.raises(LakeError, match=r"manifest has commit 3 of .*, but its tables end with 2"):
         TopicRows(tables, "t").read(BEGINNING, 5, 3)
     with pytest.raises(LakeError, match="end with -1"):
         TopicRows(tables, "none").read(BEGINNING, 5, 0)

@@ -222,14 +222,14 @@ def test_a_topic_that_is_made_anew_while_it_is_read(broker: Topics) -> None:
     broker.ids["events"] = "second"
     assert feed.next(0) is None
     assert not broker.assigned
-    assert "it was deleted and made anew" in reading.stopped["events:0"]
+    assert "it was deleted and recreated" in reading.stopped["events:0"]
 
 
 def test_a_broker_that_knows_no_ids_is_told_of_once(broker: Topics, caplog: pytest.LogCaptureFixture) -> None:
     broker.ids["events"] = "A" * 22
     feed = reader()(recorded(p0=4, p1=7), [])
     assert feed.next(0) is None
-    assert caplog.text.count("tells no ids of topics") == 1
+    assert caplog.text.count("gives no ids of topics") == 1
     assert list(broker.assigned.values()) == [4, 7]
 
 
@@ -243,7 +243,7 @@ def test_what_was_read_and_is_not_there_any_more_is_told(broker: Topics, gone: s
     reading = reader()
     reading(recorded(p0=4, p1=7), [])
     assert set(reading.stopped) == ({"events:0", "events:1"} if gone == "topic" else {"events:1"})
-    assert "it was read, and is not there any more" in reading.stopped["events:1"]
+    assert "it was read before and no longer exists" in reading.stopped["events:1"]
 
 
 def test_a_topic_that_is_named_no_more_is_not_missed(broker: Topics) -> None:
@@ -254,7 +254,7 @@ def test_a_topic_that_is_named_no_more_is_not_missed(broker: Topics) -> None:
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [(29, "needs READ on the topic events"), (3, "is not there any more"), (-140, "its offset is not")],
+    [(29, "needs READ on the topic events"), (3, "no longer exists"), (-140, "its offset no longer")],
 )
 def test_an_answer_that_ends_a_partition_is_told(broker: Topics, code: int, reason: str) -> None:
     reading = reader()
