@@ -258,7 +258,7 @@ def test_look_that_fails_leaves_no_health_in_the_file(
 
 def test_rule_of_the_page_fires_on_an_old_look(scraped: tuple[Samples, set[str], str]) -> None:
     """In a file that nobody writes any more everything stays as it was."""
-    rule = re.search(r"alert: NobodyLooks, expr: 'time\(\) - (\w+) > (\d+)'", PAGE.read_text(encoding="utf-8"))
+    rule = re.search(r"alert: HealthStale, expr: 'time\(\) - (\w+) > (\d+)'", PAGE.read_text(encoding="utf-8"))
     assert rule is not None
     looked = value(scraped[0], rule.group(1).removeprefix("cdc_assets_"))
     assert abs(time.time() - looked) < 600
