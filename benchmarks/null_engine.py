@@ -47,7 +47,7 @@ class NullProcess(EngineProcess):
             self.result = {"seconds": now[0] - self._first[0], "processor": now[1] - self._first[1]}
             self._stop.set()
 
-    def _send_what_waits(self) -> None:
+    def _flush_held(self) -> None:
         """Nothing waits."""
 
 

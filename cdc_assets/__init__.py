@@ -7,7 +7,7 @@ at its first use, so `import cdc_assets` costs next to nothing and Spark's tasks
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from cdc_assets.core.collection import without_collections
+from cdc_assets.core.collection import gc_paused
 from cdc_assets.core.process_settings import set_up_process
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if _HOMES[name].startswith("defs."):
         set_up_process()
-    with without_collections():
+    with gc_paused():
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

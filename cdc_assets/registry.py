@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError, has_credentials
 
 HEAD_BYTES: Final = 5
-_ANSWER_S: Final = 30.0
+_REQUEST_TIMEOUT_S: Final = 30.0
 _REFUSED: Final = (404, 409, 422)
 _NO_RIGHTS: Final = (401, 403)
 _OPTION: Final = "converter.schema.registry.url"
@@ -47,7 +47,7 @@ class SchemaRegistry:
                     _OPTION, address, "an address without a password", "give user:password as basic.auth.user.info"
                 )
         self._library = _client_library(addresses)
-        options: dict[str, Any] = {"url": ",".join(self._addresses), "timeout": _ANSWER_S, "max.retries": 0}
+        options: dict[str, Any] = {"url": ",".join(self._addresses), "timeout": _REQUEST_TIMEOUT_S, "max.retries": 0}
         paths = ssl.get_default_verify_paths()
         if authorities := paths.cafile or paths.capath:  # what the system trusts, a company's own among them
             options["ssl.ca.location"] = authorities
@@ -69,9 +69,9 @@ class SchemaRegistry:
             ConfigurationError: it does not let this user in.
         """
         try:
-            self._ask(self._client.get_subjects)
+            self._request(self._client.get_subjects)
         except self._library.SchemaRegistryError as error:
-            raise self._silent(error) from None
+            raise self._unreachable(error) from None
 
     def schema(self, number: int) -> Any | None:
         """A schema, with `schema_str`, `schema_type` and `references`; None if there is none with this number.
@@ -81,11 +81,11 @@ class SchemaRegistry:
             ConfigurationError: it does not let this user in.
         """
         try:
-            return self._ask(lambda: self._client.get_schema(number))
+            return self._request(lambda: self._client.get_schema(number))
         except self._library.SchemaRegistryError as error:
             if error.http_status_code == 404:
                 return None
-            raise self._silent(error) from None
+            raise self._unreachable(error) from None
 
     def number(self, subject: str, schema: str, *, registers: bool) -> int:
         """The number of a schema under a subject.
@@ -101,8 +101,8 @@ class SchemaRegistry:
         own = self._library.Schema(schema, "AVRO")
         try:
             if registers:
-                return self._ask(lambda: int(self._client.register_schema(subject, own)))
-            return self._ask(lambda: int(self._client.lookup_schema(subject, own).schema_id))
+                return self._request(lambda: int(self._client.register_schema(subject, own)))
+            return self._request(lambda: int(self._client.lookup_schema(subject, own).schema_id))
         except self._library.SchemaRegistryError as error:
             raise InvalidValueError(
                 "schema of subject",
@@ -111,7 +111,7 @@ class SchemaRegistry:
                 "set the subject's compatibility, or register the schema",
             ) from None
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _request(self, question: Callable[[], T]) -> T:
         """The answer; a schema that is refused, or is not there, is an error of the client."""
         try:
             return question()
@@ -125,11 +125,11 @@ class SchemaRegistry:
                 ) from None
             if error.http_status_code in _REFUSED:
                 raise
-            raise self._silent(error) from None
+            raise self._unreachable(error) from None
         except Exception as error:  # noqa: BLE001 - of whichever web client it has, or an answer that it does not understand
-            raise self._silent(error) from None
+            raise self._unreachable(error) from None
 
-    def _silent(self, error: Exception) -> ConnectionLostError:
+    def _unreachable(self, error: Exception) -> ConnectionLostError:
         return ConnectionLostError(
             f"The schema registry does not answer at {', '.join(self._addresses)}: {error}. "
             "Next: check value.converter.schema.registry.url, and basic.auth.user.info."

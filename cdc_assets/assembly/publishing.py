@@ -23,7 +23,7 @@ from cdc_assets.publish.view import AskMarker
 
 _TICK_S: Final = 2.0
 """Time limit of an answer to a tick."""
-_AWAY_S: Final = 5.0
+_UNREACHABLE_S: Final = 5.0
 """Seconds after which a tick queries a broker again that has not answered."""
 
 
@@ -138,7 +138,7 @@ class TickMarker:
             try:
                 found = asked() if asked else None
             except ConnectionLostError as error:
-                self._away[place] = monotonic() + _AWAY_S, str(error)
+                self._away[place] = monotonic() + _UNREACHABLE_S, str(error)
                 raise
             self._away.pop(place, None)
             return found

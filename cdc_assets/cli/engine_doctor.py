@@ -49,9 +49,9 @@ def _heap(config: EngineConfig) -> Iterator[CheckResult]:
     """Whether this machine has the memory that the engine's Java machine may take."""
     wanted = int(config.heap.rstrip("kKmMgG")) * _UNITS[config.heap.lstrip("0123456789").lower()]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    text, most = f"{config.heap} of {memory / 2**30:.1f} GB", "less than the memory of the machine"
+    text, expected = f"{config.heap} of {memory / 2**30:.1f} GB", "less than the memory of the machine"
     remedy = "lower engine.heap, or the process is killed when it takes so much"
-    yield CheckResult("engine.heap", "memory", wanted < memory, text, most, remedy, blocking=False)
+    yield CheckResult("engine.heap", "memory", wanted < memory, text, expected, remedy, blocking=False)
 
 
 def _signals(config: EngineConfig) -> Iterator[CheckResult]:

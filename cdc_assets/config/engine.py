@@ -246,12 +246,12 @@ def _parsed(own: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _number(name: str, texts: Mapping[str, str]) -> int:
-    default, least, most = {**_OFFERED, **_RETRIES}[name]
+    default, minimum, maximum = {**_OFFERED, **_RETRIES}[name]
     text = texts.get(name, default)
     try:
         value = int(text)
     except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        raise ConfigurationError(name, text, f"a whole number from {least} to {most}", "correct it")
+        value = minimum - 1
+    if not minimum <= value <= maximum:
+        raise ConfigurationError(name, text, f"a whole number from {minimum} to {maximum}", "correct it")
     return value

@@ -194,12 +194,12 @@ class TableFilter:
         return all(str(table).lower() in self._settings.also for table in chosen)
 
     def _guard(self, found: int) -> None:
-        most = self._settings.max_tables
-        if not most or found <= most:
+        max_tables = self._settings.max_tables
+        if not max_tables or found <= max_tables:
             return
         error = ConfigurationError(
             "guardrail.collections.max",
-            most,
+            max_tables,
             f"at least the {found} tables that are kept in memory",
             "raise it, or narrow the filters and set schema.history.internal.store.only.captured.tables.ddl=true",
         )

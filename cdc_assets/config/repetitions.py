@@ -11,7 +11,7 @@ _QUOTED: Final = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]"
 """An escape, or a class: what looks like a count in them is none."""
 _TOKEN: Final = re.compile(
     rf"(?P<comment>\(\?#[^)]*\))|(?P<open>\((?:\?(?:P?<\w+>|<?[=!]|[a-zA-Z-]*:))?)|(?P<close>\))"
-    rf"|\{{(?P<least>[0-9]+)(?:,[0-9]*)?\}}|{_QUOTED}|.",
+    rf"|\{{(?P<min>[0-9]+)(?:,[0-9]*)?\}}|{_QUOTED}|.",
     re.DOTALL,
 )
 _VERBOSE: Final = re.compile(r"\(\?[a-zA-Z]*x")
@@ -39,8 +39,8 @@ def _parts(text: str) -> int:
         elif token["close"]:
             last = open_groups.pop() if len(open_groups) > 1 else 0
             open_groups[-1] += last
-        elif token["least"]:
-            more = last * (max(1, int(token["least"][:_DIGITS])) - 1)
+        elif token["min"]:
+            more = last * (max(1, int(token["min"][:_DIGITS])) - 1)
             open_groups[-1] += more
             last += more
         elif not token["comment"]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def without_collections() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """A block in which nothing is collected; afterwards all is as before. Memory is still freed by reference counts."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -21,6 +21,6 @@ def without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def keep_all() -> None:
+def gc_freeze() -> None:
     """Take all present objects out of later collections, for a process that needs them to its end."""
     gc.freeze()

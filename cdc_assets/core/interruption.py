@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 20.0
 """Seconds the block of `listening` may take to end before `stuck` is called."""
-_AGAIN_S = 0.25
+_RETRY_AFTER_S = 0.25
 """Seconds between two calls of a cancel function."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LEFT = 0
@@ -189,7 +189,7 @@ def listening(stuck: Callable[[], None] = lambda: None) -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         os.write(write, bytes([_LEFT]))
-        watcher.join(_AGAIN_S * 4)
+        watcher.join(_RETRY_AFTER_S * 4)
         os.close(write)
         _request.listening, _request.signals = False, 0
         _request.asked.clear()
@@ -230,7 +230,7 @@ def _cancel(left: threading.Event) -> None:
         for cancel in cancels:
             with suppress(Exception):  # there may be nothing to cancel any more
                 cancel()
-        left.wait(_AGAIN_S)
+        left.wait(_RETRY_AFTER_S)
 
 
 def _lose_patience(left: threading.Event, stuck: Callable[[], None]) -> None:

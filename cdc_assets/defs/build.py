@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.core.collection import keep_all, without_collections
+from cdc_assets.core.collection import gc_freeze, gc_paused
 from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
 from cdc_assets.defs.broken import broken_definitions, was_loaded
 from cdc_assets.defs.captures import CaptureResource
@@ -97,7 +97,7 @@ def _definitions(
     io_managers = IOManagers(spark_of(spark or SparkResource()), envelope_io, schema_history_io)
     chosen = translator or CdcTranslator()
     made, broken = list[dg.Definitions](), list[tuple[CaptureSource, ConfigurationError]]()
-    with without_collections():
+    with gc_paused():
         for capture in captures:
             try:
                 made.append(_capture_definitions(capture, io_managers, chosen, folder))
@@ -143,7 +143,7 @@ class _OfRun:
         """The definitions of that load, built once."""
         if self.built is None or asked != self.asked:
             self.asked, self.built = asked, _definitions(*asked[:-1])
-            keep_all()  # this process needs them to its end
+            gc_freeze()  # this process needs them to its end
         return self.built
 
 

@@ -49,7 +49,7 @@ PAGE = "cdc/capture_page"
 _IO_MANAGER = "dagster/io_manager_key"
 """The metadata key that `AssetSpec.with_io_manager_key` sets."""
 
-_MOST_EDGES = 200
+_MAX_EDGES = 200
 """Edges from topics to the asset of topics in Kafka."""
 
 _NO_TABLE = (
@@ -241,7 +241,7 @@ class CaptureCatalog(Catalog):
         topics = [key for role in ("snapshot", "changes") for key in self.keys(role)]
         return dg.AssetSpec(
             self.kafka_key,
-            deps=[self.page_key, *(topics if len(topics) <= _MOST_EDGES else ())],
+            deps=[self.page_key, *(topics if len(topics) <= _MAX_EDGES else ())],
             description="The topics of the lake in Kafka, as a connector would have written them, each event once for consumers "
             "that read committed records.",
             metadata={"bootstrap_servers": self.config.kafka.servers} | self._code,

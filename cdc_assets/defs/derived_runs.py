@@ -13,7 +13,7 @@ import dagster as dg
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.runs import CaptureRuns
-from cdc_assets.defs.schedule import MOST_FAILURES, pause_ends, run_key
+from cdc_assets.defs.schedule import MAX_FAILURES, pause_ends, run_key
 from cdc_assets.errors import describe_error
 
 MIRRORS_TAG = "cdc/mirrors"
@@ -74,7 +74,7 @@ class KafkaRuns:
         names = self._catalog.names
         if runs.active(instance):
             return None
-        records = runs.finished_of(instance, names.publish, MOST_FAILURES)
+        records = runs.finished_of(instance, names.publish, MAX_FAILURES)
         ends = pause_ends(records, of_any_kind=True)
         if ends and ends > datetime.now(UTC):
             return dg.SkipReason(f"Publishing to Kafka failed; the next attempt starts after {ends:%H:%M:%S} UTC.")

@@ -10,7 +10,7 @@ from cdc_assets.defs.markdown import markdown_table
 from cdc_assets.history.drift import changes_between
 from cdc_assets.history.records import HistoryEntry
 
-_NEWEST, _MOST_CHARACTERS = 20, 120
+_NEWEST, _MAX_CHARACTERS = 20, 120
 
 
 def history_facts(entries: Sequence[HistoryEntry]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _described(entries: Sequence[HistoryEntry]) -> Iterator[tuple[HistoryEntry, 
         before = known.get(entry.table)
         text = _what(entry, before if before is not None and before.kind != "DROP" else None)
         known[entry.table] = entry
-        yield entry, text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+        yield entry, text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
 
 def _what(entry: HistoryEntry, before: HistoryEntry | None) -> str:

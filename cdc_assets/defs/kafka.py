@@ -18,7 +18,7 @@ that grow. The run fails when the topic stops; those after it say that it still 
 page, and the check fails. Nor is it waited for at the end of a run: the page has queried it just before.
 
 *Two publishers* end each other by Kafka's fencing, the newer one the older, and no event is there twice. That of a run comes back after
-`_AGAIN_S` seconds, for a command that somebody has started by hand has mostly ended by then.
+`_RETRY_AFTER_S` seconds, for a command that somebody has started by hand has mostly ended by then.
 """
 
 import logging
@@ -53,9 +53,9 @@ _PARTING_S: Final = 1.0
 """Seconds in which publishing may end by itself if nothing is waited for."""
 _REPORT_S: Final = 10.0
 """Least seconds between two materializations in a run."""
-_AGAIN_S: Final = 60.0
+_RETRY_AFTER_S: Final = 60.0
 """Seconds after which a run of topics begins to publish again if that has failed, or somebody else has published."""
-_LOOK_S: Final = 5.0
+_POLL_S: Final = 5.0
 """Seconds between two checks whether another run publishes."""
 
 
@@ -168,13 +168,13 @@ class KafkaFollower:
                     self._context.log.error(f"Kafka's topics cannot follow: {describe_error(error)}")
             except Exception:
                 log.exception("Publishing to Kafka ended; the capture continues.")
-            if self._ending.wait(_AGAIN_S):
+            if self._ending.wait(_RETRY_AFTER_S):
                 return
 
     def _publish(self) -> None:
         publishing = self._catalog.publishing_runs()
         while publishing.others_at_work(self._context.instance, self._context.run):
-            if self._ending.wait(_LOOK_S):
+            if self._ending.wait(_POLL_S):
                 return
         self._resource.publish(self._note, ends=self._ending.is_set)
 

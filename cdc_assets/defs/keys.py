@@ -20,7 +20,7 @@ TABLE, TOPIC, ROLE = "cdc/table", "cdc/topic", "cdc/role"
 Role = Literal["source", "snapshot", "changes", "current", "history"]
 """What an asset of a captured table is: the table on the server, its rows as READ events, its changes, or its mirrors."""
 _ROLES = frozenset(get_args(Role))
-_LEAST_PARTS = 3
+_MIN_PARTS = 3
 """Parts of a captured table's key without its role at least: prefix, database and table; shorter keys are of other assets."""
 
 
@@ -53,7 +53,7 @@ def table_and_role(key: dg.AssetKey) -> tuple[tuple[str, ...], str | None]:
     """The parts of a key without its role, and the role; None if the key names none, as `table_key` does."""
     *folder, last = key.path
     table, _, role = last.rpartition(".")
-    if table and role in _ROLES and len(folder) + 1 >= _LEAST_PARTS:
+    if table and role in _ROLES and len(folder) + 1 >= _MIN_PARTS:
         return (*folder, table), role
     return tuple(key.path), None
 

@@ -54,7 +54,7 @@ MIRRORS_LEFT_TAG = "cdc/mirrors_left"
 """On a run whose end did not wait for its mirrors any more."""
 _REST_S: Final = 20.0
 """Seconds that a run of topics waits at its end for its mirrors."""
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 """Seconds between two checks whether they are done."""
 
 _SOURCE, _TYPE, _NOTE = b"cdc.source.column", b"cdc.source.type", b"cdc.note"
@@ -179,7 +179,7 @@ class MirrorFollower:
             if monotonic() >= until:
                 self._leave()
                 return False
-            sleep(_LOOK_S)
+            sleep(_POLL_S)
         if self._following is not None:
             self._report()
         return True

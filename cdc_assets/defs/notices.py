@@ -4,7 +4,7 @@ The `snapshot` asset of a table shows when its rows began to be read again and h
 ended, however it was requested. Notifications about no single table are shown on the window
 manifest. Intermediate steps (`IN_PROGRESS`, chunks) go only into the run's log,
 since an event costs tens of milliseconds and is never pruned. So do all steps of single tables
-beyond the first `_MOST_STEPS` of a snapshot, and only into the log of its process (stderr): a first snapshot of a thousand tables has two
+beyond the first `_MAX_STEPS` of a snapshot, and only into the log of its process (stderr): a first snapshot of a thousand tables has two
 for each, and each table has its materialization at the end.
 """
 
@@ -17,9 +17,9 @@ from cdc_assets.defs.catalog import CaptureCatalog
 
 log = logging.getLogger(__name__)
 
-_MOST_STEPS = 100
+_MAX_STEPS = 100
 """Maximum number of steps of single tables of one snapshot that are reported."""
-_MOST = 20
+_MAX_OBSERVED = 20
 """Maximum number of tables in one notification that are observed separately."""
 
 
@@ -34,7 +34,7 @@ class Notices:
     def send(self, notification: Notification) -> None:
         """Report one notification."""
         self._steps = 0 if notification.kind == "STARTED" else self._steps + _is_step(notification)
-        if self._steps > _MOST_STEPS and _is_step(notification):
+        if self._steps > _MAX_STEPS and _is_step(notification):
             log.info("%s", notification)
             return
         self._context.log.info(str(notification))
@@ -50,7 +50,7 @@ class Notices:
         one = notification.data.get("scanned_collection")
         names = [one] if one else [name.strip() for name in notification.data.get("data_collections", "").split(",")]
         known = [self._keys[name] for name in names if name in self._keys]
-        return known if 0 < len(known) <= _MOST else [self._whole]
+        return known if 0 < len(known) <= _MAX_OBSERVED else [self._whole]
 
 
 def _is_step(notification: Notification) -> bool:

@@ -27,8 +27,8 @@ from cdc_assets.overview.words import (
 )
 
 _SHOWN_IN_PLACE = 990
-_MOST_TABLES = 200
-_MOST_TROUBLES, _SHORT = 5, 100
+_MAX_TABLES = 200
+_MAX_TROUBLES, _SHORT = 5, 100
 _ORDER = (
     "failed",
     "gap",
@@ -90,22 +90,22 @@ def tells(page: Mapping[str, Any]) -> tuple[object, ...]:
 def _summary(report: CaptureReport) -> str:
     head = f"**{report.capture} is {report.health}** at {report.at:%Y-%m-%d %H:%M:%S} UTC\n\n"
     rest = _rest(report)
-    found = [escaped(str(trouble).partition("Next: ")[0].strip()) for trouble in report.findings[:_MOST_TROUBLES]]
-    found = found or [escaped(text) for text in report.unfinished[:_MOST_TROUBLES]]
-    more = len(report.findings) - _MOST_TROUBLES
+    found = [escaped(str(trouble).partition("Next: ")[0].strip()) for trouble in report.findings[:_MAX_TROUBLES]]
+    found = found or [escaped(text) for text in report.unfinished[:_MAX_TROUBLES]]
+    more = len(report.findings) - _MAX_TROUBLES
     lines = _fitting(found, _SHOWN_IN_PLACE - len(head) - len(rest) - 20) + ([f"and {more} more"] if more > 0 else [])
     return head + "".join(f"* {line}\n" for line in lines) + rest
 
 
 def _fitting(texts: Sequence[str], room: int) -> list[str]:
     """The texts, of which the longest are cut if all together need more characters; each keeps `_SHORT`, or a fair share."""
-    most, left = 0, len(texts)
+    longest, left = 0, len(texts)
     for length in sorted(len(text) + 3 for text in texts):
         if length * left > room:
             break
         room, left = room - length, left - 1
-        most = length
-    limit = max(_SHORT, room // left - 3) if left else most
+        longest = length
+    limit = max(_SHORT, room // left - 3) if left else longest
     return [text if len(text) <= limit else text[: limit - 2].rstrip("\\ ") + " …" for text in texts]
 
 
@@ -142,8 +142,8 @@ def _database(found: DatabaseReport) -> Iterator[Sequence[str]]:
 def _tables(report: CaptureReport) -> str:
     ordered = sorted(report.tables, key=lambda table: _ORDER.index(table.condition))
     rows = [(str(found.table), describe_condition(found), str(found.complete_to or "–"), _note(found))
-            for found in ordered[:_MOST_TABLES]]  # fmt: skip
-    more = f"\n\nand {len(ordered) - _MOST_TABLES} more" if len(ordered) > _MOST_TABLES else ""
+            for found in ordered[:_MAX_TABLES]]  # fmt: skip
+    more = f"\n\nand {len(ordered) - _MAX_TABLES} more" if len(ordered) > _MAX_TABLES else ""
     return markdown_table(("table", "state", "complete to", "why"), rows) + more
 
 
@@ -161,9 +161,9 @@ def _numbers(report: CaptureReport) -> dict[str, Any]:
     """Numbers that the page plots; those that are not known are left out, so that no plot shows a zero for them."""
     lags = [database.lag for database in report.databases]
     numbers: dict[str, float | None] = {
-        "lag_capture_job_seconds": _most(lag.capture_job_s for lag in lags),
-        "lag_poll_seconds": _most(lag.poll_s for lag in lags),
-        "lag_windows_seconds": _most(lag.windows_s for lag in lags),
+        "lag_capture_job_seconds": _maximum(lag.capture_job_s for lag in lags),
+        "lag_poll_seconds": _maximum(lag.poll_s for lag in lags),
+        "lag_windows_seconds": _maximum(lag.windows_s for lag in lags),
         "rows_per_second": report.rates.rows,
         "headroom_hours": report.headroom_h,
         "headroom_bytes": report.room_bytes,
@@ -185,7 +185,7 @@ def _numbers(report: CaptureReport) -> dict[str, Any]:
     return {**{name: round(value, 3) for name, value in numbers.items() if value is not None}, **counts}
 
 
-def _most(values: Any) -> float | None:
+def _maximum(values: Any) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 

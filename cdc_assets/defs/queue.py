@@ -50,8 +50,8 @@ def _reason(instance: dg.DagsterInstance, run: DagsterRun, runs: CaptureRuns) ->
     if holders:
         names = ", ".join(f"{other.run_id[:8]} of {other.job_name}" for other in holders)
         return f"{names} holds the pool of the capture. Next: wait for it, or end it if it makes no progress"
-    most = most_runs(instance)
-    if most is not None and len(working) >= most:
+    limit = max_runs(instance)
+    if limit is not None and len(working) >= limit:
         return (
             f"{len(working)} runs are active, and no more are allowed (concurrency.runs.max_concurrent_runs). "
             "Next: wait for one to end, or allow more"
@@ -59,7 +59,7 @@ def _reason(instance: dg.DagsterInstance, run: DagsterRun, runs: CaptureRuns) ->
     return "Dagster's daemon has not taken it. Next: see whether the daemon runs, and its log: a pool or a limit for tags may be full"
 
 
-def most_runs(instance: dg.DagsterInstance) -> int | None:
+def max_runs(instance: dg.DagsterInstance) -> int | None:
     """How many runs Dagster lets work at a time; None if as many as there are."""
     queue = instance.get_concurrency_config().run_queue_config
     return queue.max_concurrent_runs if queue and queue.max_concurrent_runs >= 0 else None
@@ -99,9 +99,9 @@ def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance, own_run: str
         checked = monotonic()
         if not (waiting := runs.waiting(instance)):
             return False
-        most, working = most_runs(instance), instance.get_runs(RunsFilter(statuses=_AT_WORK))
+        limit, working = max_runs(instance), instance.get_runs(RunsFilter(statuses=_AT_WORK))
         others = [run for run in working if run.run_id != own_run]
-        is_room = most is None or len(working) < most
+        is_room = limit is None or len(working) < limit
         return is_room and any(not _full_pools(instance, run, others) for run in waiting)
 
     return waits

@@ -148,7 +148,7 @@ def repository_here(context: dg.SensorEvaluationContext) -> str:
 
 _plans: dict[str, frozenset[str]] = {}
 """Names of the steps by plan; a plan never changes."""
-_MOST_PLANS = 1000
+_MAX_PLANS = 1000
 
 
 def _steps_of(instance: DagsterInstance, run: DagsterRun) -> frozenset[str]:
@@ -157,7 +157,7 @@ def _steps_of(instance: DagsterInstance, run: DagsterRun) -> frozenset[str]:
     if not plan:
         return frozenset()
     if plan not in _plans:
-        if len(_plans) >= _MOST_PLANS:
+        if len(_plans) >= _MAX_PLANS:
             _plans.clear()
         _plans[plan] = frozenset(map(_name, instance.get_execution_plan_snapshot(plan).step_keys_to_execute))
     return _plans[plan]

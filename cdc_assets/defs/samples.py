@@ -27,7 +27,7 @@ from cdc_assets.mirror.delta import current_directory
 
 SAMPLE = "sample"
 """Metadata key."""
-_MOST_COLUMNS, _MOST_CHARACTERS = 20, 40
+_MAX_COLUMNS, _MAX_CHARACTERS = 20, 40
 _ABSENT = "…"
 _OPERATIONS: Mapping[Role, frozenset[str]] = {"snapshot": frozenset("r"), "changes": frozenset("cudt")}
 
@@ -80,7 +80,7 @@ def _shown(schema: TableSchema, settings: EventSettings) -> tuple[tuple[str, str
         return ()
     columns = [plan.columns[index] for index in plan.value_columns]
     return tuple(
-        (column.mapped.column.name, column.field.name, column.shape is not None) for column in columns[:_MOST_COLUMNS]
+        (column.mapped.column.name, column.field.name, column.shape is not None) for column in columns[:_MAX_COLUMNS]
     )
 
 
@@ -90,8 +90,8 @@ def _text(row: Mapping[str, Any], name: str) -> str:
     value = row[name]
     if value is None:
         return ""
-    text = "0x" + value[:_MOST_CHARACTERS].hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + _ABSENT
+    text = "0x" + value[:_MAX_CHARACTERS].hex() if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + _ABSENT
 
 
 def _metadata(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
 _AHEAD = timedelta(minutes=1)
 """How much the clock of a machine may be ahead of another's."""
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
 _OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
 _TURN = threading.Lock()
@@ -59,7 +59,7 @@ def pause_of(runs: CaptureRuns, instance: dg.DagsterInstance) -> tuple[Sequence[
     """The newest ended runs of a capture, and why no run may start now; empty if one may."""
     if active := runs.active(instance):
         return (), f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running."
-    records, now = runs.finished(instance, MOST_FAILURES), datetime.now(UTC)
+    records, now = runs.finished(instance, MAX_FAILURES), datetime.now(UTC)
     if (again := terminated_until(records)) and again > now:
         return (
             records,

@@ -12,7 +12,7 @@ of its own (`names.follow`) that has only the window manifest, the one table tha
 every such run writes: the number of records does not grow with the tables of the capture, and no table is left out. It is a
 job and not a selection from one, because Dagster resolves each selection from all assets of the code location: once in the code
 server, twice in the run, and with two descriptions of all tables.
-A snapshot run of the sensor reads all tables that need it, too, so it selects `_MOST_SELECTED` of them at most: a selected
+A snapshot run of the sensor reads all tables that need it, too, so it selects `_MAX_SELECTED` of them at most: a selected
 table costs four records, another one only its materialization.
 
 *Run keys, failures, terminations:* `schedule`.
@@ -53,7 +53,7 @@ from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.partitions import all_ranges
 from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.schedule import (
-    MOST_FAILURES,
+    MAX_FAILURES,
     Asks,
     Seldom,
     growing_retry_time,
@@ -79,7 +79,7 @@ NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because tables were enabled: these."""
 _LOOK_FOR_TABLES_S = 60.0
 """Seconds between two searches for tables that were enabled, if there are others."""
-_MOST_SELECTED = 20
+_MAX_SELECTED = 20
 """Tables that a snapshot run of the sensor selects."""
 
 
@@ -117,7 +117,7 @@ class _Decider:
         records, pause = pause_of(runs, context.instance)
         if pause:
             return dg.SkipReason(pause)
-        snapshots = runs.finished_of(context.instance, names.snapshot, MOST_FAILURES)
+        snapshots = runs.finished_of(context.instance, names.snapshot, MAX_FAILURES)
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
         mirrors = partial(mirroring, catalog, resource, context.instance, runs, records)
@@ -164,7 +164,7 @@ def _request(
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
                 job_name=catalog.names.snapshot,
-                asset_selection=[catalog.key(table, "snapshot") for table in waiting[:_MOST_SELECTED]],
+                asset_selection=[catalog.key(table, "snapshot") for table in waiting[:_MAX_SELECTED]],
                 run_config=dg.RunConfig(ops={catalog.names.snapshot_op: SnapshotConfig(due_only=True)}),
                 tags=dict(all_ranges(catalog.partitions)),
             )
@@ -178,9 +178,9 @@ def _request(
         failed = work.failed() if overview.streams and not (fresh or asked or new) else []
         unended = work.readings_without_end() if overview.streams and not (fresh or asked or new or failed) else []
     if new:
-        return _adding(catalog, new, records)
+        return _run_for_new_tables(catalog, new, records)
     if asked:
-        return _signalled(catalog, asked, records)
+        return _run_for_signals(catalog, asked, records)
     if waiting and not fresh:
         return dg.SkipReason(
             f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
@@ -189,7 +189,7 @@ def _request(
         return _trying(catalog, failed, records) if failed else _ending(catalog, unended, records)
     newest = max(fresh.values())
     tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: _SOURCE} if signalled else {})
-    return _streaming(catalog, run_key(capture, records, newest), tags)
+    return _streaming_run(catalog, run_key(capture, records, newest), tags)
 
 
 def _has_left(records: Sequence[dg.RunRecord]) -> bool:
@@ -197,7 +197,7 @@ def _has_left(records: Sequence[dg.RunRecord]) -> bool:
     return bool(records) and records[0].dagster_run.status is not dg.DagsterRunStatus.SUCCESS
 
 
-def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:
+def _streaming_run(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:
     """A request for a streaming run, which reads all tables whatever is selected."""
     return dg.RunRequest(
         run_key=key,
@@ -206,7 +206,7 @@ def _streaming(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg
     )
 
 
-def _adding(
+def _run_for_new_tables(
     catalog: CaptureCatalog, tables: Sequence[TableId], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that adds tables; after a pause if the last such run could not."""
@@ -214,7 +214,7 @@ def _adding(
     if again := retry_time(records, NEW_TABLES_TAG, what):
         return dg.SkipReason(f"{what} could not be added; the next attempt starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "tables")
-    return _streaming(catalog, key, {NEW_TABLES_TAG: what})
+    return _streaming_run(catalog, key, {NEW_TABLES_TAG: what})
 
 
 def _trying(
@@ -224,7 +224,7 @@ def _trying(
     what = ", ".join(map(str, failed))
     if again := growing_retry_time(records, RETRY_TAG, what):
         return dg.SkipReason(f"{what} failed; the next attempt starts after {again:%H:%M:%S} UTC.")
-    return _streaming(catalog, run_key(catalog.names.capture, records, "again"), {RETRY_TAG: what})
+    return _streaming_run(catalog, run_key(catalog.names.capture, records, "again"), {RETRY_TAG: what})
 
 
 def _ending(
@@ -238,10 +238,10 @@ def _ending(
         return dg.SkipReason(
             f"The capture job of {what} has not passed the end of a snapshot; the next run checks after {again:%H:%M:%S} UTC."
         )
-    return _streaming(catalog, run_key(catalog.names.capture, records, "readings"), {READINGS_TAG: what})
+    return _streaming_run(catalog, run_key(catalog.names.capture, records, "readings"), {READINGS_TAG: what})
 
 
-def _signalled(
+def _run_for_signals(
     catalog: CaptureCatalog, asked: Sequence[str], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that handles signals; after a pause if the last run was for the same ones."""
@@ -249,4 +249,4 @@ def _signalled(
     if again := retry_time(records, SIGNAL_TAG, what):
         return dg.SkipReason(f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC.")
     key = run_key(catalog.names.capture, records, "signals")
-    return _streaming(catalog, key, {SIGNAL_TAG: what})
+    return _streaming_run(catalog, key, {SIGNAL_TAG: what})

@@ -18,7 +18,7 @@ import dagster as dg
 
 from cdc_assets.core.state_folder import state_folder
 
-_PATIENCE_S: Final = 10.0
+_GRACE_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 
 
@@ -45,7 +45,7 @@ def _one_by_one(run_id: str) -> Iterator[None]:
 
 def _wait_for(file: TextIO) -> None:
     """Lock a file; not where its file system has no locks, nor if somebody holds it for long, as a stopped process does."""
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + _GRACE_S
     while time.monotonic() < until:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

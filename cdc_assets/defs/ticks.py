@@ -6,7 +6,7 @@ runs: after a full queue, while a run starts, after its process was frozen or ki
 *First the page, then the error.* What hinders a tick must not hinder the page: whatever a decision raises is reported once
 the page is, and an error for which somebody has to act is shown even if the report found nothing.
 
-*A tick ends.* It waits `_PATIENCE_S` for its decision (`asking`); Dagster would throw it away after sixty seconds. If the decision takes
+*A tick ends.* It waits `_GRACE_S` for its decision (`asking`); Dagster would throw it away after sixty seconds. If the decision takes
 longer than one that waits for a change, a report is begun beside it, so that the end of the tick shows whether that is answered.
 
 *Cursor.* It stores the reason of the last tick, since Dagster's list of ticks shows cursors, but of a tick without a run not why;
@@ -30,7 +30,7 @@ from cdc_assets.defs.watch import Events, IdlePage
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.report import Trouble
 
-_SOON_S, _PATIENCE_S, _AGAIN_S = 4.5, 16.0, 1.0
+_SOON_S, _GRACE_S, _RETRY_AFTER_S = 4.5, 16.0, 1.0
 """Seconds that a tick waits for its decision: without a report beside it, in all, and for one that an earlier tick has requested."""
 _BEHIND_REASON = " · start "
 _LONGEST_REASON = 500
@@ -149,11 +149,11 @@ class Watch:
     def _found(self, question: Callable[[], tuple[Answer, str]], view: CaptureView) -> tuple[Answer, str] | None:
         """The decision; None if there is none in time."""
         if self._asking.is_under_way:
-            return self._asking.ask(question, _AGAIN_S)
+            return self._asking.ask(question, _RETRY_AFTER_S)
         found = self._asking.ask(question, _SOON_S)
         if found is None:
             self._page.begin(view)
-            found = self._asking.ask(question, _PATIENCE_S - _SOON_S)
+            found = self._asking.ask(question, _GRACE_S - _SOON_S)
         return found
 
     def _events(self, context: dg.SensorEvaluationContext, view: CaptureView, hindrance: str) -> Events:

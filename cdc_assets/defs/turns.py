@@ -30,7 +30,7 @@ _TAG = ".dagster/cdc_turn"
 """Begin of the tag's name; what is written, and the step, follow. Dagster's pages do not show tags with this prefix."""
 _AT_WORK = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 _CHOOSING = 0
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -78,7 +78,7 @@ class Turns:
                 if ahead != named and ahead.number != _CHOOSING:
                     self._log.info(f"Waits for run {ahead.run_id[:8]} of {ahead.job}, which writes the same tables.")
                     named = ahead
-                sleep(_LOOK_S)
+                sleep(_POLL_S)
         except BaseException:
             self.leave()
             raise

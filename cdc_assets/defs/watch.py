@@ -57,11 +57,11 @@ _RUN_EVERY_S, _RUN_LONGEST_S = 3.0, 8.0
 """Minimum and maximum of seconds between two reports of a run."""
 _RUN_REPORT_S = 10.0
 """Least seconds between two materializations of the page if health and troubles stay the same; what is not healthy is repeated after them."""
-_END_S = 5.0
+_CLOSE_TIMEOUT_S = 5.0
 """Longest wait for a report that is being made when the run ends; it reports nothing any more."""
 _IDLE_EVERY_S, _IDLE_LONGEST_S = 8.0, 10.0
 """Minimum and maximum of seconds between two reports of a sensor."""
-_PATIENCE_S = 0.2
+_GRACE_S = 0.2
 """Seconds that a tick waits for a report, if the one before it did not take longer."""
 _PAUSE_S = 1.0
 """Seconds after which a report is begun for which no tick waits."""
@@ -107,7 +107,7 @@ class LivePage:
             yield
         finally:
             self._end.set()
-            thread.join(_END_S)
+            thread.join(_CLOSE_TIMEOUT_S)
         if not thread.is_alive():
             self._look_once(last=True)
 
@@ -242,7 +242,7 @@ class IdlePage:
                 return None
             self.begin(view)
         assert self._under_way is not None  # noqa: S101 - begun just now
-        if not wait([self._under_way], _PATIENCE_S if self._is_short else 0.0).done:
+        if not wait([self._under_way], _GRACE_S if self._is_short else 0.0).done:
             lasts = monotonic() - self._began
             return self._unanswered(view, f"no answer for {lasts:.0f} s") if lasts > overdue_s(self._took) else None
         look, self._under_way = self._under_way, None
@@ -273,7 +273,7 @@ class IdlePage:
     @property
     def _is_short(self) -> bool:
         """Whether a report is expected to end while a tick waits."""
-        return self._took <= _PATIENCE_S
+        return self._took <= _GRACE_S
 
     def _begun(self, view: CaptureView) -> Future[Seen]:
         pause = 0.0 if self._is_short else _PAUSE_S

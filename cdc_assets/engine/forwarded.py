@@ -28,7 +28,7 @@ from cdc_assets.errors import CdcError, InvalidValueError
 log = logging.getLogger(__name__)
 
 _EVERY_S: Final = 1.0
-_PATIENCE_S: Final = 60.0
+_GRACE_S: Final = 60.0
 
 
 class ForwardedSignals:
@@ -48,7 +48,7 @@ class ForwardedSignals:
         channel: SignalChannel,
         path: Path,
         every_s: float = _EVERY_S,
-        patience_s: float = _PATIENCE_S,
+        patience_s: float = _GRACE_S,
     ) -> None:
         self._feed, self._channel, self._path = feed, channel, path
         self._every_s, self._patience_s = every_s, patience_s

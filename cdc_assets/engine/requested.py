@@ -165,7 +165,7 @@ class RequestedSnapshot:
         path: the private signal file.
         signal: the request.
         topic: of the connector's notifications.
-        wake: called every few seconds until the connector takes up the signal.
+        nudge: called every few seconds until the connector takes up the signal.
         patience_s: how long it may take to do so.
     """
 
@@ -175,11 +175,11 @@ class RequestedSnapshot:
         path: Path,
         signal: Signal,
         topic: str,
-        wake: Callable[[], None] = lambda: None,
+        nudge: Callable[[], None] = lambda: None,
         patience_s: float = _TAKEN_UP_S,
     ) -> None:
         self._feed, self._path, self._signal, self._topic = feed, path, signal, topic
-        self._patience_s, self._wake, self._woken = patience_s, wake, 0.0
+        self._patience_s, self._nudge, self._nudged = patience_s, nudge, 0.0
         self._sent: float | None = None
         self._begun = self._ended = False
         self._notices = SnapshotNotices(lambda: "")
@@ -203,14 +203,14 @@ class RequestedSnapshot:
         """
         if self._sent is None and self._feed.started:
             append_signal(self._path, self._signal)
-            self._sent = self._woken = time.monotonic()
+            self._sent = self._nudged = time.monotonic()
         chunk = self._feed.next(timeout_s)
         if chunk is not None:
             for notification in notifications(chunk, self._topic):
                 self._take(notification)
-        if self._sent is not None and not self._begun and time.monotonic() - self._woken > _WAKE_EVERY_S:
-            self._wake()
-            self._woken = time.monotonic()
+        if self._sent is not None and not self._begun and time.monotonic() - self._nudged > _WAKE_EVERY_S:
+            self._nudge()
+            self._nudged = time.monotonic()
         if self._sent is not None and not self._begun and time.monotonic() - self._sent > self._patience_s:
             raise EngineError(
                 f"The connector has not acted on the signal {self._signal.id} within {self._patience_s:.0f} s. "

@@ -95,7 +95,7 @@ def is_complete(state: BatchState, probe: "SourceProbe", end: LogPoint) -> bool:
     point = recorded_point(state)
     if point is not None and point >= end:
         return point == end
-    return state.quiet and all(probe.nothing_between(offset, end) for offset in state.offsets.values())
+    return state.quiet and all(probe.has_no_changes_between(offset, end) for offset in state.offsets.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +134,14 @@ class SourceProbe(Protocol):
             CdcError: the database cannot be queried.
         """
 
-    def is_read(self) -> bool | None:
+    def check_replication(self) -> bool | None:
         """Whether the database sends its log to a reader of this capture; None if it does not show that.
 
         Raises:
             CdcError: the database cannot be queried.
         """
 
-    def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
+    def has_no_changes_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """Whether the log holds no captured change between an offset, after which the connector was quiet, and a place.
 
         False also if that is unknown.
@@ -178,7 +178,7 @@ class SourceProbe(Protocol):
             CdcError: it is not there, or must not be written.
         """
 
-    def wake(self) -> None:
+    def nudge(self) -> None:
         """Write something into the log that is no change, if a connector in quiet needs it to take up a signal."""
 
     def close(self) -> None:

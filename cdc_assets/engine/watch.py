@@ -75,7 +75,7 @@ class SourceWatch:
         while not self._closed.wait(self._every_s):
             try:
                 with self._open() as probe:
-                    self._note(probe.is_read())
+                    self._note(probe.check_replication())
             except EngineError as error:
                 log.info("Whether the database answers is not watched: %s", error)
                 self._blind = True

@@ -183,13 +183,13 @@ class RoundReader:
         """Number of rows of the next round."""
         chunk = self._settings.chunk_rows
         if before is None:
-            width, most = chunked.declared_width, chunk if chunked.large else chunk * MAX_CHUNKS
+            width, max_rows = chunked.declared_width, chunk if chunked.large else chunk * MAX_CHUNKS
         else:
             read = before.reading.result()
             rows = max(1, sum(staged.rows for staged in read.files))
             width = sum(staged.size for staged in read.files) // rows
-            most = min(chunk * MAX_CHUNKS, before.wanted * GROWTH, int(rows * ROUND_S / read.seconds))
-        return max(chunk, min(most, ROUND_BYTES // max(1, width)))
+            max_rows = min(chunk * MAX_CHUNKS, before.wanted * GROWTH, int(rows * ROUND_S / read.seconds))
+        return max(chunk, min(max_rows, ROUND_BYTES // max(1, width)))
 
     def _read(
         self,

@@ -27,7 +27,7 @@ from pyarrow import fs
 
 from cdc_assets.core.repeated import repeated_texts
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.parquet import ParquetFile, least_and_greatest
+from cdc_assets.lake.parquet import ParquetFile, bounds_of
 
 STATISTICS = "position"
 """The only column with statistics in the Delta log. A table property tells compaction so: its default are the first 32
@@ -195,8 +195,8 @@ def _size(batch: pa.RecordBatch) -> int:
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A batch, in parts that are no larger than a row group may be."""
-    most = ROW_GROUP_BYTES if batch.nbytes < _WIDE_ROW * batch.num_rows else _WIDE_GROUP_BYTES
-    if batch.nbytes <= most:
+    max_bytes = ROW_GROUP_BYTES if batch.nbytes < _WIDE_ROW * batch.num_rows else _WIDE_GROUP_BYTES
+    if batch.nbytes <= max_bytes:
         yield from [batch] if batch.num_rows else []
     elif batch.num_rows < 2:
         yield batch
@@ -249,7 +249,7 @@ class _OpenFile:
         self._window_id = window_id
         self._stream = filesystem.open_output_stream(self.path, buffer_size=_PART_BYTES + 1)
         self._writer = ParquetFile(_Parts(self._stream), schema)
-        self._least: list[str] = []
+        self._smallest: list[str] = []
         self._greatest: list[str] = []
         self._is_bounded = True
         """Whether each row has a position; those that users append may lack it."""
@@ -263,10 +263,10 @@ class _OpenFile:
     def write(self, table: pa.Table) -> None:
         columns = self._writer.write(table)
         if (STATISTICS,) in columns:  # its writer has made them anyway
-            bounds = least_and_greatest(columns[(STATISTICS,)])
+            bounds = bounds_of(columns[(STATISTICS,)])
             self._is_bounded &= bounds is not None
             if bounds is not None:
-                self._least.append(bounds[0])
+                self._smallest.append(bounds[0])
                 self._greatest.append(bounds[1])
         self._rows += table.num_rows
         self._operations.update(operations_of(table))
@@ -279,7 +279,7 @@ class _OpenFile:
             self.path,
             size,
             self._rows,
-            min(self._least, default="") if self._is_bounded else "",
+            min(self._smallest, default="") if self._is_bounded else "",
             max(self._greatest, default="") if self._is_bounded else "",
             self._window_id,
             dict(self._operations),

@@ -168,10 +168,10 @@ class SmallFiles:
         except LAKE_ERRORS as error:
             log.warning("Small files of %s cannot be joined; it is tried again: %s", directory, error)
             return []
-        most, target = self._settings.compact_after_files, self._settings.target_file_bytes
-        if sum(size < target * _SMALL for size in files.values()) < most:
+        after_files, target = self._settings.compact_after_files, self._settings.target_file_bytes
+        if sum(size < target * _SMALL for size in files.values()) < after_files:
             return []
-        groups = joined_groups(files, size_to_join(list(files.values()), target, most))
+        groups = joined_groups(files, size_to_join(list(files.values()), target, after_files))
         return [JoinTask(self._tables.location, directory, group, schema) for group in groups]
 
     def _files(self, directory: str) -> tuple[Mapping[str, int], pa.Schema]:
@@ -221,12 +221,12 @@ def size_to_join(sizes: Sequence[int], target: int, after_files: int) -> int:
     return target
 
 
-def joined_groups(files: Mapping[str, int], most: int) -> list[tuple[str, ...]]:
+def joined_groups(files: Mapping[str, int], max_bytes: int) -> list[tuple[str, ...]]:
     """Which files become one: each file goes where the first room for it is.
 
     Args:
         files: bytes by path.
-        most: bytes of a group; larger files stay.
+        max_bytes: bytes of a group; larger files stay.
 
     Returns:
         Groups of at least two.
@@ -234,12 +234,12 @@ def joined_groups(files: Mapping[str, int], most: int) -> list[tuple[str, ...]]:
     groups: list[list[str]] = []
     room: list[int] = []
     for path, size in files.items():
-        if size > most:
+        if size > max_bytes:
             continue
         at = next((at for at, free in enumerate(room) if free >= size), len(groups))
         if at == len(groups):
             groups.append([])
-            room.append(most)
+            room.append(max_bytes)
         groups[at].append(path)
         room[at] -= size
     return [tuple(group) for group in groups if len(group) > 1]

@@ -112,7 +112,7 @@ class _Written:
         return {tuple(name.decode() for name in column[3][1][1]): _moved(column, at - len(MAGIC)) for column in columns}
 
 
-def least_and_greatest(metadata: thrift.Struct) -> tuple[str, str] | None:
+def bounds_of(metadata: thrift.Struct) -> tuple[str, str] | None:
     """The least and the greatest text of a column chunk that has statistics; None if a row has none."""
     statistics = metadata[12][1]
     if 6 not in statistics or statistics.get(3, (0, 0))[1]:

@@ -109,20 +109,20 @@ def staged_batches(location: Location, folder: str, pieces: Sequence[Piece]) -> 
             yield from (reader.get_batch(piece.batch) for piece in pieces if piece.name == name)
 
 
-def rows_at_once(parquet: pq.ParquetFile, most: int) -> int:
+def rows_at_once(parquet: pq.ParquetFile, max_rows: int) -> int:
     """How many rows of a file are read at once: fewer if they are large."""
     groups = [parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)]
     widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
-    return int(max(1, min(most, PORTION_BYTES // max(1, widest))))
+    return int(max(1, min(max_rows, PORTION_BYTES // max(1, widest))))
 
 
-def portions(tables: Iterable[pa.Table], least: int) -> Iterator[pa.Table]:
+def portions(tables: Iterable[pa.Table], min_rows: int) -> Iterator[pa.Table]:
     """Tables joined until they have about so many rows, or bytes enough: a column of an array ends at 2 GB."""
     waiting, rows, size = list[pa.Table](), 0, 0
     for table in tables:
         waiting.append(table)
         rows, size = rows + table.num_rows, size + table.nbytes
-        if rows >= least or size >= PORTION_BYTES:
+        if rows >= min_rows or size >= PORTION_BYTES:
             yield pa.concat_tables(waiting).combine_chunks()
             waiting, rows, size = [], 0, 0
     if waiting:

@@ -28,7 +28,7 @@ from cdc_assets.ledger.fold import FOLDING
 from cdc_assets.ledger.folded_log import FoldedLog
 from cdc_assets.ledger.notices import encode_notices
 from cdc_assets.ledger.state import CaptureState, Window
-from cdc_assets.ledger.transitions import tell_changes
+from cdc_assets.ledger.transitions import log_changes
 
 _CHECKPOINT_EVERY = 100
 """Number of commits after which the rows are folded; limits the time to read the manifest."""
@@ -78,7 +78,7 @@ class ManifestRows(FoldedLog[CaptureState]):
         before = self._state
         super()._note_late(row)
         if row["event"] != "state":
-            tell_changes(before, self._state)
+            log_changes(before, self._state)
             self._send()
 
     def _send(self) -> None:
@@ -111,7 +111,7 @@ class ManifestRows(FoldedLog[CaptureState]):
         self._tables.forget_marks(committed)
         self._recorded_jobs = jobs
         if event != "adopting":  # the next row says where they continue; if it is missing, every later run says so
-            tell_changes(before, self._state)
+            log_changes(before, self._state)
         if reached:
             step(reached)
         self._send()

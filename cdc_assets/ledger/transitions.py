@@ -13,12 +13,12 @@ log = logging.getLogger(__name__)
 _STOPPED = ("gap", "failed")
 
 
-def tell_changes(before: CaptureState, after: CaptureState) -> None:
+def log_changes(before: CaptureState, after: CaptureState) -> None:
     """Log each table's change between two states of the manifest."""
     for table, now in after.tables.items():
         known = before.tables.get(table)
         if now is not known and now != known:
-            _tell(known, now)
+            _log_change(known, now)
 
 
 def log_stopped(state: TableState) -> None:
@@ -32,7 +32,7 @@ def log_stopped(state: TableState) -> None:
         )  # fmt: skip
 
 
-def _tell(known: TableState | None, now: TableState) -> None:
+def _log_change(known: TableState | None, now: TableState) -> None:
     if now.status in _STOPPED or (now.position is None and now.status == "healthy"):
         if known is None or (known.status, known.reason, known.position) != (now.status, now.reason, now.position):
             log_stopped(now)

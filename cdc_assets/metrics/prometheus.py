@@ -18,7 +18,7 @@ from cdc_assets.metrics.counted import CaptureMetrics
 
 WRITE_EVERY_S: Final = 15.0
 """Seconds from one writing of a file of metrics to the next."""
-_END_S: Final = 5.0
+_CLOSE_TIMEOUT_S: Final = 5.0
 """Longest wait for a report that is being made at the end; it writes nothing any more."""
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Textfile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end.set()
-        self._thread.join(_END_S)
+        self._thread.join(_CLOSE_TIMEOUT_S)
         self._write(self._metrics.text(with_report=False))
 
     def _work(self) -> None:

@@ -195,7 +195,7 @@ class Mirrors:
         current = self._tables.schema(current_directory(topic))
         shape = table.description.shape
         if planned.whole:
-            shape = shape.of_this_life()
+            shape = shape.current_generation()
         elif current is not None:
             shape = shape.keeping(current)
         table = replace(table, description=replace(table.description, shape=shape))

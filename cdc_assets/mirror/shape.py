@@ -95,7 +95,7 @@ class Shape:
     key: tuple[KeyPart, ...]
     keyed: bool = True
 
-    def of_this_life(self) -> "Shape":
+    def current_generation(self) -> "Shape":
         """The shape without columns that only earlier lives of the table had."""
         return replace(self, columns=tuple(column for column in self.columns if not column.former))
 

@@ -51,9 +51,9 @@ def part(task: PartTask) -> list[Piece]:
     Raises:
         LakeError: the lake cannot be read or written.
     """
-    least = min(max(_STAGED_ROWS, _STAGED_OF_LEAF * len(task.bounds)), 8 * _STAGED_ROWS)
+    min_rows = min(max(_STAGED_ROWS, _STAGED_OF_LEAF * len(task.bounds)), 8 * _STAGED_ROWS)
     try:
-        return stage(task, portions(task.reader.read(task.files, task.wanted), least))
+        return stage(task, portions(task.reader.read(task.files, task.wanted), min_rows))
     finally:
         tidy()
 

@@ -193,13 +193,13 @@ def _next(
 def _first(topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str) -> PlannedStep | None:
     """The first step: everything up to the snapshot of the whole table."""
     right = target.right_from
-    if right is None or target.end < (least := max(right, target.rows_from)):
+    if right is None or target.end < (min_end := max(right, target.rows_from)):
         return None
     after = max(before(target.since) if target.since else "", "" if target.rows_from else target.complete_after)
     step = PlannedStep(
         topic, known.next_step, after, target.end, _NEVER, target.window, target.since, whole=True, key=key
     )
-    return _bounded(step, files, target, least)
+    return _bounded(step, files, target, min_end)
 
 
 def require_events(step: PlannedStep, target: Target) -> None:
@@ -250,11 +250,11 @@ def files_of(step: PlannedStep, files: Sequence[EventFile]) -> list[EventFile]:
     return sorted((file for file in files if _takes(file, step)), key=lambda file: (file.least, file.path))
 
 
-def _bounded(step: PlannedStep, files: Sequence[EventFile], target: Target, at_least: str = "") -> PlannedStep | None:
+def _bounded(step: PlannedStep, files: Sequence[EventFile], target: Target, min_end: str = "") -> PlannedStep | None:
     """A step that ends where enough rows are taken, but in no span; None if nothing is new.
 
     Args:
-        at_least: LSN before which it must not end.
+        min_end: LSN before which it must not end.
     """
     chosen = sorted(files_of(step, files), key=lambda file: file.greatest)
     at_once = step.after == step.until and not step.whole
@@ -264,7 +264,7 @@ def _bounded(step: PlannedStep, files: Sequence[EventFile], target: Target, at_l
     for file in chosen:
         rows += file.rows
         end = file.greatest[:LSN_WIDTH]
-        is_right = end >= at_least and span_of(end, spans) is None
+        is_right = end >= min_end and span_of(end, spans) is None
         if rows >= STEP_ROWS and step.after < end < step.until and is_right:
             return replace(step, until=end)
     return step

@@ -19,7 +19,7 @@ from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.overview.report import Trouble
 from cdc_assets.overview.words import duration
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble]:
@@ -71,8 +71,8 @@ def _is_held(state: MirrorState, readings: Sequence[Reading]) -> bool:
 
 
 def _named(tables: Sequence[TableId]) -> str:
-    more = f" and {len(tables) - _MOST_NAMED} more" if len(tables) > _MOST_NAMED else ""
-    return ", ".join(map(str, tables[:_MOST_NAMED])) + more
+    more = f" and {len(tables) - _MAX_NAMED} more" if len(tables) > _MAX_NAMED else ""
+    return ", ".join(map(str, tables[:_MAX_NAMED])) + more
 
 
 def _begun(overview: CaptureOverview) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cdc_assets.overview.report import Rates
 
-_LEAST_S = 1.0
+_MIN_S = 1.0
 
 
 def rates_of(rows: Sequence[Mapping[str, Any]], at: datetime, period: timedelta) -> Rates:
@@ -31,7 +31,7 @@ def mean_of(commits: Iterable[Mapping[str, int]], begun: datetime, at: datetime,
     total: Counter[str] = Counter()
     for commit in commits:
         total.update(commit)
-    seconds = max(_LEAST_S, min(period, at - begun).total_seconds())
+    seconds = max(_MIN_S, min(period, at - begun).total_seconds())
     return Rates(seconds, {op: count / seconds for op, count in sorted(total.items())})
 
 

@@ -18,7 +18,7 @@ topic, never between a delete and its tombstone, and the marker names the topics
 
 *A record that is refused for good* stops its topic at the record before it, or at the last transaction if the commit told it; other
 topics continue. Whatever has stopped a topic, its place is in each marker, also of an attempt that is repeated because another topic was
-refused; so no marker moves it, and retention keeps what is behind it. It is tried again at the next start, and every `_AGAIN_S` seconds.
+refused; so no marker moves it, and retention keeps what is behind it. It is tried again at the next start, and every `_RETRY_AFTER_S` seconds.
 So does whatever else ends the reading of one topic (`stream.Unreadable`).
 
 *Events that were dropped* (`lake.topic.retention.hours`) are never passed over: retention waits for the place that the lake
@@ -51,13 +51,13 @@ from cdc_assets.publish.run import Run
 from cdc_assets.publish.span import Span
 from cdc_assets.publish.start import Start, WithoutMarker
 from cdc_assets.publish.stops import Stops, dropped
-from cdc_assets.publish.stream import Ahead, Stream, Unreadable, runs_behind
+from cdc_assets.publish.stream import Ahead, Stream, Unreadable, unpublished_slices
 from cdc_assets.publish.targets import Targets
 from cdc_assets.publish.tombstones import event_of
 
 log = logging.getLogger(__name__)
 
-_AGAIN_S = 600.0
+_RETRY_AFTER_S = 600.0
 """Seconds after which topics that are stopped are tried again."""
 _TELL_EVERY_S = 60.0
 _LONGEST_S = 20.0
@@ -91,7 +91,7 @@ class Publisher:
     """Publishes the topics of one capture.
 
     Args:
-        most: rows of a transaction, after which it is committed.
+        max_rows: rows of a transaction, after which it is committed.
         on_commit: called after each transaction.
         after: commit LSN after which events are published; empty for all. Only for topics that are not published yet.
         span: the range of a replay, in place of all that there is.
@@ -103,13 +103,13 @@ class Publisher:
         feed: Feed,
         broker: Broker,
         renderer: Renderer,
-        most: int,
+        max_rows: int,
         on_commit: Callable[[Commit], None],
         after: str = "",
         span: Span | None = None,
         without_marker: WithoutMarker = "",
     ) -> None:
-        self._feed, self._broker, self._renderer, self._most = feed, broker, renderer, most
+        self._feed, self._broker, self._renderer, self._max_rows = feed, broker, renderer, max_rows
         self._on_commit, self._after, self._span = on_commit, span.after if span else after, span
         self._without_marker: WithoutMarker = without_marker
         self._writer = uuid4().hex
@@ -187,7 +187,7 @@ class Publisher:
 
     def _attempt(self) -> Iterator[int]:
         """One pass over all that is new; yields the rows of each transaction."""
-        if self._stops.is_due(_AGAIN_S):
+        if self._stops.is_due(_RETRY_AFTER_S):
             self._try_all()
         self._complete, topics = self._look()
         with Ahead() as ahead:
@@ -240,7 +240,7 @@ class Publisher:
         """What a topic holds behind its place."""
         place = self._published.of(topic.name, numbered=topic.numbered)
         until = self._span.until if self._span else ""
-        runs = runs_behind(topic, self._renderer, place, self._after, until)
+        runs = unpublished_slices(topic, self._renderer, place, self._after, until)
         return Stream(topic, self._unreadable.guarded(runs, place, topic.complete), ahead)
 
     def _reached(self, streams: list[Stream], window: int) -> None:
@@ -261,7 +261,7 @@ class Publisher:
             if self._is_full() and event_of(head.first) != last:
                 yield self._commit()
             self._begin()
-            records = stream.take(max(1, self._most - self._rows))
+            records = stream.take(max(1, self._max_rows - self._rows))
             taken, reason = self._targets.send(stream.name, records)
             if taken:
                 done = records.slice(0, taken)
@@ -282,7 +282,7 @@ class Publisher:
             self._begun, self._begun_at = True, monotonic()
 
     def _is_full(self) -> bool:
-        return self._rows >= self._most or (self._rows > 0 and monotonic() - self._begun_at >= _LONGEST_S)
+        return self._rows >= self._max_rows or (self._rows > 0 and monotonic() - self._begun_at >= _LONGEST_S)
 
     def _note(self, stream: Stream, records: Run) -> None:
         """Count what was handed over; it is in the order of positions."""

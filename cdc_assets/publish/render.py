@@ -47,7 +47,7 @@ class Renderer:
         """Number of the newest flat record by topic."""
         self._key, self._value = form_of(settings.key, "key"), form_of(settings.value, "value")
         with_schema = any(side.format == "json" and side.schema for side in (settings.key, settings.value))
-        self._most = _ROWS_WITH_SCHEMA if with_schema else _ROWS
+        self._max_rows = _ROWS_WITH_SCHEMA if with_schema else _ROWS
         self._chain = Chain(settings.transforms)
         is_json = all(side.format == "json" for side in (settings.key, settings.value))
         self.takes_dictionaries = is_json and not (settings.flat or self._chain or rename)
@@ -61,10 +61,10 @@ class Renderer:
         Raises:
             ConnectionLostError: a schema registry does not answer.
         """
-        most = max(1, min(self._most, _BYTES * batch.num_rows // max(1, batch.nbytes)))
+        max_rows = max(1, min(self._max_rows, _BYTES * batch.num_rows // max(1, batch.nbytes)))
         first = 0
         while first < batch.num_rows:
-            stop = end_of(batch, first + most) if self.needs_deletes else first + most
+            stop = end_of(batch, first + max_rows) if self.needs_deletes else first + max_rows
             part, first = batch.slice(first, stop - first), stop
             try:
                 yield from self._runs(topic, part)

@@ -56,22 +56,22 @@ class Piece:
     Args:
         directory: of the generation.
         group: number of the row group; None for a whole file.
-        least: least window.
-        greatest: greatest window.
+        min_window: least window.
+        max_window: greatest window.
         position: least position; empty if it is not known.
     """
 
     directory: str
     path: str
     group: int | None
-    least: int
-    greatest: int
+    min_window: int
+    max_window: int
     position: str
 
     @property
     def bound(self) -> Place:
         """No row of it comes before."""
-        return self.least, self.position
+        return self.min_window, self.position
 
 
 class TopicRows:
@@ -124,7 +124,9 @@ class TopicRows:
             if handle is not None:
                 pieces = self._pieces(directory, handle, self._known, after)
                 found += (
-                    max(first, piece.least) for piece in pieces if piece.greatest >= first and piece.least <= until
+                    max(first, piece.min_window)
+                    for piece in pieces
+                    if piece.max_window >= first and piece.min_window <= until
                 )
         return min(found, default=None)
 
@@ -153,7 +155,7 @@ class TopicRows:
             reached = reached if number is None else max(reached, number)
             schemas[directory] = pa.schema(handle.schema().to_arrow())
             for found in self._pieces(directory, handle, known):
-                if found.greatest >= after[0] and (until is None or found.least <= until):
+                if found.max_window >= after[0] and (until is None or found.min_window <= until):
                     pieces.append(found)
         if newest is not None and reached < newest:
             raise LakeError(
@@ -331,9 +333,9 @@ def _groups_of(parquet: pq.ParquetFile, directory: str, path: str) -> Iterator[P
             if column.path_in_schema in ("position", "window_id"):
                 found[column.path_in_schema] = column.statistics
         windows, positions = found.get("window_id"), found.get("position")
-        least, greatest = _ANY if windows is None or not windows.has_min_max else (windows.min, windows.max)
+        min_window, max_window = _ANY if windows is None or not windows.has_min_max else (windows.min, windows.max)
         position = positions.min if positions is not None and positions.has_min_max else ""
-        yield Piece(directory, path, group, least, greatest, position)
+        yield Piece(directory, path, group, min_window, max_window, position)
 
 
 def _narrowed(found: pa.Field, described: pa.Field) -> pa.Field:

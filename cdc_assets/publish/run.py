@@ -113,10 +113,10 @@ class Run:
             timestamps=part(self.timestamps),
         )
 
-    def between(self, least: str, most: str) -> "Run":
+    def between(self, low: str, high: str) -> "Run":
         """The records whose positions, which are in order, lie between two."""
-        start = pc.sum(pc.less_equal(self.positions, least)).as_py() or 0
-        return self.slice(start, max(start, pc.sum(pc.less(self.positions, most)).as_py() or 0))
+        start = pc.sum(pc.less_equal(self.positions, low)).as_py() or 0
+        return self.slice(start, max(start, pc.sum(pc.less(self.positions, high)).as_py() or 0))
 
 
 def binary(texts: pa.Array) -> pa.Array:

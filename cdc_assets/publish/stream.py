@@ -70,14 +70,14 @@ class Stream:
         """Whether the next record is of a window; None is any."""
         return self.head is not None and (window is None or self.head.window == window)
 
-    def take(self, most: int) -> Run:
+    def take(self, max_rows: int) -> Run:
         """The next records of `head`."""
         head = self.head
         if head is None:
             raise ValueError("There are no more records.")
-        if len(head) > most:
-            self.head = head.slice(most, len(head))
-            return head.slice(0, most)
+        if len(head) > max_rows:
+            self.head = head.slice(max_rows, len(head))
+            return head.slice(0, max_rows)
         self.head = self._ahead.take(self._under_way) if self._under_way else next(self._runs, None)
         self.read_ahead()
         return head
@@ -122,7 +122,7 @@ class Unreadable:
             yield trouble(window, "", describe_error(error))
 
 
-def runs_behind(topic: Topic, renderer: Renderer, place: Place, after: str, until: str) -> Iterator[Run]:
+def unpublished_slices(topic: Topic, renderer: Renderer, place: Place, after: str, until: str) -> Iterator[Run]:
     """A topic's records behind its place.
 
     Args:
@@ -133,11 +133,11 @@ def runs_behind(topic: Topic, renderer: Renderer, place: Place, after: str, unti
     is_behind = topic.newest is not None and (topic.newest < place[0] or (topic.newest, WHOLE) == place)
     if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):  # a mark alone does not show that
         return
-    least, most = after and after + WHOLE, (until or WHOLE) + WHOLE
+    low, high = after and after + WHOLE, (until or WHOLE) + WHOLE
     until_window, newest = (complete, topic.newest) if topic.numbered else (None, None)
     batches = topic.rows.read(place, until_window, newest, dictionaries=renderer.takes_dictionaries)
     for batch in undivided(batches) if renderer.needs_deletes else batches:
         for run in (run for part in topic.described(batch) for run in renderer.runs(topic.name, part)):
-            found = run.between(least, most) if topic.numbered and (after or until) else run
+            found = run.between(low, high) if topic.numbered and (after or until) else run
             if len(found):
                 yield replace(found, partition=0) if topic.in_first_partition else found

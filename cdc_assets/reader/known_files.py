@@ -97,17 +97,17 @@ class KnownFiles:
             del self._files[path]
         return found
 
-    def forget(self, most: int) -> list[str]:
+    def forget(self, max_files: int) -> list[str]:
         """Forget files that are gone, but for the last ones.
 
         Args:
-            most: how many are kept.
+            max_files: how many are kept.
 
         Returns:
             Their paths.
         """
         gone = sorted((progress.mtime, path) for path, progress in self._files.items() if progress.gone)
-        found = [path for _, path in gone[: max(0, len(gone) - most)]]
+        found = [path for _, path in gone[: max(0, len(gone) - max_files)]]
         for path in found:
             del self._files[path]
         return found

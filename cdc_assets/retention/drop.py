@@ -117,7 +117,7 @@ class Retention:
         return Readers(
             self._config,
             MirrorLedger(mirrors.tables, prefix).read(),
-            _stands(mirrors),
+            _mirror_exists(mirrors),
             RecordedPlace(self._tables.location, prefix).read(),
         )
 
@@ -154,7 +154,7 @@ class Retention:
         )
 
 
-def _stands(mirrors: MirrorTables) -> Callable[[str], bool]:
+def _mirror_exists(mirrors: MirrorTables) -> Callable[[str], bool]:
     def stands(topic: str) -> bool:
         return (
             mirrors.leaves(current_directory(topic)) is not None

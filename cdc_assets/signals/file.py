@@ -26,7 +26,7 @@ from pathlib import Path
 from cdc_assets.core.signal import Delivery, signal_of
 from cdc_assets.errors import LakeError
 
-_PATIENCE_S = 5.0
+_GRACE_S = 5.0
 """Seconds after which an unfinished last line counts as complete."""
 _MAX_BYTES = 256 * 1024 * 1024
 """Maximum size of the file, which is read into memory."""
@@ -138,7 +138,7 @@ def _unfinished(file: Path) -> bool:
     tail = _content(file).rpartition(b"\n")[2]
     if not tail.strip() or _is_json(tail):
         return False
-    return -_AHEAD_S < time.time() - file.stat().st_mtime < _PATIENCE_S
+    return -_AHEAD_S < time.time() - file.stat().st_mtime < _GRACE_S
 
 
 def _has_writer(file: Path) -> bool:

@@ -52,7 +52,7 @@ from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.server import Server
 from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.config.settings import StreamingSettings
-from cdc_assets.core.collection import without_collections
+from cdc_assets.core.collection import gc_paused
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
@@ -148,7 +148,7 @@ class Planner:
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
             return None
-        with without_collections():  # thousands of counts that are gone after it
+        with gc_paused():  # thousands of counts that are gone after it
             return self._drafted(database, reads, until)
 
     def _counted(self, database: str, left: Unpublished) -> list[TableRead]:
@@ -187,8 +187,8 @@ class Planner:
         found = self._server.source.rows_per_commit(database, names, until, self._skipped)
         counts = together(found)
         tasks = self._runner.parallelism if worth_tasks(sum(rows for _, rows in counts)) else 1
-        most = share_of(database, rows_of_window(streaming.window_rows, tasks), self._shares)
-        end = self._bounded(database, counts, until, most)
+        max_rows = share_of(database, rows_of_window(streaming.window_rows, tasks), self._shares)
+        end = self._bounded(database, counts, until, max_rows)
         if end < until:
             until, counts = end, [(lsn, rows) for lsn, rows in counts if lsn <= end]
         self._rows[database] = sum(rows for _, rows in counts)
@@ -207,13 +207,13 @@ class Planner:
             cuts=tuple(border for border in borders if isinstance(border, Position)),
         )
 
-    def _bounded(self, database: str, counts: Sequence[tuple[Lsn, int]], until: Lsn, most: int) -> Lsn:
+    def _bounded(self, database: str, counts: Sequence[tuple[Lsn, int]], until: Lsn, max_rows: int) -> Lsn:
         """Upper bound of the window by its rows; also decides how many transactions the next window requests."""
-        end = end_of_window(counts, until, most)
+        end = end_of_window(counts, until, max_rows)
         rows = sum(count for _, count in counts)
         self._enough.pop(database, None)
-        if rows > most:
-            self._enough[database] = max(1, 2 * most * len(counts) // rows)
+        if rows > max_rows:
+            self._enough[database] = max(1, 2 * max_rows * len(counts) // rows)
         return end
 
     def _idle(self, database: str, after: Lsn) -> Window | None:

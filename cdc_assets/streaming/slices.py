@@ -52,23 +52,23 @@ def rows_of_window(wanted: int, tasks: int) -> int:
     return wanted or max(_WINDOW_ROWS, _WINDOW_ROWS_PER_TASK * tasks)
 
 
-def share_of(database: str, most: int, shares: Mapping[str, int]) -> int:
+def share_of(database: str, max_rows: int, shares: Mapping[str, int]) -> int:
     """Change rows at which a database's window ends, so that all windows of a turn hold about as many as one may.
 
     What the others left of it the last time, and never less than an equal part.
 
     Args:
-        most: rows of a window that is planned by itself.
+        max_rows: rows of a window that is planned by itself.
         shares: rows that each database had in the turn before.
     """
     others = [rows for name, rows in shares.items() if name != database]
-    return max(1, most // (len(others) + 1), most - sum(others))
+    return max(1, max_rows // (len(others) + 1), max_rows - sum(others))
 
 
-def end_of_window(counts: Sequence[tuple[Lsn, int]], until: Lsn, most: int) -> Lsn:
-    """The first commit at which `most` rows are reached, or else `until`; commits come in order."""
+def end_of_window(counts: Sequence[tuple[Lsn, int]], until: Lsn, max_rows: int) -> Lsn:
+    """The first commit at which `max_rows` rows are reached, or else `until`; commits come in order."""
     totals = accumulate(count for _, count in counts)
-    return next((lsn for (lsn, _), total in zip(counts, totals, strict=True) if total >= most), until)
+    return next((lsn for (lsn, _), total in zip(counts, totals, strict=True) if total >= max_rows), until)
 
 
 def parts_of(rows: int, tasks: int) -> int:

@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick waits for its look, however busy the machine is, so that it always tells what it has found."""
-    monkeypatch.setattr(watch, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(watch, "_GRACE_S", 60.0)
 
 
 @pytest.fixture(scope="module")

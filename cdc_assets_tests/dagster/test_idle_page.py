@@ -52,7 +52,7 @@ class Looks:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of that of the other modules."""
-    monkeypatch.setattr(watch, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(watch, "_GRACE_S", 0.1)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_a_tick_asks_a_broker_that_is_away_once_and_briefly(shop: Shop, monkeypa
 
     monkeypatch.setattr(KafkaMarker, "newest", counted)
     monkeypatch.setattr("cdc_assets.assembly.publishing._TICK_S", 0.2)
-    monkeypatch.setattr("cdc_assets.assembly.publishing._AWAY_S", 600.0)
+    monkeypatch.setattr("cdc_assets.assembly.publishing._UNREACHABLE_S", 600.0)
     monkeypatch.setattr("cdc_assets.assembly.publishing.TICK_MARKER._away", {})
     shop.write(NOBODY)
     with dg.DagsterInstance.ephemeral() as instance:

@@ -174,7 +174,7 @@ def test_run_that_waits_for_long_is_a_trouble_that_says_for_what(
         monkeypatch.setattr(queue, "_SOON_S", -1.0)
         assert f"run {waiting[:8]} of shop_changes has waited" in location.page()
         assert "Dagster's daemon has not taken it" in location.page()
-        monkeypatch.setattr(queue, "most_runs", lambda _: 0)
+        monkeypatch.setattr(queue, "max_runs", lambda _: 0)
         assert "max_concurrent_runs" in location.page()
         with location.run(DagsterRunStatus.STARTED) as holder:
             assert f"{holder[:8]} of shop_changes holds the pool" in location.page()
@@ -195,7 +195,7 @@ def test_run_that_waits_behind_a_stream_is_told_by_the_stream(
 ) -> None:
     """It makes no way for it where no more runs may be at work, and the sensor leaves the page to it."""
     monkeypatch.setattr(queue, "_SOON_S", -1.0)
-    monkeypatch.setattr(queue, "most_runs", lambda _: 1)
+    monkeypatch.setattr(queue, "max_runs", lambda _: 1)
     monkeypatch.setattr(watch, "_FIRST_S", 0.0)
     monkeypatch.setattr(watch, "_RUN_EVERY_S", 0.1)
     shop.write({"stream.idle.timeout.ms": "3000"})
@@ -225,7 +225,7 @@ def test_stream_makes_way_only_if_there_is_room_for_another_run(
         with location.run(DagsterRunStatus.QUEUED):
             assert waits()
             assert not queue.somebody_waits(runs.of("__repository__@elsewhere"), instance, "its own")()
-            monkeypatch.setattr(queue, "most_runs", lambda _: 1)
+            monkeypatch.setattr(queue, "max_runs", lambda _: 1)
             assert not waits()
 
 
@@ -328,10 +328,10 @@ def test_tick_ends_though_nothing_answers(
         return overview(*given, **named)
 
     assert location.page() == "healthy"
-    limits = [(ticks, "_SOON_S"), (ticks, "_AGAIN_S"), (asking, "_OVERDUE_S"), (watch, "_PATIENCE_S")]
+    limits = [(ticks, "_SOON_S"), (ticks, "_RETRY_AFTER_S"), (asking, "_OVERDUE_S"), (watch, "_GRACE_S")]
     for module, name in limits:
         monkeypatch.setattr(module, name, 0.1)
-    monkeypatch.setattr(ticks, "_PATIENCE_S", 8.0)
+    monkeypatch.setattr(ticks, "_GRACE_S", 8.0)
     with shop.in_environment(), patch.object(CaptureResource, "overview", hang):  # questions outlast their ticks
         began = monotonic()
         assert "no answer from the server" in location.tick().skip_message
@@ -341,7 +341,7 @@ def test_tick_ends_though_nothing_answers(
         assert shown(instance).startswith("in trouble: the sensor: it cannot ask")
         assert len(asked) == 2, "the tick and the look"
         goes_on.set()
-        monkeypatch.setattr(ticks, "_AGAIN_S", 60.0)
-        monkeypatch.setattr(watch, "_PATIENCE_S", 60.0)
+        monkeypatch.setattr(ticks, "_RETRY_AFTER_S", 60.0)
+        monkeypatch.setattr(watch, "_GRACE_S", 60.0)
         assert location.tick().skip_message == "Nothing new."
     assert location.page() == "healthy"

@@ -104,7 +104,7 @@ def test_tags_are_written_where_nobody_gets_a_lock(
         raise error
 
     monkeypatch.setattr(tags.fcntl, "flock", refuse)
-    monkeypatch.setattr(tags, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(tags, "_GRACE_S", 0.2)
     run = started(instance)
     tag_run(instance, run.run_id, {"a": "taken"})
     assert (found := instance.get_run_by_id(run.run_id))

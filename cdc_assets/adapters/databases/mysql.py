@@ -117,7 +117,7 @@ class MySqlProbe:
             raise PreflightError("The server writes no binlog (log_bin is OFF). Next: start it with log-bin=bin.")
         return binlog_point(found["file"], int(found["position"]))
 
-    def is_read(self) -> None:
+    def check_replication(self) -> None:
         """Not known: MySQL has no replication slots. The connector's client notices a lost connection by missing heartbeats."""
 
     def _renamed(self) -> bool:
@@ -126,7 +126,7 @@ class MySqlProbe:
         found = re.match(r"(\d+)\.(\d+)", text)
         return found is not None and "mariadb" not in text.lower() and (int(found[1]), int(found[2])) >= (8, 2)
 
-    def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
+    def has_no_changes_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """Whether the binlog holds no rows of tables that the connector reads, and no TRUNCATE, after an offset.
 
         An offset made by an event names the beginning of its transaction (`file`, `pos`) and how many events of it are
@@ -201,11 +201,11 @@ class MySqlProbe:
         file, _, position = recorded.text.rpartition(":")
         return self._events(file, int(position), 1) is not None
 
-    def _events(self, file: str, start: int | None, most: int) -> Rows | None:
+    def _events(self, file: str, start: int | None, max_events: int) -> Rows | None:
         """Events of a binlog file from a place on; None if none begins there and the file does not end there."""
         place = "" if start is None else f" FROM {start}"
         try:
-            return self._session.rows(f"SHOW BINLOG EVENTS IN '{file}'{place} LIMIT {most}")
+            return self._session.rows(f"SHOW BINLOG EVENTS IN '{file}'{place} LIMIT {max_events}")
         except QueryError as error:
             if any(text in str(error) for text in _NO_BORDER):
                 return None
@@ -282,7 +282,7 @@ class MySqlProbe:
             f"GRANT RELOAD ON *.* TO '{user}'@'%'", blocking=False,
         )  # fmt: skip
 
-    def wake(self) -> None:
+    def nudge(self) -> None:
         """Nothing: this connector takes up signals in quiet as well."""
 
     def signal(self, id_: str, type_: str, data: str) -> None:

@@ -68,10 +68,10 @@ class OracleProbe:
         """The current SCN; it moves even if nothing is changed."""
         return _point(self._session.one("SELECT CURRENT_SCN AS scn FROM V$DATABASE")["scn"])
 
-    def is_read(self) -> None:
+    def check_replication(self) -> None:
         """Not known: the connector reads LogMiner by queries, which fail if the connection is lost."""
 
-    def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
+    def has_no_changes_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """The log cannot be searched for what it holds, so this is never known; heartbeats move the offset to its end."""
         return False
 
@@ -142,7 +142,7 @@ class OracleProbe:
         yield captured_check(self._database, self.tables(), "schema.include.list and table.include.list (schema.table)")
         yield from self._signal_table.checks()
 
-    def wake(self) -> None:
+    def nudge(self) -> None:
         """Nothing: this connector takes up signals in quiet as well."""
 
     def signal(self, id_: str, type_: str, data: str) -> None:

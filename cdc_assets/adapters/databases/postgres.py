@@ -86,13 +86,13 @@ class PostgresProbe:
         found = self._session.one(f"SELECT ({_END} - '0/0'::pg_lsn)::numeric AS lsn")
         return wal_point(int(found["lsn"]))
 
-    def is_read(self) -> bool:
+    def check_replication(self) -> bool:
         """Whether somebody uses the replication slot."""
         return bool(
             self._session.one("SELECT active FROM pg_replication_slots WHERE slot_name = %s", self._slot).get("active")
         )
 
-    def nothing_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
+    def has_no_changes_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """Whether the slot would send no change after an offset; looking at it does not move it.
 
         The slot begins before the last transaction until another one follows, so those up to the offset are left out
@@ -216,11 +216,11 @@ class PostgresProbe:
             ("max_replication_slots", "pg_replication_slots"),
             ("max_wal_senders", "pg_stat_replication"),
         ):
-            most = int(self._session.one(f"SHOW {name}")[name])
+            maximum = int(self._session.one(f"SHOW {name}")[name])
             used = int(self._session.one(f"SELECT count(*) AS used FROM {view}")["used"])  # noqa: S608 - text of our own
-            ok = bool(own) or used < most
+            ok = bool(own) or used < maximum
             yield CheckResult(
-                name, "server", ok, f"{used} of {most} used", "one free", f"ALTER SYSTEM SET {name} = {most + 4}"
+                name, "server", ok, f"{used} of {maximum} used", "one free", f"ALTER SYSTEM SET {name} = {maximum + 4}"
             )
 
     def _rights(self) -> Iterator[CheckResult]:
@@ -265,7 +265,7 @@ class PostgresProbe:
                 f'ALTER TABLE "{table.schema}"."{table.table}" REPLICA IDENTITY FULL', blocking=False,
             )  # fmt: skip
 
-    def wake(self) -> None:
+    def nudge(self) -> None:
         """Write a logical message: after its last event the connector waits for the next one, and reads no signal before.
 
         Its prefix is excluded from the events (`WAKING`).

@@ -30,7 +30,7 @@ from typing import Any
 
 from cdc_assets.adapters.debezium.frames import receive, send
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _QUIET_LOOKS = 6
 _ALIVE_LOOKS = 5
 _STOP_S = 20.0
@@ -62,14 +62,14 @@ class EngineProcess:
         executor = _java("java.util.concurrent.Executors").newSingleThreadExecutor()
         executor.execute(engine)
         looks = 0
-        while not self._done.wait(_LOOK_S) and not self._stop.is_set():
-            self._send_what_waits()
+        while not self._done.wait(_POLL_S) and not self._stop.is_set():
+            self._flush_held()
             looks += 1
             if looks % _ALIVE_LOOKS == 0:
                 self.tell({"kind": "alive", **progress(polling=self._polling)})
         if not self._done.is_set():
             with self._lock:
-                self._mark()
+                self._acknowledge()
             threading.Thread(target=engine.close, name="close", daemon=True).start()
             self._done.wait(_STOP_S)
         self.tell({"kind": "stopped", **self._reason})
@@ -132,12 +132,12 @@ class EngineProcess:
             if not self._encoder.areHeartbeats(records):
                 self._quiet_looks = 0
             self._committer = committer
-            self._mark()
+            self._acknowledge()
             self._send(records, everything=False)
 
-    def _send_what_waits(self) -> None:
+    def _flush_held(self) -> None:
         """While nothing comes: send the records that wait for a later one, and mark committed ones."""
-        if not self._lock.acquire(timeout=_LOOK_S):
+        if not self._lock.acquire(timeout=_POLL_S):
             return
         try:
             held = self._encoder.held()
@@ -146,7 +146,7 @@ class EngineProcess:
                 return
             if held:
                 self._send(_java("java.util.ArrayList")(), everything=True)
-            self._mark()
+            self._acknowledge()
         finally:
             self._lock.release()
 
@@ -155,7 +155,11 @@ class EngineProcess:
         if described is None:
             return
         self._chunks += 1
-        header = json.loads(bytes(described)) | {"kind": "chunk", "number": self._chunks, "history": self._news()}
+        header = json.loads(bytes(described)) | {
+            "kind": "chunk",
+            "number": self._chunks,
+            "history": self._new_history_records(),
+        }
         if not header[
             "unfinished"
         ]:  # no batch ends there, and each event that is kept takes memory of the Java machine
@@ -165,7 +169,7 @@ class EngineProcess:
             if self._stop.is_set():
                 break
 
-    def _news(self) -> list[str]:
+    def _new_history_records(self) -> list[str]:
         """Records that the connector has added to the schema history; it writes them before the events that need them."""
         with self._history.open("rb") as file:
             file.seek(self._told_history)
@@ -174,7 +178,7 @@ class EngineProcess:
         self._told_history += size
         return records
 
-    def _mark(self) -> None:
+    def _acknowledge(self) -> None:
         """Mark what is in the lake as processed, so that the source may discard it."""
         if self._committer is None or not self._unmarked or self._unmarked[0][0] > self._committed:
             return

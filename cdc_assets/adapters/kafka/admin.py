@@ -7,7 +7,7 @@ from typing import Any, Final
 from cdc_assets.adapters.kafka.client import Client, client_library, made
 from cdc_assets.adapters.kafka.marker_topic import unfit
 from cdc_assets.adapters.kafka.options import connection_options
-from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, not_made, refused, unwritable
+from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, no_create_permission, refused, unwritable
 from cdc_assets.adapters.kafka.waits import outcome, repeated
 from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.settings import KafkaSettings, TopicRule
@@ -99,7 +99,7 @@ class KafkaTopics:
                 if code not in NOT_AUTHORIZED:
                     troubles[name] = f"it cannot be created: {error.args[0].str()}"
                 elif name != self._markers:
-                    troubles[name] = not_made(name)
+                    troubles[name] = no_create_permission(name)
                 else:
                     what = "create the topic of markers"
                     raise refused(self._settings.servers, what, ["CREATE", "WRITE", "READ"], "topic", name) from None

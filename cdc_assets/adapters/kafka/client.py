@@ -23,14 +23,14 @@ from cdc_assets.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
-_AGAIN_S: Final = 60.0
+_RETRY_AFTER_S: Final = 60.0
 """Seconds until the same text is logged again."""
-_MOST: Final = 100
+_MAX_TEXTS: Final = 100
 """Texts that are remembered."""
 _COUNTED: Final = re.compile(r" \(after \d+ms in state (?:[^()]|\(s\))*\)")
 
 
-_END_S: Final = 0.5
+_CLOSE_TIMEOUT_S: Final = 0.5
 """Seconds that the end of a client is waited for."""
 
 
@@ -69,7 +69,7 @@ class Client:
         if own:
             thread = threading.Thread(target=_end, args=(own, self._closes), name="end of a Kafka client", daemon=True)
             thread.start()
-            thread.join(_END_S)
+            thread.join(_CLOSE_TIMEOUT_S)
 
 
 def _end(own: list[Any], closes: bool) -> None:
@@ -98,9 +98,9 @@ class ClientLog:
         """
         said = _COUNTED.sub("", text % arguments if arguments else text)
         now = time.monotonic()
-        if now - self._logged.get(said, -_AGAIN_S) < _AGAIN_S:
+        if now - self._logged.get(said, -_RETRY_AFTER_S) < _RETRY_AFTER_S:
             return
-        if len(self._logged) >= _MOST:
+        if len(self._logged) >= _MAX_TEXTS:
             self._logged.clear()
         self._logged[said] = now
         log.log(level, "%s", said)

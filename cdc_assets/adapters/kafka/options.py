@@ -65,7 +65,7 @@ _OWN: Final = re.compile(
 """What the publisher sets itself, or what is no text."""
 _BATCH_BYTES: Final = 1_000_000
 """Bytes of a batch with several records, before compression."""
-_LEAST_TRANSACTION_MS: Final = 30_000
+_MIN_TRANSACTION_MS: Final = 30_000
 """A transaction lasts for 20 seconds or a little longer (`publish.publisher`)."""
 _TRANSACTION_MS: Final = 60_000
 _BASE: Final = {
@@ -110,8 +110,8 @@ def producer_options(settings: KafkaSettings, transactional_id: str) -> dict[str
     _check(settings.producer)
     given = canonical(settings.producer)
     transaction_ms = whole(given, "transaction.timeout.ms", _TRANSACTION_MS)
-    if transaction_ms < _LEAST_TRANSACTION_MS:
-        _refuse("transaction.timeout.ms", str(transaction_ms), f"at least {_LEAST_TRANSACTION_MS}")
+    if transaction_ms < _MIN_TRANSACTION_MS:
+        _refuse("transaction.timeout.ms", str(transaction_ms), f"at least {_MIN_TRANSACTION_MS}")
     if "message.timeout.ms" in given:  # Java's may be longer than a transaction
         given["message.timeout.ms"] = str(min(whole(given, "message.timeout.ms", 0), transaction_ms))
     fixed = {"bootstrap.servers": settings.servers, "transactional.id": transactional_id, "log_level": 3}

@@ -11,7 +11,7 @@ from cdc_assets.adapters.kafka.client import client_library, made
 from cdc_assets.adapters.kafka.marker import marker_topic
 from cdc_assets.adapters.kafka.marker_topic import unfit
 from cdc_assets.adapters.kafka.options import connection_options
-from cdc_assets.adapters.kafka.rights import given_by
+from cdc_assets.adapters.kafka.rights import grant_hint
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import CdcError, ConfigurationError
@@ -81,7 +81,7 @@ class _Brokers:
         for topic, allowed in topics:
             needed = ["WRITE", "READ"] if topic == marker_topic(prefix) else ["WRITE"]
             if missing := [one for one in needed if one not in allowed]:
-                remedy = f"give {given_by(missing, 'topic', topic)}"
+                remedy = f"give {grant_hint(missing, 'topic', topic)}"
                 yield CheckResult("Kafka topic", topic, False, f"not allowed: {', '.join(missing)}", _WRITABLE, remedy)
             else:
                 yield CheckResult("Kafka topic", topic, True, _WRITABLE, _WRITABLE)

@@ -32,7 +32,7 @@ from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.publish.run import Numbers, Run
 
-_ANSWER_S: Final = 30.0
+_REQUEST_TIMEOUT_S: Final = 30.0
 """Time limit of a request to a broker."""
 _ABORT_S: Final = 5.0
 """Seconds that an abort may take; the next producer ends what is left of a transaction."""
@@ -55,8 +55,8 @@ class KafkaBroker:
     def __init__(self, settings: KafkaSettings, prefix: str, replay: str = "") -> None:
         self._settings = settings
         self._kafka = client_library("bootstrap.servers", settings.servers)
-        self._marker = KafkaMarker(settings, prefix, _ANSWER_S, replay)
-        self._topics = KafkaTopics(settings, self._marker.topic, _ANSWER_S)
+        self._marker = KafkaMarker(settings, prefix, _REQUEST_TIMEOUT_S, replay)
+        self._topics = KafkaTopics(settings, self._marker.topic, _REQUEST_TIMEOUT_S)
         name = f"cdc-assets-{prefix}-replay-{replay}" if replay else f"cdc-assets-{prefix}"
         self._options = producer_options(settings, name)
         self._errors = Translation(self._kafka, settings.servers, prefix, name, self._marker.topic)
@@ -64,7 +64,9 @@ class KafkaBroker:
         batch = min(record, whole(self._options, "batch.size", DEFAULT_BYTES))
         is_compressed = self._options.get("compression.type", "none") != "none"
         self._limits = Limits(self._topics.limits, record, batch, compressed=is_compressed)
-        self._outcome_s = max(_ANSWER_S, whole(self._options, "message.timeout.ms", int(_OUTCOME_S * 1000)) / 1000)
+        self._outcome_s = max(
+            _REQUEST_TIMEOUT_S, whole(self._options, "message.timeout.ms", int(_OUTCOME_S * 1000)) / 1000
+        )
         self._transactions: Transactions | None = None
         self._newest: str | None = None
         self._unflushed: dict[str, int] = {}
@@ -103,15 +105,17 @@ class KafkaBroker:
             if self.newest() != self._newest:
                 raise self._errors.fenced("the newest marker is not of this one")
         with self._translated():
-            self._own.begin()
+            self._open_transactions.begin()
 
     def send(self, topic: str, records: Run) -> tuple[int, str]:
         """See `Broker`."""
-        if self._own.is_over:  # nothing of this transaction will be committed, and the commit says why
+        if self._open_transactions.is_over:  # nothing of this transaction will be committed, and the commit says why
             return len(records), ""
         self._sent.add(topic)
         sizes = record_sizes(records)
-        taken, why = min(self._limits.too_large(topic, sizes), self._elsewhere(topic, records), _untimely(records))
+        taken, why = min(
+            self._limits.too_large(topic, sizes), self._invalid_partition(topic, records), _invalid_timestamp(records)
+        )
         if not taken:
             return taken, why
         with self._translated():
@@ -120,7 +124,7 @@ class KafkaBroker:
 
     def commit(self, marker: str) -> Mapping[str, str]:
         """See `Broker`."""
-        own, refused = self._own, dict[str, str]()
+        own, refused = self._open_transactions, dict[str, str]()
         with self._translated():
             try:
                 if not own.send(self._marker.topic, _one(self._marker.key, marker.encode()), self._outcome_s):
@@ -154,10 +158,10 @@ class KafkaBroker:
     def _start(self) -> None:
         self._transactions = Transactions(self._kafka, self._options, self._settings)
         with self._translated():
-            self._transactions.start(_ANSWER_S)
+            self._transactions.start(_REQUEST_TIMEOUT_S)
 
     @property
-    def _own(self) -> Transactions:
+    def _open_transactions(self) -> Transactions:
         if self._transactions is None:
             raise ConnectionLostError(f"Kafka at {self._settings.servers} is not connected. Next: open it again.")
         return self._transactions
@@ -165,14 +169,14 @@ class KafkaBroker:
     def _hand_over(self, topic: str, records: Run, sizes: Numbers) -> tuple[int, str]:
         """Hand over records; how many come before the first that is refused, and why; all of them, and nothing, if none is."""
         for start, stop in self._parts(topic, sizes):
-            if self._own.is_over:  # by an earlier record
+            if self._open_transactions.is_over:  # by an earlier record
                 break
-            count = self._own.send(topic, records.slice(start, stop), self._outcome_s)
+            count = self._open_transactions.send(topic, records.slice(start, stop), self._outcome_s)
             if count < stop - start:
                 return start + count, self._limits.beyond_client(int(sizes[start + count]))
             if int(sizes[start]) + HEAD_BYTES > self._limits.of(topic):  # it is sent by itself
                 self._flush()
-                if self._errors.refusals(self._own.failed).get(topic):
+                if self._errors.refusals(self._open_transactions.failed).get(topic):
                     return start, self._limits.beyond(topic, int(sizes[start]) + HEAD_BYTES)
         return len(sizes), ""
 
@@ -194,17 +198,17 @@ class KafkaBroker:
             start = stop
 
     def _flush(self) -> None:
-        self._own.flush(self._outcome_s)
+        self._open_transactions.flush(self._outcome_s)
         self._unflushed.clear()
 
-    def _elsewhere(self, topic: str, records: Run) -> tuple[int, str]:
+    def _invalid_partition(self, topic: str, records: Run) -> tuple[int, str]:
         """How many records come before the first whose chosen partition does not exist, and what is reported of it."""
         if records.partitions is None:
             return len(records), ""
         chosen = records.partitions.fill_null(0).to_numpy(zero_copy_only=False)
         if int(chosen.max(initial=0)) >= self._counts.get(topic, 1) or int(chosen.min(initial=0)) < 0:
             with self._translated():
-                self._counts[topic] = self._own.partitions(topic, _ANSWER_S)
+                self._counts[topic] = self._open_transactions.partitions(topic, _REQUEST_TIMEOUT_S)
         count = self._counts.get(topic, 1)
         wrong = (chosen < 0) | (chosen >= count)
         if not wrong.any() or not count:  # which the client reports
@@ -217,7 +221,7 @@ class KafkaBroker:
 
     def _refused(self, error: Any) -> dict[str, str]:
         """Topics that are the reason why a transaction is not committed, if the reason does not pass."""
-        found = self._errors.refusals(self._own.failed)
+        found = self._errors.refusals(self._open_transactions.failed)
         if (
             not found and error.code() == self._kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
         ):  # which of them, it does not say
@@ -246,7 +250,7 @@ def _one(key: bytes, value: bytes) -> Run:
     )
 
 
-def _untimely(records: Run) -> tuple[int, str]:
+def _invalid_timestamp(records: Run) -> tuple[int, str]:
     """How many records come before the first whose time Kafka does not have, and what is reported of it."""
     if records.timestamps is None:
         return len(records), ""

@@ -13,7 +13,7 @@ NOT_AUTHORIZED: Final = (29, 30, 31, 53)
 """Kafka's numbers of errors for a topic, a group, the cluster and a transactional id."""
 
 
-def given_by(operations: Sequence[str], resource: str, name: str) -> str:
+def grant_hint(operations: Sequence[str], resource: str, name: str) -> str:
     """The rights in words, and the command that gives them."""
     options = " ".join(f"--operation {operation.title()}" for operation in operations)
     rights, kind = " and ".join(operations), resource.replace("-", " ")
@@ -24,14 +24,14 @@ def given_by(operations: Sequence[str], resource: str, name: str) -> str:
 
 def unwritable(topic: str) -> str:
     """Why a topic is not published whose records are refused."""
-    return f"the user may not write it: it needs {given_by(['WRITE'], 'topic', topic)}"
+    return f"the user may not write it: it needs {grant_hint(['WRITE'], 'topic', topic)}"
 
 
-def not_made(topic: str) -> str:
+def no_create_permission(topic: str) -> str:
     """Why a topic is not published that cannot be seen and cannot be made."""
     return (
         "there is no such topic, or the user may not see it, and may not create it: "
-        f"it needs {given_by(['CREATE', 'WRITE'], 'topic', topic)}"
+        f"it needs {grant_hint(['CREATE', 'WRITE'], 'topic', topic)}"
     )
 
 
@@ -46,6 +46,6 @@ def refused(servers: str, what: str, operations: Sequence[str], resource: str, n
         name: of the resource.
     """
     return PreflightError(
-        f"Kafka at {servers} does not allow this user to {what}. Next: give {given_by(operations, resource, name)}, "
+        f"Kafka at {servers} does not allow this user to {what}. Next: give {grant_hint(operations, resource, name)}, "
         "and start again; it continues where the marker says."
     )

@@ -20,9 +20,9 @@ from cdc_assets.errors import ConnectionLostError
 
 log = logging.getLogger(__name__)
 
-_ANSWER_S = 3.0
+_REQUEST_TIMEOUT_S = 3.0
 """Time limit in seconds of a request to a broker."""
-_LOOK_S = 10.0
+_POLL_S = 10.0
 """Time limit in seconds of one poll; messages that did not arrive are left for the next."""
 
 
@@ -110,7 +110,7 @@ class KafkaSignals:
 
     def _known(self, reached: Mapping[str, int]) -> dict[int, int | None]:
         """Partitions of the topic with their handled offsets."""
-        topic = self._consumer.list_topics(self._topic, timeout=_ANSWER_S).topics[self._topic]
+        topic = self._consumer.list_topics(self._topic, timeout=_REQUEST_TIMEOUT_S).topics[self._topic]
         problem = "" if topic.error is None else str(topic.error.str())
         if problem and problem != self._problem:
             log.warning("Topic %s of signals cannot be read: %s.", self._topic, problem)
@@ -125,7 +125,7 @@ class KafkaSignals:
 
     def _span(self, partition: int, offset: int | None) -> tuple[int, int]:
         assignment = self._kafka.TopicPartition(self._topic, partition)
-        low, high = self._consumer.get_watermark_offsets(assignment, timeout=_ANSWER_S)
+        low, high = self._consumer.get_watermark_offsets(assignment, timeout=_REQUEST_TIMEOUT_S)
         if offset is None:
             offset = self._begin(assignment, low, high)
         if offset < low:
@@ -143,7 +143,7 @@ class KafkaSignals:
         return (offset if low <= offset <= high else low), high
 
     def _begin(self, partition: Any, low: int, high: int) -> int:
-        committed: int = self._consumer.committed([partition], timeout=_ANSWER_S)[0].offset
+        committed: int = self._consumer.committed([partition], timeout=_REQUEST_TIMEOUT_S)[0].offset
         if committed >= 0:
             return committed
         reset = dict(self._settings.kafka_consumer).get("auto.offset.reset", "earliest")
@@ -158,7 +158,7 @@ class KafkaSignals:
             self._kafka.TopicPartition(self._topic, partition, start) for partition, (start, _) in spans.items()
         ]
         self._consumer.assign(assignments)
-        missing, until = set(spans), time.monotonic() + _LOOK_S
+        missing, until = set(spans), time.monotonic() + _POLL_S
         try:
             while missing and time.monotonic() < until:
                 check()

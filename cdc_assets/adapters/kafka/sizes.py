@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.adapters.kafka.rights import given_by
+from cdc_assets.adapters.kafka.rights import grant_hint
 from cdc_assets.publish.run import Headers, Numbers, Run
 
 HEAD_BYTES: Final = 61
@@ -68,8 +68,8 @@ class Limits:
 
     def too_large(self, topic: str, sizes: Numbers) -> tuple[int, str]:
         """How many records come before the first that is too large, whatever the broker says, and the reason."""
-        most = self._record if self._compressed else min(self._record, self.of(topic))
-        wrong = sizes + HEAD_BYTES > most
+        max_bytes = self._record if self._compressed else min(self._record, self.of(topic))
+        wrong = sizes + HEAD_BYTES > max_bytes
         if not wrong.any():
             return len(sizes), ""
         at = int(np.argmax(wrong))
@@ -83,6 +83,6 @@ class Limits:
     def beyond(self, topic: str, size: int) -> str:
         """Why a topic does not take a record of so many bytes."""
         if topic not in self._topics:
-            rights = given_by(["DESCRIBE_CONFIGS"], "topic", topic)
+            rights = grant_hint(["DESCRIBE_CONFIGS"], "topic", topic)
             return f"it has {size:,} bytes, and max.message.bytes of the topic cannot be read: that needs {rights}"
         return f"it has {size:,} bytes, and the topic takes {self._topics[topic]:,} (max.message.bytes)"

@@ -45,7 +45,7 @@ from cdc_assets.adapters.kafka.places import (
     stream_name,
     was_anew,
 )
-from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, given_by
+from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, grant_hint
 from cdc_assets.adapters.kafka.topic_ids import TopicIds
 from cdc_assets.adapters.kafka.waits import repeated
 from cdc_assets.config.reader import Converter, ReaderSettings
@@ -58,8 +58,8 @@ from cdc_assets.reader.messages import BadRecordError, JsonParts, Message, Part,
 
 log = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 30.0
-_MOST_MESSAGES: Final = 20_000
+_REQUEST_TIMEOUT_S: Final = 30.0
+_MAX_MESSAGES: Final = 20_000
 _LOOK_EVERY_S: Final = 10.0
 _FIXED: Final[Mapping[str, Any]] = {
     "enable.auto.commit": False,
@@ -111,7 +111,7 @@ class KafkaSource:
         self._clients = ExitStack()
         try:
             self._consumer = self._clients.enter_context(self._open())
-            self._topic_ids = TopicIds(self._kafka, settings.servers, settings.options, _ANSWER_S)
+            self._topic_ids = TopicIds(self._kafka, settings.servers, settings.options, _REQUEST_TIMEOUT_S)
             self._clients.callback(self._topic_ids.end)
             self._look()
         except BaseException:
@@ -123,7 +123,7 @@ class KafkaSource:
         if time.monotonic() - self._looked >= _LOOK_EVERY_S:
             self._look()
         try:
-            found = self._consumer.consume(_MOST_MESSAGES, timeout_s)
+            found = self._consumer.consume(_MAX_MESSAGES, timeout_s)
         except self._kafka.KafkaException as error:
             raise self._lost(error) from None
         items, ended = [], len(self._ended)
@@ -133,7 +133,7 @@ class KafkaSource:
             elif (message.topic(), message.partition()) not in self._stopped:
                 items.append(self._item(message))
         self._silent_s = 0.0 if items or len(self._ended) > ended else self._silent_s + timeout_s
-        if self._silent_s >= _ANSWER_S:
+        if self._silent_s >= _REQUEST_TIMEOUT_S:
             self._give_up_silent()
         return items
 
@@ -230,7 +230,7 @@ class KafkaSource:
         since = self._leaderless
         self._leaderless = {own: since.get(own, self._looked) for own in found - self._ended - self._stopped}
         for own, at in sorted(self._leaderless.items()):
-            if (lasts := self._looked - at) >= _ANSWER_S:
+            if (lasts := self._looked - at) >= _REQUEST_TIMEOUT_S:
                 del self._leaderless[own]
                 self._give_up(*own, f"it has had no leader for {lasts:.0f} s; see which of its brokers are away")
 
@@ -271,7 +271,7 @@ class KafkaSource:
 
     def _asked(self, request: Callable[[float], Any]) -> Any:
         """The answer to a request; the run may be interrupted meanwhile."""
-        return repeated(self._kafka, request, _ANSWER_S)
+        return repeated(self._kafka, request, _REQUEST_TIMEOUT_S)
 
     def _give_up(self, topic: str, partition: int, reason: str) -> None:
         if (topic, partition) not in self._stopped:
@@ -285,7 +285,7 @@ class KafkaSource:
         elif error.code() == codes._AUTO_OFFSET_RESET:
             self._give_up(*own, f"its offset no longer exists ({error.str()})")
         elif error.code() in NOT_AUTHORIZED and own in self._assigned:
-            self._give_up(*own, f"the user may not read it: it needs {given_by(['READ'], 'topic', own[0])}")
+            self._give_up(*own, f"the user may not read it: it needs {grant_hint(['READ'], 'topic', own[0])}")
         elif error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION) and own in self._assigned:
             self._give_up(*own, MISSING)
         elif error.fatal():

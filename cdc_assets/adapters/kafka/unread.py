@@ -19,7 +19,7 @@ from cdc_assets.engine.feed import Offsets
 from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import ConnectionLostError
 
-_ANSWER_S: Final = 5.0
+_REQUEST_TIMEOUT_S: Final = 5.0
 _PREFIX: Final = "consumer.override"
 SEE: Final = (
     "see whether bootstrap.servers is the right cluster, and whether the user has DESCRIBE and READ on these topics"
@@ -58,7 +58,7 @@ def unread(settings: ReaderSettings, offsets: Offsets) -> Unread:
 
 
 def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets) -> Unread:
-    topics = consumer.list_topics(timeout=_ANSWER_S).topics
+    topics = consumer.list_topics(timeout=_REQUEST_TIMEOUT_S).topics
     failed = {name: topic.error for name, topic in topics.items() if topic.error is not None}
     if refused := next((name for name in failed if settings.takes(name)), None):
         raise ConnectionLostError(f"Kafka says nothing about topic {refused}: {failed[refused].str()}. Next: {SEE}.")
@@ -73,7 +73,7 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
     reset, ahead = dict(settings.options).get("auto.offset.reset"), []
     anew = _made_anew(kafka, settings, offsets, wanted)
     for place in (kafka.TopicPartition(*own) for own in sorted(there)):
-        low, high = consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
+        low, high = consumer.get_watermark_offsets(place, timeout=_REQUEST_TIMEOUT_S)
         first = high if not recorded and reset in AT_THE_END else low
         at = recorded.get((place.topic, place.partition), first)
         if (place.topic, place.partition) in anew:
@@ -86,10 +86,10 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
         if place.offset < high:
             ahead.append((place, high))
     times = _oldest(kafka, consumer, [place for place, _ in ahead])
-    most = sum(high - place.offset for place, high in ahead if (place.topic, place.partition) in times)
+    max_records = sum(high - place.offset for place, high in ahead if (place.topic, place.partition) in times)
     return Unread(
         min(times.values(), default=None),
-        f"up to {most:,} records of {len(times)} partitions" if times else "",
+        f"up to {max_records:,} records of {len(times)} partitions" if times else "",
         "; ".join(lost),
         len(wanted),
         absent,
@@ -105,7 +105,7 @@ def _made_anew(
     }
     if not any(ids_then.values()):
         return frozenset()
-    asked = TopicIds(kafka, settings.servers, settings.options, _ANSWER_S)
+    asked = TopicIds(kafka, settings.servers, settings.options, _REQUEST_TIMEOUT_S)
     try:
         ids = asked.of(wanted)
     finally:
@@ -119,7 +119,7 @@ def _oldest(kafka: Any, consumer: Any, places: Sequence[Any]) -> Mapping[tuple[s
     found: dict[tuple[str, int], datetime] = {}
     if places:
         consumer.assign(list(places))
-    until = time.monotonic() + _ANSWER_S
+    until = time.monotonic() + _REQUEST_TIMEOUT_S
     while left:
         if time.monotonic() >= until:
             names = ", ".join(f"{topic} partition {number}" for topic, number in sorted(left))

@@ -22,7 +22,7 @@ from cdc_assets.adapters.spark.jvm import scala_context
 from cdc_assets.core.interruption import sleep
 from cdc_assets.errors import CdcError, EngineError
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _STAYS_S = 10.0
 """Seconds after which an executor counts as working."""
 _QUIET_S, _LONGEST_WAIT_S = 1.0, 10.0
@@ -50,7 +50,7 @@ def wait_for_executors(context: SparkContext) -> int:
     """Number of executors once no more of them register; for a session that has just started."""
     known, since, until = count(context), time.monotonic(), time.monotonic() + _LONGEST_WAIT_S
     while time.monotonic() < min(until, since + _QUIET_S):
-        sleep(_LOOK_S)
+        sleep(_POLL_S)
         if (now := count(context)) != known:
             known, since = now, time.monotonic()
     return known
@@ -113,7 +113,7 @@ class ExecutorWatch:
     def _watch(self, done: threading.Event, expired: threading.Event) -> None:
         served = time.monotonic()
         since: dict[str, float] = {}
-        while not done.wait(_LOOK_S):
+        while not done.wait(_POLL_S):
             with suppress(Exception):  # a session may end meanwhile; then its job fails by itself
                 now, patience = time.monotonic(), self._timeout_s
                 if self._progress is not None:

@@ -23,9 +23,9 @@ from cdc_assets.core.processes import children_of, is_stopped
 
 _SHELL = b"pyspark-shell"
 """What pyspark has each JVM run."""
-_PATIENCE_S = 5.0
+_GRACE_S = 5.0
 """Seconds in which pyspark's call has failed whose JVM was ended; on a busy machine it may only have begun to start it."""
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
 class Launch:
@@ -70,12 +70,12 @@ class Launch:
         """Let no JVM start, and end the one that has been; waits some seconds until it is gone."""
         with self._lock:
             self._ended = True
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + _GRACE_S
         while (found := self._found()) is not None and time.monotonic() < until:
             for number in found:
                 with suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL if is_stopped(number) else signal.SIGTERM)
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _found(self) -> frozenset[int] | None:
         """JVMs that were started here and run; None if there is none and none can come."""

@@ -14,7 +14,7 @@ from cdc_assets.core.processes import descendants_of, is_stopped
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 5.0
+_POLL_S = 5.0
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def told_if_still() -> Iterator[None]:
 
 def _watch(done: threading.Event) -> None:
     known: set[int] = set()
-    while not done.wait(_LOOK_S):
+    while not done.wait(_POLL_S):
         still = {number for number in descendants_of(os.getpid()) if is_stopped(number)}
         for number in sorted(still - known):
             log.warning(

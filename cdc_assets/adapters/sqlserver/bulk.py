@@ -185,7 +185,7 @@ class _Result:
     ) -> None:
         self._session: BulkSession | None = session
         self._cursor, self._free, self._rows = cursor, free, rows
-        self._piece, self._most = piece_rows(cursor.description, rows)
+        self._piece, self._max_piece = piece_rows(cursor.description, rows)
         self._schema = session.wait(lambda: cursor.arrow_batch(0)).schema
         first = self._next()
         self._read = [pa.RecordBatch.from_pylist([], schema=self._schema) if first is None else first]
@@ -221,7 +221,7 @@ class _Result:
             pieces.append(piece)
             rows, size = rows + piece.num_rows, size + piece.nbytes
             wanted = BATCH_BYTES * piece.num_rows // max(1, piece.nbytes)
-            self._piece = max(1, min(self._most, wanted, 2 * self._piece))
+            self._piece = max(1, min(self._max_piece, wanted, 2 * self._piece))
         if len(pieces) < 2:
             return pieces[0] if pieces else None
         return pa.concat_batches(pieces)
@@ -254,7 +254,7 @@ def piece_rows(description: Sequence[Sequence[Any]], rows: int) -> tuple[int, in
     sizes = [column[3] for column in description]
     if not all(sizes):
         return min(_UNBOUNDED_ROWS[0], rows), min(_UNBOUNDED_ROWS[1], rows)
-    most = max(
+    max_rows = max(
         1,
         min(
             rows,
@@ -262,7 +262,7 @@ def piece_rows(description: Sequence[Sequence[Any]], rows: int) -> tuple[int, in
             // sum(4 * size if column[1] is str else size for column, size in zip(description, sizes, strict=True)),
         ),
     )
-    return most, most
+    return max_rows, max_rows
 
 
 class SnapshotTransaction:

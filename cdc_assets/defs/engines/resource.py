@@ -101,12 +101,12 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         if signal is None:
             start = with_waiting_signals(settings, partial(start_connector, settings))
             return EngineRun(settings, tables, start, tell, goal=goal).run()
-        return _run_with(settings, tables, tell, signal, self._wake)
+        return _run_with(settings, tables, tell, signal, self._nudge)
 
-    def _wake(self) -> None:
+    def _nudge(self) -> None:
         """Let an idle connector read its signals; without a driver it does at the next change."""
         with suppress(CdcError), self.probe() as probe:
-            probe.wake()
+            probe.nudge()
 
 
 def _reads_events_of_others(config: EngineConfig) -> bool:
@@ -127,7 +127,7 @@ def _run_with(
     tables: TopicTables,
     tell: Callable[[Batch], None],
     signal: Signal,
-    wake: Callable[[], None],
+    nudge: Callable[[], None],
 ) -> EngineSummary:
     """A run that lasts until a requested snapshot is complete.
 
@@ -148,7 +148,7 @@ def _run_with(
         signalled = with_file_channel(replace(settings, max_duration_s=0.0), path)
 
         def start(offsets: Offsets, history: Any) -> EngineFeed:
-            feeds.append(RequestedSnapshot(start_connector(signalled, offsets, history), path, signal, topic, wake))
+            feeds.append(RequestedSnapshot(start_connector(signalled, offsets, history), path, signal, topic, nudge))
             return feeds[-1]
 
         summary = EngineRun(signalled, tables, start, tell).run()

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from cdc_assets.overview.checks.check import Check, Facts, Subject, Verdict
 from cdc_assets.overview.report import STOPPED, CaptureReport
 
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 
 def health_result(report: CaptureReport) -> Verdict:
     """Fails if somebody has to act; warns if something is not known, or late. A snapshot that is being read is neither."""
     found = list(_found(report))
-    more = [f"And {len(found) - _MOST_NAMED} more."] if len(found) > _MOST_NAMED else []
-    text = "\n".join([*found[:_MOST_NAMED], *more]) or "No action is needed."
+    more = [f"And {len(found) - _MAX_NAMED} more."] if len(found) > _MAX_NAMED else []
+    text = "\n".join([*found[:_MAX_NAMED], *more]) or "No action is needed."
     facts = {"troubles": len(report.troubles), "unknown": len(report.unknown)}
     return Verdict(not found, text, report.health == "in trouble", facts)
 

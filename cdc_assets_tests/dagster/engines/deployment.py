@@ -51,10 +51,10 @@ class Database:
     def clock(self) -> datetime:
         return CLOCK
 
-    def is_read(self) -> None:
+    def check_replication(self) -> None:
         return None
 
-    def nothing_between(self, offset: Any, end: LogPoint) -> bool:
+    def has_no_changes_between(self, offset: Any, end: LogPoint) -> bool:
         return False
 
     def retention(self, recorded: LogPoint | None) -> Retention:
@@ -63,7 +63,7 @@ class Database:
     def tables(self) -> Sequence[TableSchema]:
         return [TableSchema(TableId("db", "", "items1"), 0, (Column("id", "int", 1, False),), ("id",))]
 
-    def wake(self) -> None:
+    def nudge(self) -> None:
         pass
 
     def signal(self, id_: str, type_: str, data: str) -> None:

@@ -170,7 +170,7 @@ def test_only_news_start_a_run(shop: Deployment) -> None:
     assert shop.changes().success
     with patch.object(sensor, "_UNPROVED", timedelta(0)):
         assert isinstance(shop.tick(), dg.RunRequest)
-    with patch.object(Database, "nothing_between", return_value=True):
+    with patch.object(Database, "has_no_changes_between", return_value=True):
         assert shop.tick().skip_message == "Nothing new."
 
 

@@ -51,7 +51,7 @@ def test_a_log_that_grows_by_nothing_that_is_captured_is_waited_behind(idle: Dep
     ends = iter(range(11, 10_000))
     began = time.monotonic()
     with (
-        patch.object(Database, "nothing_between", return_value=True),
+        patch.object(Database, "has_no_changes_between", return_value=True),
         patch.object(Database, "log_end", lambda _: binlog_point("bin.000001", next(ends))),
     ):
         assert idle.tick().skip_message == "Nothing new."

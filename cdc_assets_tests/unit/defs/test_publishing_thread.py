@@ -26,7 +26,7 @@ def follower(publish: Callable[..., Any]) -> KafkaFollower:
     "error", [FencedError("A command has published."), LakeError("It is away."), ValueError("unknown"), "its report"]
 )
 def test_publishing_begins_again(monkeypatch: pytest.MonkeyPatch, error: Exception | str) -> None:
-    monkeypatch.setattr(kafka, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(kafka, "_RETRY_AFTER_S", 0.0)
     monkeypatch.setattr(kafka, "TICK_MARKER", SimpleNamespace(is_away=lambda _: False))
     begun = list[int]()
     again = threading.Event()

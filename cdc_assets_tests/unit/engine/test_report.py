@@ -45,7 +45,7 @@ class Database:
     def clock(self) -> datetime:
         return COMMITTED + timedelta(seconds=90)
 
-    def nothing_between(self, offset: Any, end: LogPoint) -> bool:
+    def has_no_changes_between(self, offset: Any, end: LogPoint) -> bool:
         return self.proved
 
     def retention(self, recorded: LogPoint | None) -> Retention:

@@ -46,7 +46,7 @@ class Probe:
     def __init__(self, *, nothing: bool) -> None:
         self.nothing = nothing
 
-    def nothing_between(self, offset: Any, end: LogPoint) -> bool:
+    def has_no_changes_between(self, offset: Any, end: LogPoint) -> bool:
         return self.nothing
 
 

@@ -18,7 +18,7 @@ class Probe:
     def __init__(self, error: CdcError | None = None, *, is_read: bool | None = None) -> None:
         self.error, self._is_read, self.looks = error, is_read, 0
 
-    def is_read(self) -> bool | None:
+    def check_replication(self) -> bool | None:
         return self._is_read
 
     @contextmanager

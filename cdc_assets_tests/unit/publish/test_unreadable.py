@@ -84,7 +84,7 @@ def test_a_stopped_topic_is_tried_again_while_a_publisher_follows(
     broker.most_bytes = 10**9
     assert not found.turn()
     assert found.stopped
-    monkeypatch.setattr(publisher, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(publisher, "_RETRY_AFTER_S", 0.0)
     while found.turn():
         pass
     assert not found.stopped

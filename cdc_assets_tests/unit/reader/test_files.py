@@ -73,7 +73,7 @@ def test_doctor_asks_for_what_files_need_and_nothing_else(tmp_path: Path) -> Non
 def test_doctor_finds_what_a_reader_could_not_work_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], check: str, blocking: bool
 ) -> None:
-    monkeypatch.setattr("cdc_assets.adapters.kafka.unread._ANSWER_S", 0.5)
+    monkeypatch.setattr("cdc_assets.adapters.kafka.unread._REQUEST_TIMEOUT_S", 0.5)
     trial, configuration = Trial(tmp_path), tmp_path / "capture.json"
     trial.write("a.json", *map(event, range(10)))
     trial.run()

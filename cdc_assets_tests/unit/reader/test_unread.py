@@ -148,7 +148,7 @@ def message(partition: int, at: int, error: int | None = None) -> Any:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(kafka_unread, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(kafka_unread, "_REQUEST_TIMEOUT_S", 0.2)
 
     class KafkaError(Exception):
         _PARTITION_EOF = -191

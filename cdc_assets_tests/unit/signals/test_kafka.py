@@ -115,7 +115,7 @@ def test_properties_of_the_channel(broker: Broker, tmp_path: Path, monkeypatch: 
 
 
 def test_clear_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(signals, "_REQUEST_TIMEOUT_S", 0.3)
     settings = SignalSettings(channels=("kafka",), kafka_servers="127.0.0.1:1")
     with pytest.raises(ConfigurationError, match=r"signal\.consumer\.own\.token") as refused:
         KafkaSignals(replace(settings, kafka_consumer=(("own.token", "secret"),)), "shop")
@@ -151,7 +151,7 @@ def test_each_message_acts_once_whatever_dies(broker: Broker, tmp_path: Path, cu
 
 
 def test_a_broker_that_is_away_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(signals, "_REQUEST_TIMEOUT_S", 0.3)
     with StandIn(databases=(DATABASE,)) as server:
         server.agent.start()
         world = World(server, str(tmp_path), channels=("kafka",), kafka_servers="127.0.0.1:1")
