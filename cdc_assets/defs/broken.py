@@ -6,7 +6,7 @@ when they are used, and a sensor whose ticks fail with the reason until the file
 location is loaded again; nothing of the lake is touched.
 
 A code location of nothing else fails to load, so that whoever begins is told at once; but not if the capture was loaded before:
-without a sensor its page would go on saying what the last look found, that all is well.
+without a sensor its page would go on saying what the last report found, that all is well.
 """
 
 import logging
