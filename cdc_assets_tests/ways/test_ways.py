@@ -67,7 +67,8 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     streams = request.param == BESIDE
     with open_shop(tmp_path_factory.mktemp("ways")) as shop, ExitStack() as work:
         own = {"stream.idle.timeout.ms": "3600000" if streams else "300"}
-        shop.write(own | {"snapshot.partitions": "1", "retriable.restart.connector.wait.ms": "2000"})
+        own |= {"snapshot.partitions": "1", "retriable.restart.connector.wait.ms": "2000"}
+        shop.write(own | {"database.query.timeout.ms": "10000"})  # a read that nobody answers is waited for that long
         with dagster_dev(shop) as found:
             found.wait_until(lambda: _snapshotted(shop), "the sensor takes the initial snapshot")
             workload = Workload(shop)
