@@ -18,7 +18,7 @@ from functools import partial
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.ports import Clock
 from cdc_assets.core.steps import step as reach
-from cdc_assets.errors import LAKE_ERRORS, CdcError, LakeConflictError, LakeError
+from cdc_assets.errors import LAKE_ERRORS, CdcError, LakeConflictError, LakeError, MirrorError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.retained import retained
@@ -156,8 +156,14 @@ class Mirrors:
         if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
             anew = anew or self._is_lost(table, state)
             planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
+        if planned is None and anew and state.step:
+            raise MirrorError(
+                f"The mirror of {table.topic} cannot be rebuilt now, and stays at {state.lsn}: a snapshot has read the table later "
+                f"than at {table.target.position}, up to which its topic is complete. Next: run the capture until its topic is "
+                "complete behind that snapshot, and start the rebuild again."
+            )
         if planned is None:
-            is_level = not anew and state.step > 0 and state.key == key and state.lsn == table.target.end
+            is_level = state.step > 0 and state.key == key and state.lsn == table.target.end
             return (table.topic, self._moved(table, state.lsn, table.target.window)) if is_level else None
         is_idle = not files_of(planned, table.files) and not planned.takes(state.absences)
         if is_idle and planned != state.pending and not planned.whole and not planned.void:
