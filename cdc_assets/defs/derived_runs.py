@@ -13,13 +13,15 @@ import dagster as dg
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.runs import CaptureRuns
-from cdc_assets.defs.schedule import MAX_FAILURES, pause_ends, run_key
+from cdc_assets.defs.schedule import MAX_FAILURES, growing_retry_time, pause_ends, run_key
 from cdc_assets.errors import describe_error
 
 MIRRORS_TAG = "cdc/mirrors"
 """On a run that was started because mirrors lag their topics: these topics."""
 KAFKA_TAG = "cdc/kafka"
 """On a run that was started because windows wait to be published: how many."""
+_MOST_TRIES = 8
+"""Runs for the same mirrors after a run of the capture: about an hour."""
 _BROKER_AWAY_S = 30.0
 """Seconds after which a broker that does not answer is queried again, since a tick waits for it."""
 
@@ -31,23 +33,29 @@ def mirroring(
     runs: CaptureRuns,
     records: Sequence[dg.RunRecord],
 ) -> dg.RunRequest | dg.SkipReason | None:
-    """A request for a run of the mirrors only, if they lag their topics and none is under way: one after each run of the
-    capture. A refused mirror keeps lagging, and must not keep the sensor from everything else."""
+    """A request for a run of the mirrors only, if they lag their topics and none is under way. One that fails is repeated after pauses
+    that grow, a few times after each run of the capture, because a refused mirror keeps lagging; meanwhile the sensor does everything
+    else."""
     if not catalog.keys("current"):
         return None
     try:
         behind = resource.mirrors().behind()
     except Exception as error:  # noqa: BLE001 - whatever it is, topics do not wait for it
         return dg.SkipReason(f"How far the mirrors are is not known: {describe_error(error)}")
-    if not behind or catalog.mirror_runs().of(runs.repository).active(instance):
+    own = catalog.mirror_runs().of(runs.repository)
+    if not behind or own.active(instance):
         return None
-    tags, since = {MIRRORS_TAG: ", ".join(behind)}, records[0].storage_id if records else -1
-    newest = instance.get_run_records(dg.RunsFilter(job_name=catalog.names.mirror, tags=tags), limit=1)
-    if newest and newest[0].storage_id > since:
+    what, since = ", ".join(behind), records[0].storage_id if records else -1
+    tries = [
+        record
+        for record in own.finished_of(instance, catalog.names.mirror, _MOST_TRIES)
+        if record.storage_id > since and record.dagster_run.tags.get(MIRRORS_TAG) == what
+    ]
+    has_failed = tries and tries[0].dagster_run.status is dg.DagsterRunStatus.FAILURE
+    if tries and (not has_failed or len(tries) == _MOST_TRIES or growing_retry_time(tries, MIRRORS_TAG, what)):
         return None
-    return dg.RunRequest(
-        run_key=run_key(catalog.names.capture, records, "mirrors"), job_name=catalog.names.mirror, tags=tags
-    )
+    key = run_key(catalog.names.capture, tries or records, "mirrors")
+    return dg.RunRequest(run_key=key, job_name=catalog.names.mirror, tags={MIRRORS_TAG: what})
 
 
 class KafkaRuns:

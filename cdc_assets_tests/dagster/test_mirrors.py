@@ -3,7 +3,8 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -74,7 +75,14 @@ def test_mirrors_can_be_made_by_themselves(shop: Shop) -> None:
         assert newest(instance, key("customers", "current")).metadata["events"].value == len(current(shop, "customers"))
 
 
-def test_the_sensor_starts_a_run_for_mirrors_that_are_behind(shop: Shop) -> None:
+def ended(instance: dg.DagsterInstance, job: dg.JobDefinition, tags: Mapping[str, str]) -> dg.DagsterRun:
+    """A run that has failed."""
+    run = instance.create_run_for_job(job, tags=dict(tags))
+    instance.report_run_failed(run)
+    return run
+
+
+def test_the_sensor_starts_a_run_for_mirrors_that_are_behind(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         shop.write({"mirror.enabled": "false"})
         assert shop.snapshot(instance).success
@@ -83,11 +91,19 @@ def test_the_sensor_starts_a_run_for_mirrors_that_are_behind(shop: Shop) -> None
         asked = tick(shop, instance)
         assert (asked.job_name, "orders" in asked.tags[MIRRORS_TAG]) == ("shop_mirror", True)
         job = shop.definitions().resolve_job_def("shop_mirror")
-        refused = instance.create_run_for_job(job, tags=asked.tags, status=dg.DagsterRunStatus.FAILURE)
+        tries = [ended(instance, job, asked.tags)]
         assert tick(shop, instance).skip_message == "Nothing new.", (
             "it was tried, and the sensor has other things to do"
         )
-        instance.delete_run(refused.run_id)
+        with monkeypatch.context() as patch:
+            patch.setattr("cdc_assets.defs.schedule.FIRST_PAUSE", timedelta())
+            again = tick(shop, instance)
+            assert (again.job_name, again.tags) == (asked.job_name, asked.tags)
+            assert again.run_key != asked.run_key
+            tries += [ended(instance, job, asked.tags) for _ in range(7)]
+            assert tick(shop, instance).skip_message == "Nothing new.", "it is refused"
+        for run in tries:
+            instance.delete_run(run.run_id)
         assert shop.run("shop_mirror", instance).success
         assert tick(shop, instance).skip_message == "Nothing new."
 
