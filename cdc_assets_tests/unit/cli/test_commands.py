@@ -167,6 +167,16 @@ def test_host_down(tmp_path: Path) -> None:
     assert not (tmp_path / "lake").exists()
 
 
+def test_capture_says_first_who_keeps_mirrors(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = str(unused.getsockname()[1])
+        own = configuration(tmp_path, mirror__enabled="true", database__port=port, errors__max__retries="0")
+        result = RUN.invoke(app, ["capture", "--local", "-c", own])
+    assert result.exit_code != 0
+    assert result.output.startswith("Mirrors are not kept by this command.")
+
+
 @pytest.mark.parametrize("broken", ['{"name": }', '{"name": "a", "name": "b"}', "[1]"])
 def test_broken_configuration_is_reported_with_its_file(tmp_path: Path, broken: str) -> None:
     path = Path(configuration(tmp_path))
