@@ -174,7 +174,7 @@ def test_capture_says_first_who_keeps_mirrors(tmp_path: Path) -> None:
         own = configuration(tmp_path, mirror__enabled="true", database__port=port, errors__max__retries="0")
         result = RUN.invoke(app, ["capture", "--local", "-c", own])
     assert result.exit_code != 0
-    assert result.output.startswith("Mirrors are not kept by this command.")
+    assert result.output.startswith("This command does not update mirrors.")
 
 
 @pytest.mark.parametrize("broken", ['{"name": }', '{"name": "a", "name": "b"}', "[1]"])
