@@ -6,8 +6,9 @@ known, and otherwise it would be reported only when its time has come again.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import monotonic
+from typing import Any
 
 import dagster as dg
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
@@ -45,8 +46,8 @@ def _reason(instance: dg.DagsterInstance, run: DagsterRun, runs: CaptureRuns) ->
     working = instance.get_runs(RunsFilter(statuses=_AT_WORK))
     anywhere = runs.of("")  # a pool is known by its name only
     holders = [other for other in working if anywhere.concerns(instance, other)]
-    if full := _full_pools(instance, run, [other for other in working if other not in holders]):
-        return f"pool {', '.join(full)} is full. Next: wait for the runs that hold it, or let more in"
+    if full := _full(instance, run, [other for other in working if other not in holders]):
+        return f"{', '.join(full)} is full. Next: wait for the runs that fill it, or allow more"
     if holders:
         names = ", ".join(f"{other.run_id[:8]} of {other.job_name}" for other in holders)
         return f"{names} holds the pool of the capture. Next: wait for it, or end it if it makes no progress"
@@ -65,18 +66,31 @@ def max_runs(instance: dg.DagsterInstance) -> int | None:
     return queue.max_concurrent_runs if queue and queue.max_concurrent_runs >= 0 else None
 
 
-def _full_pools(instance: dg.DagsterInstance, run: DagsterRun, others: Sequence[DagsterRun]) -> list[str]:
-    """Pools that a run needs and that other runs fill, where Dagster gives pools to whole runs.
+def _full(instance: dg.DagsterInstance, run: DagsterRun, others: Sequence[DagsterRun]) -> list[str]:
+    """Pools that a run needs, where Dagster gives pools to whole runs, and limits for its tags, that other runs fill.
 
     Args:
         others: runs that are at work.
     """
-    granularity = instance.get_concurrency_config().pool_config.pool_granularity
-    if granularity is None or granularity.value != "run":
-        return []
-    held = Counter(pool for other in others for pool in _pools(other))
-    limits = {found.name: found.limit for found in instance.event_log_storage.get_pool_limits()}
-    return sorted(pool for pool in _pools(run) if pool in limits and held[pool] >= limits[pool])
+    config, found = instance.get_concurrency_config(), list[str]()
+    granularity = config.pool_config.pool_granularity
+    if granularity is not None and granularity.value == "run":
+        held = Counter(pool for other in others for pool in _pools(other))
+        limits = {limit.name: limit.limit for limit in instance.event_log_storage.get_pool_limits()}
+        found += [f"pool {pool}" for pool in sorted(_pools(run)) if pool in limits and held[pool] >= limits[pool]]
+    of_tags = config.run_queue_config.tag_concurrency_limits if config.run_queue_config else ()
+    return found + [f"the limit for tag {limit['key']}" for limit in of_tags if _is_reached(limit, run, others)]
+
+
+def _is_reached(limit: Mapping[str, Any], run: DagsterRun, others: Sequence[DagsterRun]) -> bool:
+    """Whether a limit for runs with a tag lets this run not begin."""
+    key, of = limit["key"], limit.get("value")
+    own = run.tags.get(key)
+    if own is None or (isinstance(of, str) and own != of):
+        return False
+    is_of_value = isinstance(of, str) or bool(of and of.get("applyLimitPerUniqueValue"))
+    same = [other for other in others if key in other.tags and (not is_of_value or other.tags[key] == own)]
+    return len(same) >= int(limit["limit"])
 
 
 def _pools(run: DagsterRun) -> Collection[str]:
@@ -102,6 +116,6 @@ def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance, own_run: str
         limit, working = max_runs(instance), instance.get_runs(RunsFilter(statuses=_AT_WORK))
         others = [run for run in working if run.run_id != own_run]
         is_room = limit is None or len(working) < limit
-        return is_room and any(not _full_pools(instance, run, others) for run in waiting)
+        return is_room and any(not _full(instance, run, others) for run in waiting)
 
     return waits

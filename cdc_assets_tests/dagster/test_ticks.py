@@ -229,24 +229,32 @@ def test_stream_makes_way_only_if_there_is_room_for_another_run(
             assert not waits()
 
 
-def test_stream_makes_way_for_nobody_who_waits_for_another_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(name: str, *pools: str) -> Any:
-        return SimpleNamespace(run_id=name, run_op_concurrency=SimpleNamespace(all_pools=set(pools)))
+@pytest.mark.parametrize("limit", ["pool", {}, {"value": "a"}, {"value": {"applyLimitPerUniqueValue": True}}])
+def test_stream_makes_way_for_nobody_who_waits_for_something_else(limit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(name: str, *pools: str, team: str = "a") -> Any:
+        own = SimpleNamespace(all_pools=set(pools) if limit == "pool" else set())
+        return SimpleNamespace(run_id=name, run_op_concurrency=own, tags={} if limit == "pool" else {"team": team})
 
     monkeypatch.setattr(queue, "_CHECK_EVERY_S", 0.0)
     waiting, other = run("waiting", "cdc_shop", "licences"), run("other", "licences")
     working = [run("own", "cdc_shop"), other]
     limits = [SimpleNamespace(name=name, limit=1) for name in ("cdc_shop", "licences")]
-    pools = SimpleNamespace(pool_granularity=SimpleNamespace(value="run"))
+    of_tags = [] if limit == "pool" else [{"key": "team", "limit": 1, **limit}, {"key": "none", "limit": 0}]
+    config = SimpleNamespace(
+        pool_config=SimpleNamespace(pool_granularity=SimpleNamespace(value="run")),
+        run_queue_config=SimpleNamespace(max_concurrent_runs=8, tag_concurrency_limits=of_tags),
+    )
     instance: Any = SimpleNamespace(
         get_runs=lambda _: working,
-        get_concurrency_config=lambda: SimpleNamespace(pool_config=pools, run_queue_config=None),
+        get_concurrency_config=lambda: config,
         event_log_storage=SimpleNamespace(get_pool_limits=lambda: limits),
     )
     runs: Any = SimpleNamespace(waiting=lambda _: [waiting])
     waits = queue.somebody_waits(runs, instance, "own")
     assert not waits(), "nobody would stream, and it would wait on"
-    working.remove(other)
+    working[1] = run("other", team="b")
+    assert waits() is (limit != {})
+    working.remove(working[1])
     assert waits()
 
 
