@@ -88,7 +88,7 @@ def test_ticks_of_a_minute(rotated: Shop, instance: dg.DagsterInstance, minute: 
                 tick(rotated, instance)
             minute.now += 5
         assert 1 <= len(found) <= 2
-        assert health(instance).startswith("in trouble: the sensor: it cannot ask")
+        assert health(instance).startswith("in trouble: the sensor: it cannot find out")
         (rotated.folder / "password").write_text(rotated.server.password)
         assert tick(rotated, instance).skip_message == "Nothing new."
         assert len(found) <= 2
@@ -100,7 +100,7 @@ def test_looks_of_a_run(rotated: Shop, minute: Minute) -> None:
         page = dg.AssetKey(["shop", "windows"])
         catalog = SimpleNamespace(
             keys=lambda _: {},
-            checked=lambda of: [page] if of == "capture" else [],
+            checked=lambda of: {page: None} if of == "capture" else {},
             config=rotated.config(),
             has_kafka=False,
             page_key=page,

@@ -269,7 +269,7 @@ def test_error_of_the_tick_is_raised_when_the_page_tells_it(
     assert location.page() == "healthy"
     with refused, pytest.raises(LoginError):
         location.tick()
-    assert shown(instance).startswith("in trouble: the sensor: it cannot ask")
+    assert shown(instance).startswith("in trouble: the sensor: it cannot find out")
     assert not is_green(instance, "capture_job")
     assert location.page() == "healthy"
     assert is_green(instance, "capture_job")
@@ -283,7 +283,7 @@ def test_settings_that_were_broken_are_told(
     try:
         with pytest.raises(Exception, match=r"shop\.json|connector\.class|not valid"):
             location.tick()
-        assert shown(instance).startswith("in trouble: the sensor: it cannot ask")
+        assert shown(instance).startswith("in trouble: the sensor: it cannot find out")
     finally:
         shop.write({})
     assert location.page() == "healthy"
@@ -328,25 +328,28 @@ def test_tick_ends_though_nothing_answers(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every question hangs; the next ticks ask nothing anew, and their answer is the first one's."""
-    goes_on, asked, overview = threading.Event(), [], CaptureResource.overview
+    goes_on, asked, connect = threading.Event(), [], SqlServerCdcResource.quick_source
 
     def hang(*given: Any, **named: Any) -> Any:
         asked.append(given)
         assert goes_on.wait(60)
-        return overview(*given, **named)
+        return connect(*given, **named)
 
     assert location.page() == "healthy"
     limits = [(ticks, "_SOON_S"), (ticks, "_RETRY_AFTER_S"), (asking, "_OVERDUE_S"), (watch, "_GRACE_S")]
     for module, name in limits:
         monkeypatch.setattr(module, name, 0.1)
     monkeypatch.setattr(ticks, "_GRACE_S", 8.0)
-    with shop.in_environment(), patch.object(CaptureResource, "overview", hang):  # questions outlast their ticks
+    with (
+        shop.in_environment(),
+        patch.object(SqlServerCdcResource, "quick_source", hang),
+    ):  # questions outlast their ticks
         began = monotonic()
         assert "no answer from the server" in location.tick().skip_message
         assert not is_green(instance, "capture_job"), "the look beside the tick is late, too"
         assert "no answer from the server" in location.tick().skip_message
         assert monotonic() - began < 30
-        assert shown(instance).startswith("in trouble: the sensor: it cannot ask")
+        assert shown(instance).startswith("in trouble: the sensor: it cannot find out")
         assert len(asked) == 2, "the tick and the look"
         goes_on.set()
         monkeypatch.setattr(ticks, "_RETRY_AFTER_S", 60.0)
