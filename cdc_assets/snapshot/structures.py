@@ -19,7 +19,8 @@ repeated without anything new. What such a writer has written before that is tak
 | the commit of the structures | finds them there |
 | tables failed | reads the others |
 
-*A table that is dropped, or loses its capture instance, before its structure was recorded* fails alone.
+*A table that is dropped, or loses its capture instance, before its structure was recorded* fails alone. So does one
+that such a writer did not see when it recorded the others under the snapshot's number: a new table is then planned again.
 """
 
 import dataclasses
@@ -33,7 +34,6 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import step
-from cdc_assets.errors import InvariantError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.ledger import Ledger
@@ -72,7 +72,6 @@ class Structures:
             Structures of all tables but those that failed.
 
         Raises:
-            InvariantError: the history lacks the structure of a table that is there.
             FencedError: another writer has taken over.
         """
         history, manifest = self._lake.history, self._ledger.manifest
@@ -126,7 +125,8 @@ class Structures:
         return new
 
     def _fail(self, run: SnapshotRun, tables: Sequence[SnapshotTable]) -> None:
-        """Record that tables without a structure take no part, because they or their capture instances are gone."""
+        """Record that tables without a structure take no part: they or their capture instances are gone, or were when a run
+        that was believed dead recorded those of the others."""
         schemas = self._server.source.table_schemas([table.table for table in tables])
         instances = self._server.instances(run.database)
         failed = dict(run.failed)
@@ -139,8 +139,10 @@ class Structures:
                     "Next: enable it again and materialize its snapshot asset."
                 )
             else:
-                raise InvariantError(
-                    f"The schema history has no structure of {table.table}. Next: set snapshot.mode=recovery."
+                failed[table.table] = (
+                    "Its structure is not among those that were recorded for the snapshot, as a run that was believed dead has "
+                    "recorded them without it. Next: let the capture run again, which reads a new table, or materialize the "
+                    "table's snapshot asset."
                 )
         self._ledger.manifest.start_snapshot(self._ledger.clock.now(), run.without(failed))
 

@@ -1,6 +1,7 @@
 """A run that was believed dead wakes with structures that its successor records elsewhere, or not at all: each is recorded once."""
 
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,6 +126,36 @@ def test_structures_that_the_successor_records_otherwise(tmp_path: Path) -> None
 
     woken_beside("snapshot-planned", "history-written", make_capture(server, config).snapshot, succeed)
     assert recorded(config) == ["CREATE lines", "CREATE orders"]
+
+
+def test_structures_of_a_snapshot_that_are_recorded_without_one_of_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that wakes does not see it for a moment: that table alone is planned again."""
+    monkeypatch.setitem(STEPS, "structures-asked", "a run asks the server for structures")
+    server, config, lines, orders = new_tables(tmp_path)
+    ask, running, has_slept = server.table_schemas, threading.get_ident(), False
+
+    def schemas(tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        if threading.get_ident() == running:
+            reach("structures-asked")
+        elif has_slept:
+            return ask([table for table in tables if table != orders])
+        return ask(tables)
+
+    server.table_schemas = schemas  # type: ignore[method-assign]
+
+    def succeed() -> None:
+        nonlocal has_slept
+        has_slept = True
+        with pytest.raises(LakeConflictError, match="has just recorded other structures under number"):
+            make_capture(server, config).snapshot()
+
+    woken_beside("snapshot-planned", "structures-asked", make_capture(server, config).snapshot, succeed)
+    assert make_capture(server, config).snapshot().failed == ()
+    assert recorded(config) == ["CREATE lines", "CREATE orders"]
+    for table in (lines, orders):
+        assert [event.key for event in events_of(config, table)] == [1, 2, 3]
 
 
 def test_structures_of_an_adoption_that_is_called_again(tmp_path: Path) -> None:
