@@ -135,7 +135,7 @@ def test_the_marker_tells_who_wrote_it_and_from_which_lake(world: World) -> None
     with pytest.raises(PreflightError, match="another lake"):
         one.open()
     broker.marker = "{}"
-    with pytest.raises(LakeError, match="no marker"):
+    with pytest.raises(LakeError, match="not a marker"):
         one.open()
 
 

@@ -52,5 +52,5 @@ def test_the_rate_of_a_publisher_that_is_gone_is_nothing(age: int, rate: float) 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"window":1}'])
 def test_what_is_no_marker_is_refused(text: Any) -> None:
-    with pytest.raises(LakeError, match="no marker"):
+    with pytest.raises(LakeError, match="not a marker"):
         published_report(text, ROWS, NOW)
