@@ -2,7 +2,8 @@
 
 A table with a position and without its data has a gap; it is never treated as new. The manifest is compared with what
 the tables hold (`lake.audit`) when a run begins, before anything in flight is finished, and again with all data of a
-table before a run commits to it for the first time, and when another program's rewrite has lost rows of it.
+table before a run commits to it for the first time, when another program's rewrite has lost rows of it, and from time to time
+while the run goes on, one table after the other: a run may last for half a day, and its page says that all is well.
 
 | found | action |
 |---|---|
@@ -33,6 +34,7 @@ are placed after whatever was lost, as with any gap.
 import dataclasses
 import itertools
 import logging
+import time
 from collections.abc import Collection, Mapping, Sequence
 
 from cdc_assets.capture.endings import give_up_snapshot
@@ -86,11 +88,15 @@ def audited(
         seconds: time limit for tables that look right; None compares all of them.
     """
     topics, known = owners(state, config), {topic_of(directory) for directory in state.marks}
-    stopped = {topic_name(entry.table, config.events) for entry in state.tables.values() if _is_stopped(entry)}
+    stopped = _stopped_topics(state, config)
     chosen = {name for name in {*state.marks, *(topics.keys() - known)} if topic_of(name) not in stopped}
     in_flight = _in_flight(state)
     whole = {name for name in chosen if topics.get(topic_of(name)) in in_flight}
     return audit(tables, state.marks, chosen, whole=whole, seconds=seconds)
+
+
+def _stopped_topics(state: CaptureState, config: CaptureConfig) -> set[str]:
+    return {topic_name(entry.table, config.events) for entry in state.tables.values() if _is_stopped(entry)}
 
 
 def _is_stopped(state: TableState) -> bool:
@@ -160,6 +166,8 @@ class Losses:
         self._ledger, self._lake, self._config = ledger, lake, config
         self._audited: set[str] = set()
         """Topics whose tables this run has compared completely."""
+        self._turns: dict[str, int] = {}
+        """When a directory's turn was last, as a number that grows."""
 
     @property
     def _state(self) -> CaptureState:
@@ -188,6 +196,25 @@ class Losses:
             return
         self.compare([name for name in self._state.marks if topic_of(name) in wanted])
         self._audited |= wanted
+
+    def compare_in_turn(self, seconds: float) -> None:
+        """Compare topics completely with their marks, one after the other, those first whose turn was longest ago.
+
+        Args:
+            seconds: time limit; at least one is compared.
+
+        Raises:
+            FencedError: another writer has taken over.
+            LakeError: the schema history lacks something.
+        """
+        until, stopped = time.monotonic() + seconds, _stopped_topics(self._state, self._config)
+        names = [name for name in self._state.marks if topic_of(name) not in stopped]
+        for turn, name in enumerate(sorted(names, key=lambda name: self._turns.get(name, 0))):
+            if turn and time.monotonic() >= until:
+                return
+            self._turns[name] = 1 + max(self._turns.values(), default=0)
+            if name in self._state.marks:
+                self.compare([name])
 
     def compare(self, directories: Collection[str]) -> None:
         """Compare some tables of the lake completely with their marks; losses are recorded in the states of their tables.

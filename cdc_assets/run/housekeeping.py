@@ -6,6 +6,7 @@ in a loop that never ends, every `lake.compact.after.files` windows, always betw
 
 import logging
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Protocol
 
 from cdc_assets.capture.losses import Losses
@@ -23,6 +24,9 @@ from cdc_assets.run.account import Account
 from cdc_assets.run.foreign import ForeignCommits
 
 log = logging.getLogger(__name__)
+
+_COMPARE_EVERY, _COMPARE_S = timedelta(seconds=20), 0.1
+"""How often topics are compared with their marks while a loop goes on, and for how many seconds at a time."""
 
 
 class Retention(Protocol):
@@ -76,13 +80,16 @@ class Housekeeper:
         self._tables, self._manifest, self._config = parts.lake.tables, parts.ledger.manifest, parts.config
         self._account, self._runner, self._retention = account, runner, retention
         self._foreign = ForeignCommits(self._tables, self._manifest, losses, parts.ledger.clock, runner)
+        self._losses, self._clock = losses, parts.ledger.clock
+        self._compare_at = self._clock.elapsed() + _COMPARE_EVERY  # all were compared when the run began
         self._often = parts.config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:
-        """Run `tidy` if there were enough windows since the last time; look for commits of other programs, and drop old
-        events, also if there were none."""
+        """Run `tidy` if there were enough windows since the last time; look for commits of other programs and for losses, and
+        drop old events, also if there were none."""
         if not self._manifest.state.files_wait:
             self._foreign.look_when_due()
+            self._compare_when_due()
         self._drop_old()
         if self._often and self._account.commits >= self._often:
             self.tidy()
@@ -98,6 +105,11 @@ class Housekeeper:
                 self._account.reset_written()
         except LAKE_WAITS as error:
             log.warning("Topics are tidied later: %s", error)
+
+    def _compare_when_due(self) -> None:
+        if self._clock.elapsed() >= self._compare_at:
+            self._losses.compare_in_turn(_COMPARE_S)
+            self._compare_at = self._clock.elapsed() + _COMPARE_EVERY
 
     def _drop_old(self) -> None:
         if not self._manifest.state.files_wait:

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake import delta_log
 from cdc_assets.ledger import manifest_rows
 from cdc_assets.ledger.state import TableState
+from cdc_assets.run import housekeeping
 from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -285,6 +287,37 @@ def test_rows_that_another_program_has_lost_are_a_gap_also_if_a_run_is_at_work(w
     assert world.stream().troubled == (trouble,), "it is told once"
     world.check_promise()
     assert len(world.state(world.orders).gaps) == 1
+
+
+def lose_oldest_file(table: Path) -> None:
+    (table / min(DeltaTable(str(table)).get_add_actions()["path"].to_pylist())).unlink()
+
+
+@pytest.mark.parametrize("lose", [remove, empty_older_commit, lose_oldest_file])
+def test_what_a_quiet_topic_loses_is_noticed_while_a_run_streams_others(
+    world: World, lose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may go on for half a day."""
+    monkeypatch.setattr(housekeeping, "_COMPARE_EVERY", timedelta())
+    left = [1, 2, 3, 4]
+
+    def work(step: str) -> None:
+        if step != "window-complete" or not left:
+            return
+        if left == [1, 2, 3, 4]:
+            lose(world.topic(world.lines))
+        world.server.commit((world.orders, "insert", 60 + left.pop(), "a"))
+
+    world.server.commit((world.orders, "insert", 60, "a"))
+    with listening(work):
+        [trouble] = world.stream().troubled
+    assert not left
+    assert (trouble.table, trouble.status) == (world.lines, "gap")
+    assert world.state(world.orders).status == "healthy"
+    assert world.keys(world.orders) >= {60, 61, 62, 63, 64}
+    assert world.state(world.lines).gaps, "what was lost is remembered"
+    make_capture(world.server, world.config).snapshot([world.lines])
+    world.check_rows()
 
 
 @pytest.mark.parametrize("lost", range(1, 7))
