@@ -393,7 +393,10 @@ def test_table_that_is_enabled_later_is_taken_in_though_nothing_changes(
             later.execute(
                 "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'late', @role_name = NULL"
             )
-            assert (look().health, "dbo.late is waiting: the run that is" in look().headline) == ("working", True)
+            assert (look().health, "dbo.late is waiting: the active run, or the next one" in look().headline) == (
+                "working",
+                True,
+            )
             request = tick(later, instance)
             assert (request.job_name, request.tags[NEW_TABLES_TAG]) == ("shop_follow", "SalesDb.dbo.late")
             assert later.run(request.job_name, instance, tags=request.tags).success
