@@ -205,11 +205,14 @@ def test_server_away_and_nothing_known_still_loads(shop: Shop, tmp_path: Path) -
         shop.write({})
 
 
-def test_wrong_configuration_is_one_clear_error(shop: Shop) -> None:
+def test_wrong_configuration_is_one_clear_error(shop: Shop, tmp_path: Path) -> None:
     shop.write({"tabel.include.list": "dbo.orders"})
     try:
-        with pytest.raises(ConfigurationError, match=r"tabel\.include\.list.*table\.include\.list"):
-            shop.definitions()
+        with (
+            shop.in_environment(),
+            pytest.raises(ConfigurationError, match=r"tabel\.include\.list.*table\.include\.list"),
+        ):
+            build_definitions(shop.file, state_dir=tmp_path)  # where nothing was loaded before
     finally:
         shop.write({})
 

@@ -88,6 +88,8 @@ def test_why_the_last_run_failed_is_told(shop: Shop, instance: dg.DagsterInstanc
     (told,) = troubles_of_runs(instance, runs, is_reported=False)
     assert told.where == "the last run"
     assert re.search(r"failed: The manifest .*__windows is gone or empty.*Next: restore", told.what)
+    assert shop.follow(instance).success
+    assert not [*troubles_of_runs(instance, runs, is_reported=False)]
 
 
 def test_mirrors_that_nobody_ever_made_fail_it(shop: Shop, instance: dg.DagsterInstance) -> None:

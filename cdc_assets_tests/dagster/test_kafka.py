@@ -151,4 +151,4 @@ def test_late_publishing_is_the_same_result_at_each_look() -> None:
     ]
     assert not any(result.passed for result in found)
     assert len({result.text for result in found}) == 1
-    assert [result.metadata["windows_behind"].value for result in found] == [0, 1, 2]
+    assert [result.facts["windows_behind"] for result in found] == [0, 1, 2]
