@@ -9,6 +9,7 @@ since to Dagster an asset without an event was not materialized. With a time in 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from time import time
 from typing import Any
@@ -30,7 +31,14 @@ from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.queue import somebody_waits
 from cdc_assets.defs.reporter import Reporter
-from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, CaptureRuns, is_asked_for, repository_of
+from cdc_assets.defs.runs import (
+    COMMITTED_TAG,
+    LEFT_AT_TAG,
+    PROGRESS_TAG,
+    CaptureRuns,
+    is_asked_for,
+    repository_of,
+)
 from cdc_assets.defs.schedule import Seldom
 from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.system import SystemReport
@@ -112,7 +120,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 if (gap_s := runs.gap_s(context.instance)) is not None:
                     context.log.info(f"Nothing was streamed for {gap_s:.1f} s since the run before.")
                 goal = capture.until_now() if _has_goal(catalog, context, config) else None
-                with reporter.reporting_in_any_case():
+                with _noting_progress(context, reporter), reporter.reporting_in_any_case():
                     summary = capture.stream(
                         should_yield=_reached(goal) if goal else _others_wait(runs, context, turns),
                         is_added=lambda table: table not in listed,
@@ -135,6 +143,17 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         yield from continuity.results(replace(state, tables=states))
 
     return changes
+
+
+@contextmanager
+def _noting_progress(context: dg.AssetExecutionContext, reporter: Reporter) -> Iterator[None]:
+    """Tag the run if it fails after it has committed windows."""
+    try:
+        yield
+    except Exception:
+        if reporter.windows:
+            tag_run(context.instance, context.run.run_id, {PROGRESS_TAG: str(reporter.windows)})
+        raise
 
 
 def _has_goal(catalog: CaptureCatalog, context: dg.AssetExecutionContext, config: StreamConfig) -> bool:

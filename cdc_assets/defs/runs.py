@@ -27,6 +27,9 @@ _SENSOR_TAG = "dagster/sensor_name"
 COMMITTED_TAG = "cdc/committed"
 """On a run that committed everything: if it fails, only one of its tables has a problem, and the others continue."""
 
+PROGRESS_TAG = "cdc/progress"
+"""On a run that failed after it had committed windows: how many. What the run before had met was over by then."""
+
 _REPOSITORY_TAG = ".dagster/repository"
 """Dagster's: of runs that were started through a code location."""
 

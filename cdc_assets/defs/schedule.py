@@ -6,7 +6,8 @@ or stopped for another one changes the epoch, so the same LSN can be requested a
 
 *After a failure.* A run whose process was killed is restarted at once. A
 run that failed for another reason would fail again: the pause doubles with each
-failure in a row, up to `LONGEST_PAUSE`. A run that
+failure in a row, up to `LONGEST_PAUSE`. One that had committed windows before it failed begins a new row: a stream that works for
+hours between two outages would else wait for minutes after each. A run that
 committed everything but failed one table's check, or could not read one table,
 does not delay the next run: the other tables must not wait for it. Tables that
 could not be read are retried after such a pause of their own, while the others are streamed;
@@ -37,7 +38,7 @@ import dagster as dg
 from dagster import DagsterRunStatus
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, PROGRESS_TAG, CaptureRuns
 from cdc_assets.errors import CdcError
 
 AFTER_TERMINATION = timedelta(minutes=1)
@@ -138,12 +139,15 @@ def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: fl
 
 
 def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> int:
-    """Number of the newest runs in a row that failed for a reason of their own."""
+    """Number of the newest runs in a row that failed for a reason of their own; one that had committed windows before is the
+    first of its row."""
     count = 0
     for record in records:
         run = record.dagster_run
         if run.status is DagsterRunStatus.FAILURE and (not run.tags.get(COMMITTED_TAG) or of_any_kind):
             count += run.tags.get(FAILURE_REASON_TAG) in _OWN_FAILURES
+            if run.tags.get(PROGRESS_TAG):
+                break
         elif run.status is DagsterRunStatus.SUCCESS and run.tags.get(COMMITTED_TAG) == "0" and of_any_kind:
             count += 1
         else:

@@ -11,6 +11,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from cdc_assets.core.steps import listening
+from cdc_assets.defs.runs import PROGRESS_TAG
+from cdc_assets.errors import PreflightError
 from cdc_assets_tests.shop import Shop, key, open_shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
@@ -81,6 +84,26 @@ def test_step_that_is_asked_to_end_is_not_repeated(shop: Shop, instance: dg.Dags
     assert not result.success
     assert time.monotonic() - started < 45
     assert not [found for found in result.all_node_events if found.event_type_value == "STEP_UP_FOR_RETRY"]
+
+
+def test_a_run_that_fails_after_it_has_committed_windows_says_so(shop: Shop, instance: dg.DagsterInstance) -> None:
+    windows = []
+
+    def fail(step: str) -> None:
+        if step == "window-complete":
+            windows.append(step)
+            shop.add_customers(1)
+            if len(windows) == 2:
+                raise PreflightError("The disk was taken away. Next: bring it back")
+
+    assert shop.changes(instance).success
+    shop.add_customers(1)
+    with listening(fail):
+        result = shop.follow(instance)
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert (result.success, run.tags.get(PROGRESS_TAG)) == (False, "1")
+    assert shop.follow(instance).success
 
 
 def test_changes_removed_before_they_were_read_fail_the_check(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -20,7 +20,7 @@ from cdc_assets.core.processes import own_process
 from cdc_assets.defs import process, runs, service
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
-from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, CaptureRuns
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, PROGRESS_TAG, CaptureRuns
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.schedule import failures_in_a_row
 from cdc_assets.defs.service import start_id
@@ -107,6 +107,16 @@ def test_a_run_again_has_not_committed_what_the_run_before_has(instance: dg.Dags
     run = instance.create_run_for_job(made, status=DagsterRunStatus.STARTED, tags=tags)
     instance.report_run_failed(run)
     assert failures_in_a_row(RUNS.finished(instance, 1)) == 1
+
+
+def test_a_run_that_has_committed_windows_before_it_failed_begins_a_new_row(instance: dg.DagsterInstance) -> None:
+    """The cause of the failure before was over, so nobody has to wait for twice as long."""
+    made = job(NAMES.changes, NAMES.changes_op)
+    for windows in ("", "12", ""):
+        tags = {FAILURE_REASON_TAG: "STEP_FAILURE", PROGRESS_TAG: windows}
+        run = instance.create_run_for_job(made, status=DagsterRunStatus.STARTED, tags=tags)
+        instance.report_run_failed(run)
+    assert failures_in_a_row(RUNS.finished(instance, 3)) == 2
 
 
 def test_a_run_whose_process_nobody_knows_is_left_to_dagster(instance: dg.DagsterInstance) -> None:
