@@ -16,11 +16,14 @@ from cdc_assets.assembly.capture import open_capture
 from cdc_assets.assembly.mirrors import open_mirrors
 from cdc_assets.assembly.reconciler import open_reconciler
 from cdc_assets.capture.progress import Progress
+from cdc_assets.cli.report import print_report
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.mirror.work import StepReport
+from cdc_assets.overview.checks.check import Inspection
+from cdc_assets.overview.look import report_of
 from cdc_assets.reconcile.run import Wishes
 from cdc_assets_tests.shop import Shop, open_shop
 from mssql_standin import sample
@@ -94,7 +97,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 def test_every_kind_of_job_runs_on_spark(
-    shop: Shop, spark_resource: SparkResource, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, spark_resource: SparkResource, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = spark_resource.lazy().session()  # as in a run whose session is there
     runner, done, steps = Observed(spark_resource.early_runner()), list[Progress](), list[StepReport]()
@@ -128,4 +131,8 @@ def test_every_kind_of_job_runs_on_spark(
     assert {progress.kind for progress in done} == {"snapshot", "stream", "incremental"}
     for told in [str(progress.ran_on) for progress in done] + [str(report.ran_on) for report in steps]:
         assert told.startswith(application)
-    assert {"snapshot", "window", "incremental", "mirror", "reconcile"} <= shop.view().ran_on.keys()
+    capsys.readouterr()
+    print_report(Inspection(report_of(shop.view(), datetime.now(UTC))))
+    told = capsys.readouterr().out
+    for kind in ("snapshot", "window", "incremental", "mirror", "reconcile"):
+        assert f"{kind} jobs ran on {application}" in told
