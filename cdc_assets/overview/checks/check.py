@@ -28,8 +28,8 @@ MadeOf = Literal["report", "answers", "run"]
 """What a result is made of: the report that is the page, the server's answers, or the work of a run."""
 
 WHEN: dict[When, str] = {
-    "half-hourly": "a run or the sensor every few seconds, a job every half hour",
-    "seconds": "a run or the sensor every few seconds",
+    "half-hourly": "run, sensor, half-hourly job",
+    "seconds": "run, sensor",
     "runs": "each run",
     "own job": "a job of its own",
 }
