@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.ledger.readings import Reading
-from cdc_assets.mirror.capture import ALL, has_mirror
+from cdc_assets.mirror.capture import ALL, check_settings, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.steps import is_behind
@@ -30,6 +31,11 @@ def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble
     """
     config = overview.config
     if not config.mirror.enabled:
+        return
+    try:
+        check_settings(config)
+    except ConfigurationError as error:
+        yield Trouble(ALL, f"the settings allow none: {error}")
         return
     topics = {topic_name(table, config.events): table for table in overview.known if has_mirror(config, table)}
     for what, found in overview.hindrances.get("mirrors", {}).items():

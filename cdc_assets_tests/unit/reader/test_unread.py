@@ -206,7 +206,7 @@ def test_a_reader_that_sees_nothing_is_told(ask: Any) -> None:
 
 def test_partitions_that_were_read_and_are_another_ones_or_none_are_told(ask: Any) -> None:
     found = ask(Consumer({0: (4, 9, [])}), {0: 9, 1: 5})
-    assert "t partition 1: it was read, and is not there any more" in found.missing
+    assert "t partition 1: it was read before and no longer exists" in found.missing
     assert "offsets 2 to 3 were removed" in ask(Consumer({0: (4, 9, [message(0, 100)])}), {0: 2}).missing
     assert "it ends at 9, before the recorded offset 12" in ask(Consumer({0: (4, 9, [])}), {0: 12}).missing
 

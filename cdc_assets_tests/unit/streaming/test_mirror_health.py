@@ -83,6 +83,13 @@ def test_mirrors_that_nobody_keeps_any_more_are_a_trouble(world: World) -> None:
     assert about_mirrors(world.report(2 * 24 * LATE)) == []
 
 
+def test_settings_that_allow_no_mirrors_are_a_trouble_at_once(world: World) -> None:
+    world.config = replace(world.config, events=replace(world.config.events, skipped_operations=frozenset("d")))
+    (said,) = about_mirrors(world.report())
+    assert said.startswith("The mirrors: the settings allow none: skipped.operations 'd'")
+    assert "remove it, or set mirror.enabled to false." in world.report().next_steps
+
+
 def test_mirror_that_cannot_follow_is_named_with_its_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.mirrors.catch_up()
     topic = next(topic for topic in world.mirrors.states() if topic.endswith("orders"))
