@@ -33,8 +33,9 @@ class Start(threading.Thread):
             self.code = subprocess.call(JVM)
 
 
-def children_with_a_jvms_name() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if JVM[-1] in one.cmdline()]
+def children_with_a_jvms_name() -> set[psutil.Process]:
+    """Also those of sessions of other tests of this process."""
+    return {one for one in psutil.Process().children() if JVM[-1] in one.cmdline()}
 
 
 @pytest.mark.parametrize("late", [0.0, 0.5])
@@ -49,11 +50,11 @@ def test_jvm_that_appears_while_its_start_is_ended_is_ended_too(late: float) -> 
 
 
 def test_jvm_that_is_stopped_is_ended_too() -> None:
-    launch = Launch()
+    launch, others = Launch(), children_with_a_jvms_name()
     start = Start(launch, 0.0)
     start.start()
-    wait_until(children_with_a_jvms_name, 20, lambda: "it has started", every=0.01)
-    (jvm,) = children_with_a_jvms_name()
+    wait_until(lambda: children_with_a_jvms_name() - others, 20, lambda: "it has started", every=0.01)
+    (jvm,) = children_with_a_jvms_name() - others
     jvm.suspend()
     wait_until(lambda: is_stopped(jvm.pid), 20, lambda: "it is stopped", every=0.01)
     launch.end()
