@@ -340,7 +340,7 @@ def test_table_that_the_server_does_not_capture_changes_no_health(tmp_path: Path
     assert alone.headline == "not known: nothing is captured yet"
     server.create("late")
     report = look_at(config, lambda: opened(server), now=server.now)  # type: ignore[arg-type, return-value]
-    assert (report.health, "late is waiting: the run that is at work" in report.headline) == ("working", True)
+    assert (report.health, "late is waiting: the active run, or the next one" in report.headline) == ("working", True)
 
 
 def test_gap_that_is_ignored_is_told_until_a_snapshot_of_the_table_is_taken(tmp_path: Path) -> None:
