@@ -81,7 +81,7 @@ class Housekeeper:
         self._account, self._runner, self._retention = account, runner, retention
         self._foreign = ForeignCommits(self._tables, self._manifest, losses, parts.ledger.clock, runner)
         self._losses, self._clock = losses, parts.ledger.clock
-        self._compare_at = self._clock.elapsed() + _COMPARE_EVERY  # all were compared when the run began
+        self._compare_at = self._clock.elapsed() + _COMPARE_EVERY  # the run has just compared what looks wrong
         self._often = parts.config.lake.compact_after_files
 
     def tidy_when_due(self) -> None:
