@@ -142,8 +142,6 @@ def signal_table(
     return None
 
 
-def route(database: str | None, databases: Sequence[str]) -> Sequence[str]:
-    """Target databases of a signal: the one it names, all if it names none, none if that one is not captured."""
-    if database is None:
-        return databases
+def route(database: str, databases: Sequence[str]) -> Sequence[str]:
+    """Captured databases that a name of a signal means; none if that one is not captured."""
     return [name for name in databases if name.lower() == database.lower()]

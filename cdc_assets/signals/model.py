@@ -11,7 +11,7 @@ match.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cdc_assets.capture.selects import embedded, require_predicate
@@ -118,15 +118,35 @@ class ParsedSignal:
     request: Request | Watermark | Problem
 
     @property
-    def database(self) -> str | None:
-        """The database that it concerns: the one that its first qualified data-collection names literally, or None."""
+    def databases(self) -> tuple[str, ...]:
+        """The databases that it names literally, each once."""
         if isinstance(self.request, ChangeSchemas):
-            return self.request.database
-        for pattern in self.request.collections if isinstance(self.request, ExecuteSnapshot | StopSnapshot) else ():
-            first, *rest = _SEPARATOR.split(pattern, maxsplit=1)
-            if rest and "." in rest[0] and _LITERAL.fullmatch(first):
-                return first
-        return None
+            return (self.request.database,)
+        return tuple(dict.fromkeys(name for name in map(_database_of, self._collections) if name))
+
+    @property
+    def is_general(self) -> bool:
+        """Whether some of it names no database, so that it may concern each."""
+        return not self.databases or any(not _database_of(pattern) for pattern in self._collections)
+
+    def part(self, database: str, *, general: bool) -> "ParsedSignal":
+        """What it asks of one database: the tables that it names there and, if `general`, those without a database."""
+        request = self.request
+        if not isinstance(request, ExecuteSnapshot | StopSnapshot) or not request.collections:
+            return self
+        wanted = {database.lower(), ""} if general else {database.lower()}
+        kept = tuple(pattern for pattern in request.collections if _database_of(pattern).lower() in wanted)
+        return replace(self, request=replace(request, collections=kept))
+
+    @property
+    def _collections(self) -> tuple[str, ...]:
+        return self.request.collections if isinstance(self.request, ExecuteSnapshot | StopSnapshot) else ()
+
+
+def _database_of(pattern: str) -> str:
+    """The database that an expression names literally, or an empty text."""
+    first, *rest = _SEPARATOR.split(pattern, maxsplit=1)
+    return first if rest and "." in rest[0] and _LITERAL.fullmatch(first) else ""
 
 
 class _BadDataError(ValueError):

@@ -9,7 +9,7 @@ later: the stream never waits for it.
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -150,13 +150,8 @@ class SignalWatch:
     def _carry_out(self, channel: SignalChannel, delivery: Delivery, databases: Sequence[str]) -> None:
         by_database: dict[str, list[ParsedSignal]] = {database: [] for database in databases}
         for signal in map(parse, delivery.signals):
-            named = signal.database
-            targets = self._concerned(signal, route(named, databases))
-            if not targets:
-                own_id = signal.signal.id
-                log.warning("Signal %r is ignored: database %.200s does not belong to this capture.", own_id, named)
-            for database in targets:
-                by_database[database].append(signal)
+            for database, part in self._parts(signal, databases):
+                by_database[database].append(part)
         outcomes = {database: self._applied(database, signals) for database, signals in by_database.items()}
         places = self._places(channel, delivery)
         states = {database: dataclasses.replace(outcome.state, places=places) for database, outcome in outcomes.items()}
@@ -232,9 +227,20 @@ class SignalWatch:
             )  # fmt: skip
         return True
 
+    def _parts(self, signal: ParsedSignal, databases: Sequence[str]) -> Iterator[tuple[str, ParsedSignal]]:
+        """What a signal asks of each database. One that it names, and of which nothing is captured, is told."""
+        named = {name: route(name, databases) for name in signal.databases}
+        for name in (name for name, found in named.items() if not found):
+            own_id = signal.signal.id
+            log.warning("Signal %r is ignored: database %.200s does not belong to this capture.", own_id, name)
+        general = self._concerned(signal, databases) if signal.is_general else ()
+        for database in databases:
+            if database in general or any(database in found for found in named.values()):
+                yield database, signal.part(database, general=database in general)
+
     def _concerned(self, signal: ParsedSignal, databases: Sequence[str]) -> Sequence[str]:
-        """Of several databases, those in which a signal matches a table; all of them if it matches none."""
-        request = signal.request
+        """Databases in which expressions without a database match a table; all of them if they match none."""
+        request = signal.part("", general=True).request
         if len(databases) > 1 and isinstance(request, ExecuteSnapshot):
             with contextlib.suppress(PatternError):  # each database reports it
                 meant = [

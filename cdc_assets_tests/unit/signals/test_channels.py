@@ -14,7 +14,7 @@ from cdc_assets.errors import ConnectionLostError, LakeError, LakeFullError
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets.signals.model import parse
+from cdc_assets.signals.model import ExecuteSnapshot, StopSnapshot, parse
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -173,26 +173,46 @@ def test_what_cannot_be_read_becomes_a_signal_of_no_known_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patterns", "database"),
+    ("patterns", "databases", "is_general"),
     [
-        (["SalesDb.dbo.orders"], "SalesDb"),
-        ([r"SalesDb\.dbo\.o.*"], "SalesDb"),
-        (["SalesDb[.]dbo[.]orders"], "SalesDb"),
-        (["Sales Db.dbo.*"], "Sales Db"),
-        ([".*", "SalesDb.dbo.orders"], "SalesDb"),
-        ([".*"], None),
-        ([".*orders"], None),
-        (["dbo.orders"], None),
-        (["(A|B).dbo.orders"], None),
+        (["SalesDb.dbo.orders"], ("SalesDb",), False),
+        ([r"SalesDb\.dbo\.o.*"], ("SalesDb",), False),
+        (["SalesDb[.]dbo[.]orders"], ("SalesDb",), False),
+        (["Sales Db.dbo.*"], ("Sales Db",), False),
+        ([".*", "SalesDb.dbo.orders"], ("SalesDb",), True),
+        (["A.dbo.orders", "B.dbo.orders", "A.dbo.items"], ("A", "B"), False),
+        ([".*"], (), True),
+        ([".*orders"], (), True),
+        (["dbo.orders"], (), True),
+        (["(A|B).dbo.orders"], (), True),
     ],
 )
-def test_a_signal_is_for_the_database_that_it_names(patterns: list[str], database: str | None) -> None:
-    signal = Signal("a", "execute-snapshot", json.dumps({"data-collections": patterns}))
-    assert parse(signal).database == database
+def test_a_signal_is_for_the_databases_that_it_names(
+    patterns: list[str], databases: tuple[str, ...], is_general: bool
+) -> None:
+    signal = parse(Signal("a", "execute-snapshot", json.dumps({"data-collections": patterns})))
+    assert (signal.databases, signal.is_general) == (databases, is_general)
+
+
+def test_a_part_of_a_signal_is_what_it_asks_of_one_database() -> None:
+    asked = ["A.dbo.orders", "dbo.items", "b.dbo.orders"]
+
+    def part(kind: str, database: str, *, general: bool) -> tuple[str, ...]:
+        request = (
+            parse(Signal("a", kind, json.dumps({"data-collections": asked}))).part(database, general=general).request
+        )
+        assert isinstance(request, ExecuteSnapshot | StopSnapshot)
+        return request.collections
+
+    for kind in ("execute-snapshot", "stop-snapshot"):
+        assert part(kind, "A", general=True) == ("A.dbo.orders", "dbo.items")
+        assert part(kind, "B", general=False) == ("b.dbo.orders",)
+        assert part(kind, "C", general=True) == ("dbo.items",)
+    everything = parse(Signal("a", "stop-snapshot", None))
+    assert everything.part("A", general=True) == everything
 
 
 def test_routing() -> None:
-    assert route(None, ["A", "B"]) == ["A", "B"]
     assert route("b", ["A", "B"]) == ["B"]
     assert route("C", ["A", "B"]) == []
 
@@ -361,15 +381,24 @@ def test_signals_from_outside_go_to_the_databases_they_name_and_are_parsed_once(
         server.agent.drain()
         world.run("snapshot")
         inbox = Inbox(Location.of(world.config.lake), "shop")
-        asked = (("one", "Other.dbo.orders"), ("all", "dbo.orders"), ("none", "Nowhere.dbo.orders"))
-        for own_id, pattern in asked:
-            data = {"data-collections": [pattern], "type": "blocking"}
+        asked = (
+            ("one", ["Other.dbo.orders"]),
+            ("all", ["dbo.orders"]),
+            ("none", ["Nowhere.dbo.orders"]),
+            ("each", [f"{DATABASE}.dbo.orders", "Other.dbo.orders", "Nowhere.dbo.orders"]),
+        )
+        for own_id, patterns in asked:
+            data = {"data-collections": patterns, "type": "blocking"}
             inbox.put(Signal(own_id, "execute-snapshot", json.dumps(data)))
             time.sleep(0.002)
         world.run()
-        assert "database Nowhere does not belong to this capture" in caplog.text
+        told = [text for text in caplog.messages if "database Nowhere does not belong to this capture" in text]
+        assert [text.split("'")[1] for text in told] == ["none", "each"]
         assert [signal.id for signal in parsed] == [own_id for own_id, _ in asked]
         state = world.state()
-        assert [state.signals[name].handled for name in (DATABASE, "Other")] == [("all",), ("one", "all")]
-        assert len(world.events(mine)) == 2
-        assert len(world.events(replace(mine, database="Other"))) == 3
+        assert [state.signals[name].handled for name in (DATABASE, "Other")] == [
+            ("all", "each"),
+            ("one", "all", "each"),
+        ]
+        assert len(world.events(mine)) == 3
+        assert len(world.events(replace(mine, database="Other"))) == 3 + 1
