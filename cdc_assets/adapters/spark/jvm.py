@@ -14,11 +14,12 @@ knows where pyspark keeps it. Read at pyspark 4.3.0; `cdc_assets_tests/test_borr
 | `session._jsparkSession` | to make a session the active one, where Spark looks data sources up |
 """
 
+import io
 import logging
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
@@ -35,6 +36,7 @@ LOST = (Py4JNetworkError, ConnectionError, EOFError)
 WORKERS = "spark-workers"
 """Name of the thread whose job starts Spark's workers."""
 _WORKERS_S = 2.0
+_POLL_S = 0.01
 
 _ours: set[int] = set()
 """Process ids of the JVMs that were started here."""
@@ -107,13 +109,36 @@ def stop_spark(wait_s: float = 30) -> None:
     if gateway is None or end_if_stopped():
         return
     context = SparkContext._active_spark_context
-    if context is not None and _lives(gateway):
-        for thread in threading.enumerate():
-            if thread.name == WORKERS:  # Spark writes a page of traces about tasks that end while it stops
-                thread.join(_WORKERS_S)
-        with suppress(Py4JError, *LOST):
-            context.stop()
+    if context is None or not _lives(gateway):
+        _end(gateway, wait_s)
+        return
+    for thread in threading.enumerate():
+        if thread.name == WORKERS:  # Spark writes a page of traces about tasks that end while it stops
+            thread.join(_WORKERS_S)
+    with _stopping(context):
+        _end_process(gateway, wait_s)
     _end(gateway, wait_s)
+
+
+@contextmanager
+def _stopping(context: SparkContext) -> Iterator[None]:
+    """A block that begins when the JVM has stopped a context, and in which the JVM is ended.
+
+    Behind that, pyspark waits for its own server of accumulators, which looks up once a second. It ends with the JVM; but its thread
+    then prints a trace about its connection.
+    """
+    with redirect_stderr(io.StringIO()):
+        stopping = threading.Thread(target=_stop, args=(context,), name="spark-stop", daemon=True)
+        stopping.start()
+        while stopping.is_alive() and context._jsc is not None:
+            stopping.join(_POLL_S)
+        yield
+        stopping.join()
+
+
+def _stop(context: SparkContext) -> None:
+    with suppress(Py4JError, *LOST):
+        context.stop()
 
 
 def forget_if_gone(patience_s: float = 0.0) -> bool:
@@ -166,6 +191,15 @@ def _pid(gateway: Any) -> int | None:
 
 def _end(gateway: Any, wait_s: float) -> None:
     """End a JVM, and have pyspark forget it with its context."""
+    _end_process(gateway, wait_s)
+    context = SparkContext._active_spark_context
+    for _ in range(2):  # a first call that Java does not answer leaves the context half stopped
+        if context is not None:
+            _stop(context)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _end_process(gateway: Any, wait_s: float) -> None:
     process: subprocess.Popen[bytes] | None = gateway.proc
     if process is not None:
         if process.poll() is None:
@@ -179,9 +213,3 @@ def _end(gateway: Any, wait_s: float) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    context = SparkContext._active_spark_context
-    for _ in range(2):  # a first call that Java does not answer leaves the context half stopped
-        with suppress(Py4JError, *LOST):
-            if context is not None:
-                context.stop()
-    SparkContext._gateway = SparkContext._jvm = None
