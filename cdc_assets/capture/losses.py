@@ -46,7 +46,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, LakeError
-from cdc_assets.lake.audit import Examined, Loss, audit, examine, newest_lsn, unknown_commits
+from cdc_assets.lake.audit import Examined, Loss, Turns, audit, examine, newest_lsn, unknown_commits
 from cdc_assets.lake.known import NEW_LAKE, refuse_if_known
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import Fence, Replacement
@@ -78,7 +78,12 @@ def owners(state: CaptureState, config: CaptureConfig) -> dict[str, TableId]:
 
 
 def audited(
-    tables: TopicTables, state: CaptureState, config: CaptureConfig, *, seconds: float | None = None
+    tables: TopicTables,
+    state: CaptureState,
+    config: CaptureConfig,
+    *,
+    seconds: float | None = None,
+    turns: Turns | None = None,
 ) -> dict[str, Examined]:
     """What the lake's tables hold, by directory; without tables that have a gap or have failed.
 
@@ -86,13 +91,14 @@ def audited(
         tables: the lake's Delta tables.
         state: state recorded in the manifest.
         seconds: time limit for tables that look right; None compares all of them.
+        turns: of somebody who only looks.
     """
     topics, known = owners(state, config), {topic_of(directory) for directory in state.marks}
     stopped = _stopped_topics(state, config)
     chosen = {name for name in {*state.marks, *(topics.keys() - known)} if topic_of(name) not in stopped}
     in_flight = _in_flight(state)
     whole = {name for name in chosen if topics.get(topic_of(name)) in in_flight}
-    return audit(tables, state.marks, chosen, whole=whole, seconds=seconds)
+    return audit(tables, state.marks, chosen, whole=whole, seconds=seconds, turns=turns)
 
 
 def _stopped_topics(state: CaptureState, config: CaptureConfig) -> set[str]:

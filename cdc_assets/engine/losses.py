@@ -11,7 +11,7 @@ from typing import Final
 
 from cdc_assets.engine.ledger import BatchLedger, BatchState
 from cdc_assets.errors import LakeError
-from cdc_assets.lake.audit import Examined, audit
+from cdc_assets.lake.audit import Examined, Turns, audit
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
 
@@ -22,17 +22,20 @@ _SECONDS: Final = 1.0
 RESTORE: Final = "restore it from a copy, or start again in another lake; positions are not guessed"
 
 
-def audited(tables: TopicTables, state: BatchState, seconds: float | None) -> dict[str, Examined]:
+def audited(
+    tables: TopicTables, state: BatchState, seconds: float | None, turns: Turns | None = None
+) -> dict[str, Examined]:
     """Tables that were examined, by directory.
 
     Args:
         tables: the lake's Delta tables.
         seconds: time limit for examining tables that seem right; None examines all of them.
+        turns: of somebody who only looks.
 
     Raises:
         LakeAwayError: the store does not answer.
     """
-    return audit(tables, state.marks, state.marks, seconds=seconds)
+    return audit(tables, state.marks, state.marks, seconds=seconds, turns=turns)
 
 
 def lost(found: dict[str, Examined]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from cdc_assets.engine.source import LogPoint, recorded_point
 from cdc_assets.engine.staging import history_directory
 from cdc_assets.engine.topics import table_of, topic_named, topics_of_tables
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.foreign import look
 from cdc_assets.lake.known import refuse_if_known
 from cdc_assets.lake.location import Location
@@ -48,12 +49,17 @@ class EngineOverview:
     Args:
         tables: the lake's Delta tables; opened from the settings if None.
         audit_s: time limit in seconds for examining tables that seem right; None examines all of them.
+        turns: of somebody who looks again and again.
     """
 
     def __init__(
-        self, config: EngineConfig, tables: TopicTables | None = None, audit_s: float | None = AUDIT_S
+        self,
+        config: EngineConfig,
+        tables: TopicTables | None = None,
+        audit_s: float | None = AUDIT_S,
+        turns: Turns | None = None,
     ) -> None:
-        self.config, self._audit_s = config, audit_s
+        self.config, self._audit_s, self._turns = config, audit_s, turns or Turns()
         self.lake = tables or TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
 
     @cached_property
@@ -138,7 +144,7 @@ class EngineOverview:
     @cached_property
     def losses(self) -> Mapping[str, str]:
         """What the lake lacks, or holds twice, by directory."""
-        found = lost(audited(self.lake, self.state, self._audit_s))
+        found = lost(audited(self.lake, self.state, self._audit_s, self._turns))
         for directory, batch_id in self.state.tables.items():
             try:
                 reached = self.lake.reached(directory)

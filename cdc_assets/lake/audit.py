@@ -10,7 +10,8 @@ names, which a power cut damages first. This can show that a table looks right, 
 clean-up, a compaction or a commit later than the mark a sound table differs too. `examine` compares everything:
 application transaction, number of rows, and each data file's size. It runs for the tables that differ, and for others
 as time allows, least recently examined first. So a start takes bounded time for any number of tables, and every table
-is examined in time.
+is examined in time. Who only looks records nothing: he takes turns of his own (`Turns`), which a process that looks once begins
+anywhere.
 
 *No false alarms.* Joining files keeps application transactions and rows, and vacuum removes files that the newest version
 does not name. Rows that another program has deleted on purpose are not missed, and exactly these; and those that it has appended
@@ -72,6 +73,27 @@ class Examined:
     loss: Loss | None = None
 
 
+class Turns:
+    """Which tables somebody who only looks has examined last. What lacked something is examined each time until it does not."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+        self._turn = 0
+        self.lacking: frozenset[str] = frozenset()
+        """Tables that lacked something when they were last examined."""
+
+    def of(self, directory: str) -> tuple[int, int]:
+        """What is to be examined earlier has less; of what never was, something else in each process (texts have other hashes)."""
+        return self._last.get(directory, 0), hash(directory)
+
+    def note(self, found: Mapping[str, Examined]) -> None:
+        """Tables that were examined."""
+        self._turn += 1
+        self._last.update(dict.fromkeys(found, self._turn))
+        lacking = {name for name, result in found.items() if result.loss is not None}
+        self.lacking = (self.lacking - found.keys()) | lacking
+
+
 def audit(
     tables: DeltaTables,
     marks: Mapping[str, Mark],
@@ -79,6 +101,7 @@ def audit(
     *,
     whole: Collection[str] = (),
     seconds: float | None = None,
+    turns: Turns | None = None,
 ) -> dict[str, Examined]:
     """Examine the tables that differ from their mark, and others while time remains.
 
@@ -88,11 +111,14 @@ def audit(
         directories: tables to check; nothing is expected of a table without a mark.
         whole: tables that are examined in any case.
         seconds: time limit for tables that look right; None examines all.
+        turns: of somebody who records nothing; else the marks say what was examined when.
 
     Returns:
         The examined tables.
     """
     names = sorted(directories, key=lambda name: (marks[name].examined if name in marks else 0, name))
+    names = sorted(names, key=turns.of) if turns else names
+    whole = turns.lacking.union(whole) if turns else whole
     with ThreadPoolExecutor(_THREADS) as pool:
 
         def suspected(name: str) -> bool:
@@ -111,7 +137,10 @@ def audit(
 
         others = [name for name in names if name not in examined]
         found = zip(others, pool.map(in_time, others), strict=True)
-        return examined | {name: result for name, result in found if result is not None}
+        examined |= {name: result for name, result in found if result is not None}
+    if turns:
+        turns.note(examined)
+    return examined
 
 
 def matches_mark(tables: DeltaTables, directory: str, mark: Mark) -> bool:

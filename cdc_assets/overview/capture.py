@@ -25,7 +25,7 @@ from cdc_assets.errors import (
 from cdc_assets.history.drift import Drift
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
-from cdc_assets.lake.audit import Loss
+from cdc_assets.lake.audit import Loss, Turns
 from cdc_assets.lake.foreign import ForeignCommit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
@@ -67,6 +67,7 @@ class CaptureOverview:
         source: the capture's server; without one, tables are judged by the manifest and the lake only.
         adapters: signal channels that need an external client (Kafka); read only by `asked`.
         audit_s: time limit in seconds for examining tables of the lake that seem right; None examines all of them.
+        turns: of somebody who looks again and again.
 
     Raises:
         LakeError: the manifest cannot be read.
@@ -79,9 +80,10 @@ class CaptureOverview:
         adapters: Iterable[SignalChannel] = (),
         *,
         audit_s: float | None = AUDIT_S,
+        turns: Turns | None = None,
     ) -> None:
         self.lake = TopicTables.of(config)
-        self.config, self._asked, self._audit_s = config, source, audit_s
+        self.config, self._asked, self._audit_s, self._turns = config, source, audit_s, turns or Turns()
         self._manifest = Manifest(self.lake, config.events.topic_prefix)
         self._rows = self._manifest.rows()
         self.state: CaptureState = FOLDING.state(self._rows)
@@ -146,7 +148,9 @@ class CaptureOverview:
         Raises:
             LakeError: the lake cannot be read.
         """
-        found = audited(self.lake, self.state, self.config, seconds=self._audit_s) if self.known else {}
+        found = (
+            audited(self.lake, self.state, self.config, seconds=self._audit_s, turns=self._turns) if self.known else {}
+        )
         newer = "holds windows that the manifest does not know, which is an older one"
         losses = [result.loss for result in found.values() if result.loss is not None]
         known = {loss.directory for loss in losses}

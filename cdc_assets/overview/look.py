@@ -17,7 +17,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.rules import shown_key
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
-from cdc_assets.lake.audit import Loss
+from cdc_assets.lake.audit import Loss, Turns
 from cdc_assets.lake.system_topics import history_directory
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.ledger.snapshot_state import SnapshotRun
@@ -76,6 +76,7 @@ def inspected(
     open_source: OpenSource,
     *,
     audit_s: float | None = AUDIT_S,
+    turns: Turns | None = None,
     now: datetime | None = None,
     marker: AskMarker | None = None,
 ) -> Inspection:
@@ -84,17 +85,18 @@ def inspected(
     Args:
         open_source: opens the server; a report without it is made if that fails.
         audit_s: time limit in seconds for examining tables of the lake that seem right.
+        turns: of somebody who looks again and again.
         now: the time; None is now.
         marker: finds how far the topics in Kafka are; None if nothing is written to Kafka.
     """
     at = now or datetime.now(UTC)
     try:
         with open_source() as source:
-            overview = CaptureOverview(config, source, audit_s=audit_s)
+            overview = CaptureOverview(config, source, audit_s=audit_s, turns=turns)
             report = report_of(overview, at, marker=marker)
             return Inspection.of(CHECKS, ServerFacts(overview, lambda: report))
     except CdcError as error:
-        report = without_server(config, error, at, audit_s, marker)
+        report = without_server(config, error, at, audit_s, marker, turns)
         return Inspection.of(CHECKS, ReportAlone(report, describe_error(error), config.kafka.enabled))
 
 
@@ -104,6 +106,7 @@ def without_server(
     at: datetime,
     audit_s: float | None = AUDIT_S,
     marker: AskMarker | None = None,
+    turns: Turns | None = None,
 ) -> CaptureReport:
     """The report of manifest and lake only, or of nothing if they are the problem.
 
@@ -112,7 +115,7 @@ def without_server(
     """
     away = Trouble(NOT_ASKED, f"{NOT_ASKED} so {_UNKNOWN}: {describe_error(problem)}")
     try:
-        return report_of(CaptureOverview(config, audit_s=audit_s), at, [away], marker)
+        return report_of(CaptureOverview(config, audit_s=audit_s, turns=turns), at, [away], marker)
     except CdcError as error:  # the lake itself
         return CaptureReport(config.name, at, (Trouble("the lake", describe_error(error)),))
 

@@ -127,7 +127,8 @@ def test_tick_of_idle_tables_asks_few_questions(shop: Shop, instance: dg.Dagster
     assert found.total() <= 6 + LOOK * looks, "one more of the recovery fork"
 
 
-def test_a_look_opens_no_log_of_a_topic(shop: Shop) -> None:
+def test_a_look_opens_few_logs_of_topics(shop: Shop) -> None:
+    """Others each time, for a tenth of a second."""
     opened: list[str] = []
     inside = TopicTables.open
 
@@ -141,7 +142,7 @@ def test_a_look_opens_no_log_of_a_topic(shop: Shop) -> None:
         catalog = CaptureCatalog(server.settings(), server.tables(), CdcTranslator())
         seen = look(catalog, resource)
     assert len(seen.report.tables) == ALL
-    assert [name for name in opened if ".dbo." in name] == []
+    assert 0 < len({name for name in opened if ".dbo." in name}) < ALL
 
 
 def test_poll_of_idle_tables_asks_one_question(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -23,6 +23,7 @@ from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.engine.source import WAKING, LogPoint, SourceProbe
 from cdc_assets.engine.topics import notification_topic, with_notifications
 from cdc_assets.errors import CdcError, ConfigurationError, EngineError
+from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.topics import TopicTables
 
 
@@ -64,9 +65,13 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         with open_probe(self.settings()) as probe:
             yield probe
 
-    def overview(self) -> EngineOverview:
-        """What the lake says of the capture."""
-        return EngineOverview(self.settings())
+    def overview(self, turns: Turns | None = None) -> EngineOverview:
+        """What the lake says of the capture.
+
+        Args:
+            turns: of somebody who looks again and again.
+        """
+        return EngineOverview(self.settings(), turns=turns)
 
     def run(
         self,

@@ -14,6 +14,7 @@ from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.known_lake import Home
 from cdc_assets.defs.view import CaptureView, Seen
 from cdc_assets.engine.topics import BATCHES
+from cdc_assets.lake.audit import Turns
 from cdc_assets.overview.checks.check import Inspection
 from cdc_assets.overview.checks.connector import CHECKS, ConnectorFacts
 from cdc_assets.overview.engine import answers_of
@@ -21,9 +22,10 @@ from cdc_assets.overview.engine import answers_of
 
 def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource) -> CaptureView:
     """The capture."""
+    turns = Turns()
 
     def facts() -> ConnectorFacts:
-        at, overview = datetime.now(UTC), resource.overview()
+        at, overview = datetime.now(UTC), resource.overview(turns)
         probe = resource.probe if is_asked(overview.config) else None
         return ConnectorFacts(overview, answers_of(overview, probe, ask_unread(overview.config)), at)
 

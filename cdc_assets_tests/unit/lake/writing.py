@@ -30,8 +30,10 @@ def batch_of(schema: pa.Schema, window_id: int, *rows: dict[str, object] | None)
     return pa.RecordBatch.from_pylist(found, schema)
 
 
-def write(tables: TopicTables, schema: pa.Schema, window_id: int, *rows: dict[str, object] | None) -> list[DataFile]:
-    with TopicWriter(tables.location, "topic", schema, window_id) as writer:
+def write(
+    tables: TopicTables, schema: pa.Schema, window_id: int, *rows: dict[str, object] | None, topic: str = "topic"
+) -> list[DataFile]:
+    with TopicWriter(tables.location, topic, schema, window_id) as writer:
         writer.write([batch_of(schema, window_id, *rows)])
     return writer.files
 
