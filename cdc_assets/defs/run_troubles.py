@@ -1,6 +1,7 @@
 """What Dagster knows of a capture's runs, and a report made from server and lake does not: the sensor and the job of checks say the same."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 
@@ -9,6 +10,9 @@ from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.schedule import failures_in_a_row
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.overview.report import Trouble
+
+_DAGSTERS = ("Dagster", "RetryRequested")
+"""How names of Dagster's errors begin, whose causes say more."""
 
 
 def is_reported_by_a_run(instance: dg.DagsterInstance, runs: CaptureRuns, page: dg.AssetKey) -> bool:
@@ -36,7 +40,8 @@ def troubles_of_runs(instance: dg.DagsterInstance, runs: CaptureRuns, *, is_repo
 
 
 def reason_of(instance: dg.DagsterInstance, run: str) -> str:
-    """Why a run failed, in the words of its last step that did, which have the next step; empty if none did.
+    """Why a run failed, in the words of its last step that did, which have the next step; or of what let it not begin. Empty if its
+    process ended without a word.
 
     Args:
         run: its id.
@@ -46,5 +51,20 @@ def reason_of(instance: dg.DagsterInstance, run: str) -> str:
         if data and data.user_failure_data and data.user_failure_data.description:
             return str(data.user_failure_data.description)
         if data and data.error:
-            return str(data.error.message).strip()
+            return _own_words(data.error)
+    for entry in reversed(instance.all_logs(run, of_type=dg.DagsterEventType.RUN_FAILURE)):
+        began = entry.dagster_event.job_failure_data if entry.dagster_event else None
+        if began and began.error:
+            return _own_words(began.error)
     return ""
+
+
+def _own_words(error: Any) -> str:
+    """What an error says, below Dagster's that a step has failed, or was tried often enough.
+
+    Args:
+        error: as Dagster records it.
+    """
+    while error.cause and (error.cls_name or "").startswith(_DAGSTERS):
+        error = error.cause
+    return str(error.message).strip()

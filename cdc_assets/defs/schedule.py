@@ -49,7 +49,8 @@ _AHEAD = timedelta(minutes=1)
 """How much the clock of a machine may be ahead of another's."""
 MAX_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
-_OWN_FAILURES = frozenset({"STEP_FAILURE", "JOB_INITIALIZATION_FAILURE"})
+_OWN_FAILURES = frozenset({"STEP_FAILURE", "RUN_EXCEPTION", "JOB_INITIALIZATION_FAILURE"})
+"""Dagster's reasons of runs that would fail again: in a step, in a resource, or before both."""
 _TURN = threading.Lock()
 
 Asks = Callable[[], bool]

@@ -92,6 +92,44 @@ def test_why_the_last_run_failed_is_told(shop: Shop, instance: dg.DagsterInstanc
     assert not [*troubles_of_runs(instance, runs, is_reported=False)]
 
 
+def test_why_the_last_run_failed_is_told_in_the_words_of_another_library(instance: dg.DagsterInstance) -> None:
+    """And not in Dagster's, that it was tried often enough."""
+
+    @dg.op
+    def read(context: dg.OpExecutionContext) -> None:
+        try:
+            raise OSError("No space left on device")
+        except OSError as error:
+            raise dg.RetryRequested(0) from error
+
+    @dg.job(name="shop_follow")
+    def follow() -> None:
+        read()
+
+    assert not follow.execute_in_process(instance=instance, raise_on_error=False).success
+    (told,) = troubles_of_runs(instance, CaptureRuns(frozenset({"shop_follow"}), frozenset()), is_reported=False)
+    assert re.search("failed: OSError: No space left on device. Next: follow the error of that run$", told.what)
+
+
+def test_why_the_last_run_could_not_begin_is_told(instance: dg.DagsterInstance) -> None:
+    """Its process has not ended by itself."""
+
+    @dg.resource
+    def spark() -> None:
+        raise ValueError("no jars")
+
+    @dg.op(required_resource_keys={"spark"})
+    def read() -> None: ...
+
+    @dg.job(name="shop_follow", resource_defs={"spark": spark})
+    def follow() -> None:
+        read()
+
+    assert not follow.execute_in_process(instance=instance, raise_on_error=False).success
+    (told,) = troubles_of_runs(instance, CaptureRuns(frozenset({"shop_follow"}), frozenset()), is_reported=False)
+    assert re.search("failed: ValueError: no jars. Next: follow the error of that run$", told.what)
+
+
 def test_mirrors_that_nobody_ever_made_fail_it(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.write({"mirror.enabled": "true", "mirror.late.ms": "1"})
     found = checked(shop, instance)

@@ -280,6 +280,7 @@ def record(status: DagsterRunStatus, reason: str | None = None, ended: float | N
 
 FAILED = record(DagsterRunStatus.FAILURE, "STEP_FAILURE", 1000.0)
 KILLED = record(DagsterRunStatus.FAILURE, None, 1000.0)
+WITHOUT_RESOURCE = record(DagsterRunStatus.FAILURE, "RUN_EXCEPTION", 1000.0)
 GOOD = record(DagsterRunStatus.SUCCESS)
 COMMITTED = record(DagsterRunStatus.FAILURE, "STEP_FAILURE", 1000.0)
 COMMITTED.dagster_run.tags[COMMITTED_TAG] = "3"
@@ -291,6 +292,7 @@ COMMITTED.dagster_run.tags[COMMITTED_TAG] = "3"
         ([], 0),
         ([GOOD, FAILED], 0),
         ([FAILED], 1),
+        ([WITHOUT_RESOURCE, FAILED], 2),
         ([FAILED, FAILED, GOOD, FAILED], 2),
         ([KILLED, KILLED], 0),
         ([COMMITTED], 0),
