@@ -6,7 +6,8 @@ when they are used, and a sensor whose ticks fail with the reason until the file
 location is loaded again; nothing of the lake is touched.
 
 A code location of nothing else fails to load, so that whoever begins is told at once; but not if the capture was loaded before:
-without a sensor its page would go on saying what the last report found, that all is well.
+without a sensor its page would go on saying what the last report found, that all is well. Which page that is was noted then (`loaded`), for
+a file that cannot be read does not say it.
 """
 
 import logging
@@ -25,6 +26,7 @@ from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source
 from cdc_assets.defs.discovery import recall, remembered
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.keys import Role
+from cdc_assets.defs.loaded import Loaded, loaded_before
 from cdc_assets.defs.markdown import escaped
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
@@ -60,10 +62,10 @@ def broken_definitions(
         folder: where the tables are that the last load has found.
         resources: called if the configuration holds no secret in plain text.
     """
-    name, prefix = _named(capture)
-    names, is_engine = Names(name), _is_engine(capture)
+    known = _known(capture)
+    name, prefix, names = known.name, known.prefix, Names(known.name)
     log.error("Capture %s cannot be loaded; everything else is. %s", name, error)
-    key = dg.AssetKey([prefix, BATCHES if is_engine else WINDOWS])
+    key = dg.AssetKey([prefix, known.page])
     page = dg.AssetSpec(
         key,
         description=f"**The configuration is broken: {escaped(str(error))}**",
@@ -71,8 +73,8 @@ def broken_definitions(
         owners=["team:cdc"],
         tags={"cdc/capture": word(prefix)},
     )
-    known = recall(remembered(folder, name))
-    tables = [dg.AssetSpec(translator.asset_key(prefix, it.table, role)) for it in known for role in get_args(Role)]
+    listed = recall(remembered(folder, name))
+    tables = [dg.AssetSpec(translator.asset_key(prefix, it.table, role)) for it in listed for role in get_args(Role)]
     of_settings = _problem(capture) is not None
 
     def problem() -> ConfigurationError | None:
@@ -83,24 +85,19 @@ def broken_definitions(
         trouble = Trouble("The configuration", str(found) if found else _RIGHT)
         return Seen(CaptureReport(name, datetime.now(UTC), troubles=(trouble,)))
 
-    listed = [spec.with_io_manager_key(names.envelope_io) for spec in tables]
     view = CaptureView(name, key, "", look)
-    sensor = _sensor(view, problem, f"{word(name)}_log" if is_engine else names.sensor)
+    sensor = _sensor(view, problem, f"{word(name)}_log" if known.page == BATCHES else names.sensor)
     return dg.Definitions(
-        [page, *listed],
+        [page, *(spec.with_io_manager_key(names.envelope_io) for spec in tables)],
         asset_checks=definitions_of([HEALTH], view, names.headroom, "", lambda _: view),
         sensors=[sensor],
         resources=resources(names) if _is_shown(capture) else {},
     )
 
 
-def was_loaded(capture: CaptureSource, folder: Path) -> bool:
-    """Whether the capture was there when the code location was loaded before, so that it has a page.
-
-    Args:
-        folder: that of cached data.
-    """
-    return remembered(folder, _named(capture)[0]).exists()
+def was_loaded(capture: CaptureSource) -> bool:
+    """Whether the capture was there when the code location was loaded before, so that it has a page."""
+    return _known(capture) == loaded_before(capture)
 
 
 def _sensor(view: CaptureView, problem: Callable[[], ConfigurationError | None], name: str) -> dg.SensorDefinition:
@@ -148,8 +145,9 @@ def _is_shown(capture: CaptureSource) -> bool:
     return True
 
 
-def _named(capture: CaptureSource) -> tuple[str, str]:
-    """Name and topic prefix, as far as they can be read; else the name of the file."""
+def _known(capture: CaptureSource) -> Loaded:
+    """The capture as it was when it was loaded last, unless its file says now that it is another one; if it never was, as far as that
+    can be read, with the name of the file."""
     path = Path(capture) if isinstance(capture, str | Path) else None
     try:
         texts = flat(dict(capture)) if isinstance(capture, Mapping) else read_properties(Path(capture))
@@ -157,5 +155,8 @@ def _named(capture: CaptureSource) -> tuple[str, str]:
         texts = {}
     given = texts | dict(overrides(os.environ))
     readable = {name: text.strip() for name, text in given.items() if text.strip() and "${" not in text}
+    before = loaded_before(capture)
+    if before and readable.get("topic.prefix", before.prefix) == before.prefix:
+        return before
     prefix = readable.get("topic.prefix") or (path.stem if path else "capture")
-    return readable.get("name") or prefix, prefix
+    return Loaded(readable.get("name") or prefix, prefix, BATCHES if _is_engine(capture) else WINDOWS)

@@ -23,6 +23,7 @@ from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.kafka import kafka_asset
+from cdc_assets.defs.loaded import note_loaded
 from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
@@ -103,7 +104,7 @@ def _definitions(
                 made.append(_capture_definitions(capture, io_managers, chosen, folder))
             except ConfigurationError as error:
                 broken.append((capture, error))
-    if broken and not made and not any(was_loaded(capture, folder) for capture, _ in broken):
+    if broken and not made and not any(was_loaded(capture) for capture, _ in broken):
         raise broken[0][1]
     return dg.Definitions.merge(*made, *(in_trouble(*entry, io_managers, chosen, folder) for entry in broken))
 
@@ -163,6 +164,7 @@ def _capture_definitions(
     discovery = discover(server.tables, remembered(state_dir, config.name))
     file = "" if isinstance(capture, Mapping) else str(capture)
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem, file)
+    note_loaded(capture, catalog)
     names = catalog.names
     changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
     view = partial(server_view, catalog)

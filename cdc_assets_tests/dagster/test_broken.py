@@ -126,6 +126,29 @@ def test_the_page_of_a_capture_that_was_loaded_before_does_not_stay_healthy(
     assert "in trouble" in str(page(instance)["health"])
 
 
+@pytest.mark.parametrize("content", ["{", '{"tabel.include.list": "x"}', '{"topic.prefix": "${env:NOT_SET}"}'])
+@pytest.mark.parametrize("kind", ["", "cdc_assets.FileEvents"])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_the_page_of_a_capture_whose_file_says_no_more_what_it_is_does_not_stay_healthy(
+    shop: Shop, tmp_path: Path, instance: dg.DagsterInstance, content: str, kind: str, is_alone: bool
+) -> None:
+    own = shop.properties | {"name": "the second", "topic.prefix": "second"}
+    files = {"connector.class": kind, "files.path": str(tmp_path), "lake.path": str(tmp_path / "lake")}
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps({"topic.prefix": "second", "name": "the second", **files} if kind else own))
+    beside = () if is_alone else (shop.file,)
+    with shop.in_environment():
+        build_definitions(*beside, file)
+        file.write_text(content)
+        definitions = build_definitions(*beside, file)
+        with pytest.raises(Exception, match=r"Expected|tabel|NOT_SET|expected"):
+            tick(definitions, instance, f"the_second_{'log' if kind else 'lsn'}")
+    event = instance.get_latest_materialization_event(dg.AssetKey(["second", "batches" if kind else "windows"]))
+    assert event is not None
+    assert event.asset_materialization is not None
+    assert "in trouble" in str(event.asset_materialization.metadata["health"].value)
+
+
 def test_jobs_of_ones_own_keep_the_executor_of_the_project(shop: Shop) -> None:
     @dg.asset
     def mine() -> None: ...

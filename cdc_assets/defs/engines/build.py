@@ -17,6 +17,7 @@ from cdc_assets.defs.engines.tables import find_tables
 from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.io_managers import IOManagers
 from cdc_assets.defs.jobs import own_job
+from cdc_assets.defs.loaded import note_loaded
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.overview.checks.connector import CHECKS
 
@@ -34,6 +35,7 @@ def connector_definitions(
     config = resource.settings()
     tables, problem = find_tables(resource, remembered(state_dir, config.name))
     catalog = ConnectorCatalog(config, tables, translator, problem)
+    note_loaded(capture, catalog)
     names = catalog.names
     changes = changes_assets(catalog)
     snapshot = snapshot_assets(catalog) if catalog.specs("snapshot", deps=None) else None
