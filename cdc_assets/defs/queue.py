@@ -98,8 +98,9 @@ def _pools(run: DagsterRun) -> Collection[str]:
 
 
 def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance, own_run: str) -> Callable[[], bool]:
-    """A predicate, evaluated repeatedly: whether another run of the capture waits for the pool that the caller holds, and for
-    nothing else. The sensor requests none while one is at work, so that is one that somebody has requested.
+    """A predicate, evaluated repeatedly: whether another run of the capture waits for the pool that the caller holds, or its place
+    among the runs that may be active, and for nothing else. The sensor requests none while one is at work, so that is one that
+    somebody has requested.
 
     Args:
         own_run: id of the caller's run.
@@ -115,7 +116,9 @@ def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance, own_run: str
             return False
         limit, working = max_runs(instance), instance.get_runs(RunsFilter(statuses=_AT_WORK))
         others = [run for run in working if run.run_id != own_run]
-        is_room = limit is None or len(working) < limit
-        return is_room and any(not _full(instance, run, others) for run in waiting)
+        if limit is not None and len(working) >= limit:  # the place that the caller leaves goes to the oldest
+            oldest = instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.QUEUED]), limit=1, ascending=True)
+            waiting = [run for run in waiting if len(others) < limit and run.run_id in {one.run_id for one in oldest}]
+        return any(not _full(instance, run, others) for run in waiting)
 
     return waits

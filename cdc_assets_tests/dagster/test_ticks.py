@@ -75,9 +75,9 @@ class Ticks:
         return shown(self._instance)
 
     @contextmanager
-    def run(self, status: DagsterRunStatus) -> Iterator[str]:
+    def run(self, status: DagsterRunStatus, name: str = "shop_changes") -> Iterator[str]:
         """A run of the capture that does nothing."""
-        job = self.definitions.resolve_job_def("shop_changes")
+        job = self.definitions.resolve_job_def(name)
         run = self._instance.create_run_for_job(job, status=status, remote_job_origin=_ORIGIN)
         self._instance.add_run_tags(run.run_id, process_tag(run.run_id, own_process()))
         try:
@@ -193,9 +193,9 @@ def test_run_that_waits_while_the_clock_is_set_back_is_told(location: Ticks, mon
 def test_run_that_waits_behind_a_stream_is_told_by_the_stream(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It makes no way for it where no more runs may be at work, and the sensor leaves the page to it."""
+    """It makes no way for it where no more runs may be at work anyway, and the sensor leaves the page to it."""
     monkeypatch.setattr(queue, "_SOON_S", -1.0)
-    monkeypatch.setattr(queue, "max_runs", lambda _: 1)
+    monkeypatch.setattr(queue, "max_runs", lambda _: 0)
     monkeypatch.setattr(watch, "_FIRST_S", 0.0)
     monkeypatch.setattr(watch, "_RUN_EVERY_S", 0.1)
     shop.write({"stream.idle.timeout.ms": "3000"})
@@ -227,6 +227,22 @@ def test_stream_makes_way_only_if_there_is_room_for_another_run(
             assert not queue.somebody_waits(runs.of("__repository__@elsewhere"), instance, "its own")()
             monkeypatch.setattr(queue, "max_runs", lambda _: 1)
             assert not waits()
+
+
+def test_stream_leaves_its_place_to_the_oldest_run_that_waits(
+    instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where as many runs are active as may be: else who asks for a snapshot waits until the stream has ended by itself, in half a day."""
+    monkeypatch.setattr(queue, "_CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr(queue, "max_runs", lambda _: 1)
+    snapshots, changes = (CaptureRuns(frozenset({job}), frozenset()) for job in ("shop_snapshot", "shop_changes"))
+    with location.run(DagsterRunStatus.STARTED) as own:
+        waits = [queue.somebody_waits(runs, instance, own) for runs in (snapshots, changes)]
+        assert [found() for found in waits] == [False, False]
+        with location.run(DagsterRunStatus.QUEUED, "shop_snapshot"), location.run(DagsterRunStatus.QUEUED):
+            assert [found() for found in waits] == [True, False]
+            monkeypatch.setattr(queue, "max_runs", lambda _: 2)
+            assert [found() for found in waits] == [True, True]
 
 
 @pytest.mark.parametrize("limit", ["pool", {}, {"value": "a"}, {"value": {"applyLimitPerUniqueValue": True}}])
