@@ -146,6 +146,8 @@ class BatchLedger(FoldedLog[BatchState]):
         """
         self._take_over()
         self._append(now, "claim", {})
+        if self.state.pending is None:  # else its row says since when it waits
+            self._fold_if_due(now)
         return self.state
 
     def plan(self, now: datetime, batch: Batch) -> None:
@@ -193,6 +195,7 @@ class BatchLedger(FoldedLog[BatchState]):
         if not (self.state.quiet and self._has_rested):
             self._append(now, "quiet", {})
             self._has_rested = True
+            self._fold_if_due(now)
 
     def stop(self, now: datetime, stopped: Mapping[str, str]) -> None:
         """These partitions and files are not read on, for these reasons, and no others.

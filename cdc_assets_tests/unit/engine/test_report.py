@@ -140,6 +140,24 @@ def test_late_if_each_run_begins_and_hears_nothing(look: Callable[..., CaptureRe
     assert late.health == "working"
 
 
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_runs_that_bring_nothing_do_not_let_the_record_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_heard: bool
+) -> None:
+    """A database that cannot be asked has one a minute."""
+    monkeypatch.setattr("cdc_assets.engine.ledger._CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr("cdc_assets.engine.ledger._KEEP_ROWS", 4)
+    config = EngineConfig("shop", "shop", LakeSettings(str(tmp_path / "lake")), {"connector.class": "MySqlConnector"})
+    tables, now = TopicTables(Location.of(config.lake), "shop", config.lake), datetime.now(UTC)
+    for _ in range(15):
+        ledger = BatchLedger(tables, "shop")
+        ledger.claim(now)
+        if is_heard:
+            ledger.rest(now)
+    assert len(ledger.rows()) < 10
+    assert ledger.read().quiet is is_heard
+
+
 def test_headroom_is_counted_from_what_may_be_unread(look: Callable[..., CaptureReport]) -> None:
     database = Database()
     database.retained = Retention(kept_h=2.0)
