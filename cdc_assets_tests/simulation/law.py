@@ -3,6 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -111,6 +112,9 @@ def check_published(cluster: Cluster, name: str, ever: set[str], said: str) -> N
     """Each event there ever was is published once, in order."""
     found = [record.position for record in cluster.topics.get(name, ())]
     assert len(found) == len(set(found)), f"{said}: {name} is published twice: {_first_twice(found)}"
+    places = [(record.window, record.position) for record in cluster.topics.get(name, ())]
+    early = [later for before, later in pairwise(places) if later < before]
+    assert not early, f"{said}: {name} is published in another order, from {early[0]} on"
     lacking = ever - set(found)
     assert not lacking, f"{said}: {name} lacks {sorted(lacking)[:5]}; marker {json.loads(cluster.marker or '{}')}"
 
