@@ -1,7 +1,7 @@
 """How the columns of a topic's data file are encoded: Parquet options, each measured on events of eight columns.
 
 No choice changes what a reader sees. They were taken by processor time, with files that are no larger. Leaves that hold a few
-runs of a value in a row group are not written by these options but as their runs (`run_pages`).
+runs of a value in a row group are not written by these options but as their runs (`parquet.pages`).
 """
 
 from collections.abc import Iterator, Mapping

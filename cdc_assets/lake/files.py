@@ -27,7 +27,7 @@ from pyarrow import fs
 
 from cdc_assets.core.repeated import repeated_texts
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.parquet import ParquetFile, bounds_of
+from cdc_assets.lake.parquet.file import ParquetFile, bounds_of
 
 STATISTICS = "position"
 """The only column with statistics in the Delta log. A table property tells compaction so: its default are the first 32

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from cdc_assets.core.repeated import repeated, repeated_number
 from cdc_assets.envelope.counting import counted
-from cdc_assets.lake.parquet import ParquetFile
+from cdc_assets.lake.parquet.file import ParquetFile
 
 SOURCE = pa.struct([("db", pa.string()), ("ts_ms", pa.int64()), ("sequence", pa.string())])
 ROW = pa.struct([("id", pa.int32()), ("name", pa.string()), ("tags", pa.list_(pa.string())), ("paid", pa.bool_())])

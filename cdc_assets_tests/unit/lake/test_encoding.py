@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_assets.lake.parquet import ParquetFile
+from cdc_assets.lake.parquet.file import ParquetFile
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "60"))
 

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_assets.core.repeated import _NUMBERS, number_of, repeated, repeated_number, repeated_texts
-from cdc_assets.lake import thrift
+from cdc_assets.lake.parquet import thrift
+from cdc_assets.lake.parquet.runs import VARIABLE
 from cdc_assets_tests.unit.lake.repeating import GROUPS, ROOM, SCHEMA, batch, written
 
 EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "60"))
@@ -90,7 +91,18 @@ def test_structure_and_statistics_are_those_of_pyarrow(name: str) -> None:
                     assert (told.min, told.max) == (known.min, known.max), column.path_in_schema
 
 
-def test_what_repeats_takes_a_few_bytes() -> None:
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_same_rows_are_written_without_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    ours = written(GROUPS[name])
+    monkeypatch.setenv(VARIABLE, "1")
+    plain = written(GROUPS[name])
+    assert ours != plain
+    assert pq.read_table(io.BytesIO(plain)).equals(pq.read_table(io.BytesIO(ours)))
+
+
+def test_what_repeats_takes_a_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
     group = pq.ParquetFile(
         io.BytesIO(written([[batch(0, ROOM - 96, tombstones=[False, True]), batch(4000, 9)]]))
     ).metadata

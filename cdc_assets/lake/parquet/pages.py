@@ -14,16 +14,22 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.lake import thrift
-from cdc_assets.lake.thrift import BINARY, I32, I64, LIST, STRUCT, size_bytes
+from cdc_assets.lake.parquet import thrift
+from cdc_assets.lake.parquet.metadata import (
+    ColumnMetaData,
+    CompressionCodec,
+    DataPageHeader,
+    Encoding,
+    PageHeader,
+    PageType,
+    Statistics,
+)
+from cdc_assets.lake.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, size_bytes
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 Path = tuple[str, ...]
 """Names of a leaf column and of what it is in, outermost first."""
 
-_PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
-_UNCOMPRESSED, _ZSTD = 0, 6
-_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
 _SMALL: Final = 200
 """Pages of fewer bytes are not compressed: it would cost more than it saves."""
 
@@ -182,10 +188,11 @@ def _plain(value: Any) -> bytes:
 
 
 def _chunk(path: Path, leaf: Leaf, known: list[Any], data: bytes, values: int, nulls: int) -> Chunk:
+    statistics = _statistics(known, nulls)
     if not known:
-        return _put_together(path, leaf, data, values, _statistics([], nulls), _PLAIN)
+        return _put_together(path, leaf, data, values, statistics, Encoding.PLAIN)
     dictionary = b"".join(map(_plain, known)), len(known)
-    return _put_together(path, leaf, data, values, _statistics(known, nulls), _RLE_DICTIONARY, dictionary)
+    return _put_together(path, leaf, data, values, statistics, Encoding.RLE_DICTIONARY, dictionary)
 
 
 def _put_together(
@@ -194,40 +201,51 @@ def _put_together(
     data: bytes,
     values: int,
     statistics: thrift.Struct,
-    encoding: int,
+    encoding: Encoding,
     known: tuple[bytes, int] | None = None,
 ) -> Chunk:
     compressed = len(data) >= _SMALL
     pack: Callable[[bytes], bytes] = _zstd if compressed else bytes
-    dictionary = _page(_DICTIONARY_PAGE, known[0], pack, 7, known[1]) if known else (b"", 0)
-    page = _page(_DATA_PAGE, data, pack, 5, values, encoding)
+    dictionary = _page(PageType.DICTIONARY_PAGE, known[0], pack, known[1]) if known else (b"", 0)
+    page = _page(PageType.DATA_PAGE, data, pack, values, encoding)
     body = dictionary[0] + page[0]
+    encodings = dict.fromkeys([Encoding.PLAIN, Encoding.RLE, encoding] if known else [Encoding.RLE, encoding])
     metadata: thrift.Struct = {
-        1: (I32, leaf.kind),
-        2: (LIST, (I32, list(dict.fromkeys([_PLAIN, _RLE, encoding] if known else [_RLE, encoding])))),
-        3: (LIST, (BINARY, [name.encode() for name in path])),
-        4: (I32, _ZSTD if compressed else _UNCOMPRESSED),
-        5: (I64, values),
-        6: (I64, dictionary[1] + page[1]),
-        7: (I64, len(body)),
-        9: (I64, len(dictionary[0])),
+        ColumnMetaData.TYPE: (I32, leaf.kind),
+        ColumnMetaData.ENCODINGS: (LIST, (I32, list(encodings))),
+        ColumnMetaData.PATH_IN_SCHEMA: (LIST, (BINARY, [name.encode() for name in path])),
+        ColumnMetaData.CODEC: (I32, CompressionCodec.ZSTD if compressed else CompressionCodec.UNCOMPRESSED),
+        ColumnMetaData.NUM_VALUES: (I64, values),
+        ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE: (I64, dictionary[1] + page[1]),
+        ColumnMetaData.TOTAL_COMPRESSED_SIZE: (I64, len(body)),
+        ColumnMetaData.DATA_PAGE_OFFSET: (I64, len(dictionary[0])),
     }
     if known:
-        metadata[11] = I64, 0
+        metadata[ColumnMetaData.DICTIONARY_PAGE_OFFSET] = I64, 0
     if leaf.statistics:
-        metadata[12] = STRUCT, statistics
+        metadata[ColumnMetaData.STATISTICS] = STRUCT, statistics
     return Chunk(body, metadata)
 
 
 def _page(
-    kind: int, data: bytes, pack: Callable[[bytes], bytes], place: int, values: int, encoding: int = _PLAIN
+    kind: PageType, data: bytes, pack: Callable[[bytes], bytes], values: int, encoding: Encoding = Encoding.PLAIN
 ) -> tuple[bytes, int]:
     """A page with its header, and its size before compression."""
     packed = pack(data)
-    fields: thrift.Struct = {1: (I32, values), 2: (I32, encoding)}
-    if kind == _DATA_PAGE:
-        fields |= {3: (I32, _RLE), 4: (I32, _RLE)}
-    header = thrift.struct_bytes({1: (I32, kind), 2: (I32, len(data)), 3: (I32, len(packed)), place: (STRUCT, fields)})
+    fields: thrift.Struct = {DataPageHeader.NUM_VALUES: (I32, values), DataPageHeader.ENCODING: (I32, encoding)}
+    own = PageHeader.DICTIONARY_PAGE_HEADER
+    if kind is PageType.DATA_PAGE:
+        own = PageHeader.DATA_PAGE_HEADER
+        fields[DataPageHeader.DEFINITION_LEVEL_ENCODING] = I32, Encoding.RLE
+        fields[DataPageHeader.REPETITION_LEVEL_ENCODING] = I32, Encoding.RLE
+    header = thrift.struct_bytes(
+        {
+            PageHeader.TYPE: (I32, kind),
+            PageHeader.UNCOMPRESSED_PAGE_SIZE: (I32, len(data)),
+            PageHeader.COMPRESSED_PAGE_SIZE: (I32, len(packed)),
+            own: (STRUCT, fields),
+        }
+    )
     return header + packed, len(header) + len(data)
 
 
@@ -236,10 +254,10 @@ def _zstd(data: bytes) -> bytes:
 
 
 def _statistics(known: list[Any], nulls: int) -> thrift.Struct:
-    found: thrift.Struct = {3: (I64, nulls)}
+    found: thrift.Struct = {Statistics.NULL_COUNT: (I64, nulls)}
     if known:
-        least, greatest = (_compared(value) for value in (min(known, key=_order), max(known, key=_order)))
-        found |= {5: (BINARY, greatest), 6: (BINARY, least)}
+        found[Statistics.MAX_VALUE] = BINARY, _compared(max(known, key=_order))
+        found[Statistics.MIN_VALUE] = BINARY, _compared(min(known, key=_order))
     return found
 
 

@@ -1,6 +1,6 @@
 """A Parquet file in which columns that repeat are not written row by row.
 
-Each row group is taken apart: leaves that hold a few runs become column chunks here (`runs`, `run_pages`), pyarrow writes all
+Each row group is taken apart: leaves that hold a few runs become column chunks here (`runs`, `pages`), pyarrow writes all
 others into a file in memory, whose chunks are put beside them. The footer names all chunks in the order of the schema; what
 pyarrow says about its chunks is kept but for their offsets, and the schema is the one that pyarrow writes for the whole. A row
 group takes its chunks without gaps, the first column first: readers that divide files do so by these offsets.
@@ -16,19 +16,31 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cdc_assets.lake import thrift
 from cdc_assets.lake.encoding import encoding, has_statistics, ordered
-from cdc_assets.lake.run_pages import Chunk, Leaf, Path, chunk_of
-from cdc_assets.lake.runs import repetitions, without
-from cdc_assets.lake.thrift import I16, I64, LIST, STRUCT
+from cdc_assets.lake.parquet import thrift
+from cdc_assets.lake.parquet.metadata import (
+    REQUIRED,
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    RowGroup,
+    SchemaElement,
+    Statistics,
+    elements_of,
+    value_of,
+)
+from cdc_assets.lake.parquet.pages import Chunk, Leaf, Path, chunk_of
+from cdc_assets.lake.parquet.runs import repetitions, without
+from cdc_assets.lake.parquet.thrift import I16, I64, LIST, STRUCT
 
 MAGIC: Final = b"PAR1"
 _TAIL: Final = 8
 """Bytes behind the footer: its size and the magic."""
-_REQUIRED, _REPEATED = 0, 2
-_VERSION, _SCHEMA, _ROWS, _GROUPS = 1, 2, 3, 4
-_OFFSETS: Final = (9, 10, 11)
-"""Fields of a column's metadata that are offsets in the file."""
+_OFFSETS: Final = (
+    ColumnMetaData.DATA_PAGE_OFFSET,
+    ColumnMetaData.INDEX_PAGE_OFFSET,
+    ColumnMetaData.DICTIONARY_PAGE_OFFSET,
+)
 
 
 class Output(Protocol):
@@ -84,7 +96,10 @@ class ParquetFile:
 
     def close(self) -> None:
         """Write the footer."""
-        footer = self._footer | {_ROWS: (I64, self._rows), _GROUPS: (LIST, (STRUCT, self._groups))}
+        footer = self._footer | {
+            FileMetaData.NUM_ROWS: (I64, self._rows),
+            FileMetaData.ROW_GROUPS: (LIST, (STRUCT, self._groups)),
+        }
         data = thrift.struct_bytes(footer)
         self._stream.write(data + struct.pack("<I", len(data)) + MAGIC)
 
@@ -107,17 +122,23 @@ class _Written:
     def columns(self, at: int) -> dict[Path, thrift.Struct]:
         """Metadata of the chunks by path, if the first one is written at this offset."""
         footer, _ = thrift.read_struct(self._footer_bytes)
-        [group] = footer[_GROUPS][1][1]
-        columns = [column[3][1] for column in group[1][1][1]]
-        return {tuple(name.decode() for name in column[3][1][1]): _moved(column, at - len(MAGIC)) for column in columns}
+        [group] = elements_of(footer, FileMetaData.ROW_GROUPS)
+        columns = [value_of(chunk, ColumnChunk.META_DATA) for chunk in elements_of(group, RowGroup.COLUMNS)]
+        return {
+            tuple(name.decode() for name in elements_of(column, ColumnMetaData.PATH_IN_SCHEMA)): _moved(
+                column, at - len(MAGIC)
+            )
+            for column in columns
+        }
 
 
 def bounds_of(metadata: thrift.Struct) -> tuple[str, str] | None:
     """The least and the greatest text of a column chunk that has statistics; None if a row has none."""
-    statistics = metadata[12][1]
-    if 6 not in statistics or statistics.get(3, (0, 0))[1]:
+    statistics = value_of(metadata, ColumnMetaData.STATISTICS)
+    nulls = value_of(statistics, Statistics.NULL_COUNT) if Statistics.NULL_COUNT in statistics else 0
+    if Statistics.MIN_VALUE not in statistics or nulls:
         return None
-    return statistics[6][1].decode(), statistics[5][1].decode()
+    return value_of(statistics, Statistics.MIN_VALUE).decode(), value_of(statistics, Statistics.MAX_VALUE).decode()
 
 
 def _footer_of(file: pa.Buffer) -> bytes:
@@ -131,13 +152,17 @@ def _moved(metadata: thrift.Struct, by: int) -> thrift.Struct:
 
 def _group(columns: Sequence[thrift.Struct], rows: int, begun: int, number: int) -> thrift.Struct:
     return {
-        1: (LIST, (STRUCT, [{2: (I64, 0), 3: (STRUCT, column)} for column in columns])),
-        2: (I64, sum(column[6][1] for column in columns)),
-        3: (I64, rows),
-        5: (I64, begun),
-        6: (I64, sum(column[7][1] for column in columns)),
-        7: (I16, number),
+        RowGroup.COLUMNS: (LIST, (STRUCT, [_chunk(column) for column in columns])),
+        RowGroup.TOTAL_BYTE_SIZE: (I64, sum(value_of(c, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for c in columns)),
+        RowGroup.NUM_ROWS: (I64, rows),
+        RowGroup.FILE_OFFSET: (I64, begun),
+        RowGroup.TOTAL_COMPRESSED_SIZE: (I64, sum(value_of(c, ColumnMetaData.TOTAL_COMPRESSED_SIZE) for c in columns)),
+        RowGroup.ORDINAL: (I16, number),
     }
+
+
+def _chunk(column: thrift.Struct) -> thrift.Struct:
+    return {ColumnChunk.FILE_OFFSET: (I64, 0), ColumnChunk.META_DATA: (STRUCT, column)}
 
 
 @lru_cache(maxsize=64)
@@ -146,18 +171,18 @@ def _described(schema: pa.Schema) -> tuple[thrift.Struct, dict[Path, Leaf]]:
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema, **encoding(schema)).close()
     footer, _ = thrift.read_struct(_footer_of(sink.getvalue()))
-    elements = iter(footer[_SCHEMA][1][1][1:])
+    elements = iter(elements_of(footer, FileMetaData.SCHEMA)[1:])
     leaves: dict[Path, Leaf] = {}
 
     def walk(path: Path, defined: int) -> None:
         element = next(elements)
-        path = (*path, element[4][1].decode())
-        defined += element[3][1] != _REQUIRED
-        if 5 in element:
-            for _ in range(element[5][1]):
+        path = (*path, value_of(element, SchemaElement.NAME).decode())
+        defined += value_of(element, SchemaElement.REPETITION_TYPE) != REQUIRED
+        if SchemaElement.NUM_CHILDREN in element:
+            for _ in range(value_of(element, SchemaElement.NUM_CHILDREN)):
                 walk(path, defined)
         else:
-            leaves[path] = Leaf(element[1][1], defined, has_statistics(".".join(path)))
+            leaves[path] = Leaf(value_of(element, SchemaElement.TYPE), defined, has_statistics(".".join(path)))
 
     for _ in schema:
         walk((), 0)

@@ -1,25 +1,32 @@
 """Finds leaf columns of a row group that hold a few runs of the same value, and the table without them.
 
 Most columns of an envelope are like that: the source block names the table, a READ has no `before`, every event has the same
-headers. Of such a column nothing needs to be checked row by row (`run_pages`).
+headers. Of such a column nothing needs to be checked row by row (`pages`).
 
 *Why no value is lost.* A leaf is taken out only if each of its batches is known to hold one value: a slice of repeated texts
 (`core.repeated`), nulls by their count, integers that are repeated or were compared. All other leaves stay.
+
+*The switch.* With `CDC_PLAIN_PARQUET=1` in the environment no leaf is taken out and pyarrow writes all. Tests
+set it: nothing but speed and the size of files may depend on this package.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_assets.core.repeated import number_of, repeated_texts
-from cdc_assets.lake.run_pages import Cycle, Numbers, Path, Repetition, Run
+from cdc_assets.lake.parquet.pages import Cycle, Numbers, Path, Repetition, Run
 
 MAP_ENTRIES = ("key_value",)
 """Parquet's name of the entries of a map."""
 _MAX_RUNS = 256
 """Beyond so many, Parquet's writer is as fast."""
+
+VARIABLE: Final = "CDC_PLAIN_PARQUET"
 
 
 @dataclass(slots=True)
@@ -56,6 +63,8 @@ class _Rows:
 
 def repetitions(table: pa.Table) -> dict[Path, Repetition]:
     """The leaves, by Parquet's path, that hold a few runs."""
+    if os.environ.get(VARIABLE):
+        return {}
     found: dict[Path, Repetition] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
         chunks = [_Rows(array, 0).inner(field, array) for array in column.chunks]
