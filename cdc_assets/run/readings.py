@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _LOOKS = 3
 """Attempts after a snapshot for which nothing waits: enough to find the moment, and for an idle job to have polled twice since."""
 _POLL_S = 0.5
-_POLL_S = 5.0
+_JOB_POLL_S = 5.0
 """Seconds after which a capture job has polled, with SQL Server's default."""
 
 
@@ -41,7 +41,7 @@ class OpenReadings:
 
     def __init__(self, source: Source, ledger: Ledger, settle_s: float, *, waits: bool) -> None:
         self._source, self._ledger, self._settle_s = source, ledger, settle_s
-        self._max_wait = timedelta(seconds=settle_s + _POLL_S if waits else 0.0)
+        self._max_wait = timedelta(seconds=settle_s + _JOB_POLL_S if waits else 0.0)
         self._moments: dict[str, tuple[Moment, int, timedelta]] = {}
         """By database: the moment, the number of the newest round before it, and when it was."""
 
