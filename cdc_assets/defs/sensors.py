@@ -183,7 +183,7 @@ def _request(
         return _run_for_signals(catalog, asked, records)
     if waiting and not fresh:
         return dg.SkipReason(
-            f"{len(waiting)} tables could not be read; the next attempt starts after {unread:%H:%M:%S} UTC."
+            f"{len(waiting)} tables could not be read; the last run says why, the next attempt starts after {unread:%H:%M:%S} UTC."
         )
     if not fresh:
         return _trying(catalog, failed, records) if failed else _ending(catalog, unended, records)

@@ -1,4 +1,4 @@
-"""Makes the report of a capture from its overview: manifest, lake and server, each read once.
+"""Makes the report of a capture from SQL Server out of its overview: manifest, lake and server, each read once.
 
 A server that does not answer makes the report shorter, and is among what is not known; a lake that cannot be read is its only
 trouble. So a report can always be made.

@@ -270,7 +270,7 @@ def _patterns(data: Mapping[str, Any], *, required: bool) -> tuple[str, ...]:
     if not isinstance(given, list) or not given or not all(isinstance(entry, str) and entry.strip() for entry in given):
         raise _BadDataError("data-collections is missing or not an array of names")
     if len(given) > _MAX_NAMES:
-        raise _BadDataError(f"data-collections has more than {_MAX_NAMES} entries; one expression may mean many tables")
+        raise _BadDataError(f"data-collections has more than {_MAX_NAMES} entries; name many tables by one expression")
     return _checked(entry.strip() for entry in given)
 
 

@@ -1,4 +1,4 @@
-"""Makes topics and requests their limits, through librdkafka (extra `kafka`)."""
+"""Makes the topics that are missing, asks for the limits of all, and which of them the user may not write, through librdkafka (extra `kafka`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -114,4 +114,6 @@ class KafkaMarker:
                     message.error().code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
                 ):  # no offset of the group is needed
                     raise self._kafka.KafkaException(message.error())
-        raise ConnectionLostError(f"Topic {self.topic} at {self._settings.servers} cannot be read to its end.")
+        raise ConnectionLostError(
+            f"Topic {self.topic} at {self._settings.servers} cannot be read to its end. Next: see whether all its brokers run."
+        )
