@@ -130,7 +130,7 @@ class ParsedSignal:
         return not self.databases or any(not _database_of(pattern) for pattern in self._collections)
 
     def part(self, database: str, *, general: bool) -> "ParsedSignal":
-        """What it asks of one database: the tables that it names there and, if `general`, those without a database."""
+        """What it requests of one database: the tables that it names there and, if `general`, those without a database."""
         request = self.request
         if not isinstance(request, ExecuteSnapshot | StopSnapshot) or not request.collections:
             return self

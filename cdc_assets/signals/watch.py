@@ -228,7 +228,7 @@ class SignalWatch:
         return True
 
     def _parts(self, signal: ParsedSignal, databases: Sequence[str]) -> Iterator[tuple[str, ParsedSignal]]:
-        """What a signal asks of each database. One that it names, and of which nothing is captured, is told."""
+        """What a signal requests of each database. One that it names, and of which nothing is captured, is reported."""
         named = {name: route(name, databases) for name in signal.databases}
         for name in (name for name, found in named.items() if not found):
             own_id = signal.signal.id

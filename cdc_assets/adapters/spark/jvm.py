@@ -124,7 +124,7 @@ def stop_spark(wait_s: float = 30) -> None:
 def _stopping(context: SparkContext) -> Iterator[None]:
     """A block that begins when the JVM has stopped a context, and in which the JVM is ended.
 
-    Behind that, pyspark waits for its own server of accumulators, which looks up once a second. It ends with the JVM; but its thread
+    After that, pyspark waits for its own server of accumulators, which polls once a second. It ends with the JVM; but its thread
     then prints a trace about its connection.
     """
     with redirect_stderr(io.StringIO()):
