@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tokenize
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,45 @@ def test_pictures_are_those_that_the_tests_take() -> None:
     pictures = sorted((ROOT / "docs" / "_images").iterdir())
     assert [path.name for path in pictures] == sorted(f"{name}.png" for name in SHOWN)
     assert [path.name for path in pictures if path.stat().st_size > 250 * 1024] == []
-    shown = {name for page in DOCUMENTS for name in re.findall(r"!\[[^\]]+\]\(_images/([^)]+)\)", page.read_text())}
-    assert shown == {path.name for path in pictures}
+    shown = {
+        page: re.findall(r"!\[[^\]]+\]\((?:docs/|\.\./)?_images/([^)]+)\)", page.read_text()) for page in DOCUMENTS
+    }
+    assert {name for names in shown.values() for name in names} == {path.name for path in pictures}
+    begin = [ROOT / "README.md", *(ROOT / "docs" / "start").glob("*.md")]
+    assert len(begin) == 4
+    assert all(shown[page] for page in begin), "the first page and each quick start"
+
+
+def words(pages: Iterable[Path]) -> int:
+    """Without the signs that draw tables, lists and pictures."""
+    return sum(any(sign.isalnum() for sign in word) for page in pages for word in page.read_text().split())
+
+
+def test_pages_are_few_words() -> None:
+    """Specifications and the generated page of properties are for looking things up."""
+    pages = [
+        page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "spec" and page.name != "configuration.md"
+    ]
+    assert words(pages) <= 27_500, "Next: remove what another page says too"
+    assert words([ROOT / "benchmarks" / "README.md"]) <= 3_000
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 130
+
+
+DECISIONS = sorted(path for path in (ROOT / "docs" / "decisions").glob("*.md") if path.stem != "index")
+
+
+def test_ten_decisions_are_recorded() -> None:
+    assert len(DECISIONS) >= 10
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_says_what_was_measured_on_one_page(page: Path) -> None:
+    text = page.read_text()
+    assert {"Context", "What was measured", "Consequences", "What would change it"} <= {
+        name.rstrip(".") for name in re.findall(r"^\*\*([A-Z][^*]+)\*\*", text, re.MULTILINE)
+    }
+    assert len(text.split()) <= 300
+    assert f"({page.name})" in (page.parent / "index.md").read_text()
 
 
 @documents
@@ -263,22 +301,3 @@ def test_terms_of_the_glossary_are_those_of_the_code() -> None:
     assert all(row[4].strip() for row in rows), "each has its name elsewhere, or a dash"
     assert len(named) > 25
     assert not named - known - texts
-
-
-def test_words_that_the_glossary_gave_up_are_gone() -> None:
-    given_up = set(re.findall(r"`(\w+)`", GLOSSARY.split("## Words that are not used")[1]))
-    assert len(given_up) > 5
-    known = names_in_code()
-    assert not {name for name in known if name.strip("_") in given_up}
-
-
-def test_phrases_that_the_glossary_gave_up_are_in_no_text() -> None:
-    given_up = re.findall(r'"([a-z ]+)"', GLOSSARY.split("Neither do these occur")[1])
-    assert len(given_up) > 5
-    phrase = re.compile(r"\b(?:" + "|".join(words.replace(" ", r"\s+") for words in given_up) + r")\b", re.IGNORECASE)
-    found: list[str] = []
-    for path in (ROOT / "cdc_assets").rglob("*.py"):
-        with path.open("rb") as file:
-            texts = [t for t in tokenize.tokenize(file.readline) if t.type in (tokenize.STRING, tokenize.COMMENT)]
-        found += [f"{path.name}:{text.start[0]} {match[0]}" for text in texts for match in phrase.finditer(text.string)]
-    assert not found
