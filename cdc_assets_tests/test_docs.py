@@ -20,7 +20,7 @@ from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.core.state_folder import STATE_VARIABLE
 from cdc_assets.core.steps import STEPS, VARIABLE
 from cdc_assets.defs.envelope_io import FROM_LSN, TO_LSN
-from cdc_assets.defs.reporter import OPERATIONS
+from cdc_assets.defs.row_facts import OPERATIONS
 from cdc_assets.overview.checks import connector, sqlserver
 from cdc_assets.overview.checks.check import table_of
 from cdc_assets_tests.e2e.browser import SHOWN

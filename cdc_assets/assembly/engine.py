@@ -1,7 +1,10 @@
 """Puts a connector in the embedded engine, or a reader of its events, together with the lake."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cdc_assets.adapters.databases.probe import open_probe
 from cdc_assets.adapters.debezium.engine import DebeziumEngine
@@ -9,14 +12,17 @@ from cdc_assets.adapters.kafka.source import KafkaSource
 from cdc_assets.adapters.kafka.unread import unread
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import FILES, is_reader, reader_settings
+from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import EngineFeed, EngineStart, Offsets
 from cdc_assets.engine.forwarded import ForwardedSignals
 from cdc_assets.engine.ledger import Batch, BatchLedger
-from cdc_assets.engine.requested import channels_of, signal_file, takes_signals
+from cdc_assets.engine.requested import RequestedSnapshot, channels_of, signal_file, takes_signals, with_file_channel
 from cdc_assets.engine.run import EngineRun, EngineSummary
-from cdc_assets.engine.topics import with_notifications
+from cdc_assets.engine.source import LogPoint
+from cdc_assets.engine.topics import notification_topic, with_notifications
 from cdc_assets.engine.unread import AskUnread, Unread
 from cdc_assets.engine.watch import SourceWatch, WatchedFeed
+from cdc_assets.errors import ConfigurationError, EngineError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.reader.files import folder_of
@@ -33,11 +39,14 @@ def new_engine_lake(config: EngineConfig) -> NewLake:
     return NewLake(tables, ledger.directory, ledger.claim)
 
 
-def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Batch], None]) -> EngineSummary:
+def run_engine(
+    config: EngineConfig, tables: TopicTables, on_batch: Callable[[Batch], None], goal: LogPoint | None = None
+) -> EngineSummary:
     """Run a connector in the embedded engine, or read events that others wrote, until nothing is new.
 
     Args:
         on_batch: function called for each committed batch.
+        goal: place of the log at which the run ends before; not of events that others wrote.
 
     Raises:
         CdcError: the source or the lake cannot be read or written, or a record of the source cannot.
@@ -45,10 +54,50 @@ def run_engine(config: EngineConfig, tables: TopicTables, on_batch: Callable[[Ba
     if not is_reader(config.properties.get("connector.class", "")):
         config = with_notifications(config) if takes_signals(config) else config  # they say what a signal has not read
         start = with_waiting_signals(config, partial(start_connector, config))
-        return EngineRun(config, tables, start, on_batch).run()
+        return EngineRun(config, tables, start, on_batch, goal=goal).run()
     reader = reader_for(config.properties, tables, KafkaSource)
     summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False, stopped=lambda: reader.stopped).run()
     reader.check()
+    return summary
+
+
+def run_engine_for(
+    signal: Signal,
+    config: EngineConfig,
+    tables: TopicTables,
+    on_batch: Callable[[Batch], None],
+    nudge: Callable[[], None],
+) -> EngineSummary:
+    """Run a connector until a requested snapshot is complete.
+
+    Args:
+        on_batch: function called for each committed batch.
+        nudge: makes a connector in quiet read its signals.
+
+    Raises:
+        ConfigurationError: the connector's notifications are turned off.
+        EngineError: the snapshot was not taken.
+        CdcError: the source or the lake cannot be read or written.
+    """
+    if not (topic := notification_topic(config)):
+        raise ConfigurationError(
+            "notification.enabled.channels",
+            config.properties.get("notification.enabled.channels"),
+            "sink among them, by which the connector reports a snapshot",
+            "remove the property, or add sink to it",
+        )
+    feeds: list[RequestedSnapshot] = []
+    with TemporaryDirectory(prefix="cdc-signal-") as folder:
+        path = Path(folder) / "signals.jsonl"
+        signalled = with_file_channel(replace(config, max_duration_s=0.0), path)
+
+        def start(offsets: Offsets, history: Sequence[str]) -> EngineFeed:
+            feeds.append(RequestedSnapshot(start_connector(signalled, offsets, history), path, signal, topic, nudge))
+            return feeds[-1]
+
+        summary = EngineRun(signalled, tables, start, on_batch).run()
+    if troubles := [text for feed in feeds for text in feed.troubles]:
+        raise EngineError(f"The snapshot was not taken: {'; '.join(troubles)}. Next: see the connector's log.")
     return summary
 
 

@@ -29,7 +29,7 @@ from cdc_assets.cli.console import (
 from cdc_assets.cli.ending import give_up
 from cdc_assets.cli.engine import capture_by_engine
 from cdc_assets.cli.exported import exported
-from cdc_assets.cli.follow import Retries, after, is_temporary
+from cdc_assets.cli.follow import LOGIN, Retries, after, is_temporary, limits
 from cdc_assets.cli.until_now import Goal, check_goal
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.kinds import LONGEST_MS
@@ -133,7 +133,7 @@ def capture(
                 read,
                 lambda found: found.streaming,
                 lambda found: found.connection,
-                lambda: refers_to_file(place, ("database.user", "database.password")),
+                lambda: refers_to_file(place, LOGIN),
             )
             summary = run.retries.run(lambda now: run.attempt(now, runner))
         elif until_now:
@@ -244,12 +244,7 @@ def _never() -> bool:
 
 
 def _settings(settings: CaptureConfig, follow: bool, idle: float | None) -> CaptureConfig:
-    streaming = settings.streaming
-    if follow:
-        streaming = replace(streaming, idle_timeout_s=0.0, max_duration_s=0.0)
-    elif idle is not None:
-        streaming = replace(streaming, idle_timeout_s=idle)
-    return replace(settings, streaming=streaming)
+    return replace(settings, streaming=replace(settings.streaming, **limits(follow, idle)))
 
 
 @contextmanager

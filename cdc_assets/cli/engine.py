@@ -9,7 +9,7 @@ from cdc_assets.assembly.engine import run_engine
 from cdc_assets.cli.console import FAILED, out, warn
 from cdc_assets.cli.ending import give_up
 from cdc_assets.cli.exported import exported
-from cdc_assets.cli.follow import Retries
+from cdc_assets.cli.follow import LOGIN, Retries, limits
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.load import refers_to_file
 from cdc_assets.core.interruption import listening
@@ -34,7 +34,8 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
     """
 
     def read() -> EngineConfig:
-        return _with_limits(load_engine_config(place), follow, idle)
+        config = load_engine_config(place)
+        return replace(config, **limits(follow, idle))
 
     config = read()
     if metrics_port is not None:
@@ -44,17 +45,16 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
     if "signal.enabled.channels" in config.properties and (reason := why_no_incremental(config)):
         warn(f"Incremental snapshots that a signal requests will not continue: {reason}. Next: {INCREMENTAL_NEEDS}.")
     tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
-    logins = ("database.user", "database.password")
     retries = Retries(
         read,
         lambda found: found,
-        lambda found: [found.properties.get(name) for name in logins],
-        lambda: refers_to_file(place, logins),
+        lambda found: [found.properties.get(name) for name in LOGIN],
+        lambda: refers_to_file(place, LOGIN),
     )
 
     def tell(batch: Batch) -> None:
         retries.progress()
-        _tell(batch)
+        out.print(f"batch {batch.batch_id}: {count_of(batch.rows, 'event')} in {count_of(len(batch.files), 'table')}")
         for part in counted(config, batch):
             count(part)
 
@@ -65,17 +65,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
             summary = run_engine(config, tables, tell)
     events = sum(summary.rows.values())
     out.print(f"{ENDED[summary.ended]} {count_of(summary.batches, 'batch')}, {count_of(events, 'event')}.")
+    for trouble in summary.unread:
+        warn(trouble)
     if summary.unread:
-        for trouble in summary.unread:
-            warn(trouble)
         raise typer.Exit(FAILED)
-
-
-def _with_limits(config: EngineConfig, follow: bool, idle: float | None) -> EngineConfig:
-    if follow:
-        return replace(config, idle_timeout_s=0.0, max_duration_s=0.0)
-    return config if idle is None else replace(config, idle_timeout_s=idle)
-
-
-def _tell(batch: Batch) -> None:
-    out.print(f"batch {batch.batch_id}: {count_of(batch.rows, 'event')} in {count_of(len(batch.files), 'table')}")

@@ -16,7 +16,7 @@ while the other tables stream.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from cdc_assets import errors
 from cdc_assets.capture.progress import ShouldYield, TroubledTable
@@ -28,6 +28,9 @@ from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, Re
 log = logging.getLogger(__name__)
 
 _CAPTURE = "The capture"
+
+LOGIN = ("database.user", "database.password")
+"""Properties that the server checks."""
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -115,6 +118,13 @@ class Retries(Generic[S]):
             raise error
         self._outages.tell(log, _CAPTURE, error, f"Retrying every {streaming.retry_wait_s} s.")
         sleep(streaming.retry_wait_s)
+
+
+def limits(follow: bool, idle: float | None) -> dict[str, Any]:
+    """When a run ends, where the command says something else than the settings: fields of both kinds of settings."""
+    if follow:
+        return {"idle_timeout_s": 0.0, "max_duration_s": 0.0}
+    return {} if idle is None else {"idle_timeout_s": idle}
 
 
 def is_temporary(failed: Sequence[TroubledTable]) -> bool:

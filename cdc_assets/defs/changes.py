@@ -24,8 +24,6 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks.events import specs_of
 from cdc_assets.defs.continuity import ContinuityReport
-from cdc_assets.defs.failures import as_step
-from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
@@ -44,7 +42,7 @@ from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
-from cdc_assets.defs.watch import LivePage
+from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
 from cdc_assets.overview.checks.sqlserver import CONTINUITY
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.run.until_now import UntilNow
@@ -74,26 +72,18 @@ class StreamConfig(dg.Config):
 def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     """The multi-asset. Even if only some assets are selected, all tables are streamed, since the log is read once for all."""
     names = catalog.names
+    specs = [*catalog.specs("changes", deps="source"), *catalog.system_specs()]
 
-    @dg.multi_asset(
-        name=names.changes_op,
-        specs=[*catalog.specs("changes", deps="source"), *catalog.system_specs()],
-        check_specs=specs_of(CONTINUITY, catalog),
-        can_subset=True,
-        pool=names.pool,
-        required_resource_keys={names.resource, names.envelope_io, names.history_io},
-    )
+    @writing_assets(catalog, names.changes_op, specs, check_specs=specs_of(CONTINUITY, catalog))
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         if is_asked_for(context.run, names.sensor):
             resource.get_ready()
         enable_info_logs()
-        turns, runs = Turns(context, catalog.record), catalog.runs().of(repository_of(context.run))
-        with as_step(context), turns.taken():
-            writers = Writers(names, context)
-            system = SystemReport(catalog, context, writers)
-            reporter = Reporter(catalog, "changes", context, writers, config.report_every_s)
-            page = LivePage(server_view(catalog, resource), context, writers.topics)
+        runs = catalog.runs().of(repository_of(context.run))
+        with writing(catalog, context, server_view(catalog, resource)) as written:
+            system, page = SystemReport(catalog, written), written.page
+            reporter = Reporter(catalog, "changes", context, written, config.report_every_s)
             continuity = ContinuityReport(catalog, context, page.board)
             mirrors = MirrorFollower(catalog, context, resource)
             listed = {schema.table for schema in catalog.tables}
@@ -110,7 +100,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 context.run.run_id,
                 on_progress,
                 Notices(catalog, context).send,
-                writers.topics,
+                written.writers.topics,
                 on_read=reporter.on_read,
                 idle_timeout_s=config.idle_timeout_s,
                 max_duration_s=config.max_duration_s,
@@ -120,9 +110,9 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 if (gap_s := runs.gap_s(context.instance)) is not None:
                     context.log.info(f"Nothing was streamed for {gap_s:.1f} s since the run before.")
                 goal = capture.until_now() if _has_goal(catalog, context, config) else None
-                with _noting_progress(context, reporter), reporter.reporting_in_any_case():
+                with _noting_progress(context, reporter), reported_in_any_case(reporter.report_all):
                     summary = capture.stream(
-                        should_yield=_reached(goal) if goal else _others_wait(runs, context, turns),
+                        should_yield=_reached(goal) if goal else _others_wait(runs, context, written.turns),
                         is_added=lambda table: table not in listed,
                     )
                 if summary.ended == "deadline" or (summary.ended == "yielded" and goal is None):

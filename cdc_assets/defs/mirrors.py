@@ -35,7 +35,7 @@ from cdc_assets.defs.asking import begun
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step
-from cdc_assets.defs.reporter import ran_on_facts
+from cdc_assets.defs.row_facts import ran_on_facts
 from cdc_assets.defs.runs import is_asked_for
 from cdc_assets.defs.samples import sample_of_mirror
 from cdc_assets.defs.tags import tag_run

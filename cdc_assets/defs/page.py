@@ -13,7 +13,7 @@ import dagster as dg
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import NOWHERE
 from cdc_assets.defs.markdown import escaped, markdown_table
-from cdc_assets.defs.reporter import OPERATIONS, ran_on_facts
+from cdc_assets.defs.row_facts import OPERATIONS, ran_on_facts
 from cdc_assets.defs.runbook import HEALTH_PAGES, runbook_url
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import STOPPED, DatabaseReport, TableReport

@@ -15,7 +15,7 @@ from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks.events import result_of, specs_of
 from cdc_assets.defs.failures import as_failures
-from cdc_assets.defs.reporter import ran_on_facts
+from cdc_assets.defs.row_facts import ran_on_facts
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.checks.check import Verdict, not_known
 from cdc_assets.overview.checks.sqlserver import MATCHES

@@ -8,7 +8,6 @@ that did not change is not reported. `Reporter` is shared by the bodies of the `
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
@@ -24,23 +23,13 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.columns import stored_columns
 from cdc_assets.defs.envelope_io import Committed
-from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.reads import Partitions, SnapshotReads
+from cdc_assets.defs.reads import SnapshotReads
+from cdc_assets.defs.row_facts import ran_on_facts, rows_facts
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.samples import sample_of_events
-from cdc_assets.errors import CdcError
+from cdc_assets.defs.writing import Results, Writing
 from cdc_assets.history.records import table_change
-
-OPERATIONS = {
-    "r": "reads",
-    "c": "creates",
-    "u": "updates",
-    "d": "deletes",
-    "t": "truncates",
-    "tombstone": "tombstones",
-}
-"""Name in metadata of each envelope `op` (`rows_creates`)."""
 
 
 @dataclass(slots=True)
@@ -68,20 +57,13 @@ class Sum:
 
     def metadata(self, lag_s: float | None) -> dict[str, Any]:
         """Metadata for the asset page; numbers stay numbers, so that the page plots them."""
-        facts: dict[str, Any] = {"rows": sum(self.rows.values()), "bytes": self.size, "windows": self.windows}
-        facts |= {f"rows_{OPERATIONS.get(op, op)}": count for op, count in sorted(self.rows.items())}
+        facts: dict[str, Any] = rows_facts(self.rows) | {"bytes": self.size, "windows": self.windows}
         facts |= {name: str(lsn) for name, lsn in (("from_lsn", self.from_lsn), ("to_lsn", self.to_lsn)) if lsn}
         if self.committed:
             facts["last_commit"] = dg.MetadataValue.timestamp(self.committed)
         facts |= structure_facts(self.structures) if self.structures else {}
         facts |= ran_on_facts(self.ran_on)
         return facts if lag_s is None else facts | {"lag_seconds": round(lag_s, 3)}
-
-
-def ran_on_facts(ran_on: RanOn) -> dict[str, Any]:
-    """Metadata about where jobs ran, with a link to Spark's pages if it serves any."""
-    facts: dict[str, Any] = {"ran_on": str(ran_on)}
-    return facts | ({"spark_pages": dg.MetadataValue.url(ran_on.pages)} if ran_on.pages else {})
 
 
 def structure_facts(changes: Sequence[StructureChange]) -> dict[str, Any]:
@@ -139,9 +121,7 @@ class Tally:
         return tables
 
 
-Results = Iterator[dg.MaterializeResult[Committed]]
 Report = tuple[dg.AssetKey, Committed]
-Event = dg.AssetMaterialization | dg.AssetObservation
 Totals = Mapping[TableId, Sum]
 Structures = Mapping[TableId, TableSchema]
 
@@ -156,7 +136,7 @@ class Reporter:
 
     Args:
         role: role of the assets that are written.
-        writers: the IO managers by which the run writes.
+        written: what the run writes with.
         every_s: minimum number of seconds between two materializations of a table.
     """
 
@@ -165,12 +145,12 @@ class Reporter:
         catalog: CaptureCatalog,
         role: Role,
         context: dg.AssetExecutionContext,
-        writers: Writers,
+        written: Writing,
         every_s: float,
     ) -> None:
         self._catalog, self._role, self._context = catalog, role, context
         self._changes, self._reread = Tally(every_s), Tally(every_s)
-        self._writers, self._topics = writers, writers.topics
+        self._events, self._topics = written.events, written.writers.topics
         self._reads = SnapshotReads(catalog.partitions.get_partition_keys(), catalog.config.events)
         self._structures = {schema.table: schema for schema in catalog.tables}
         self.windows, self._runtime = 0, Runtime(context)
@@ -180,7 +160,7 @@ class Reporter:
     def chosen(self) -> list[TableId]:
         """Tables of the selected assets."""
         keys = self._catalog.keys(self._role)
-        return [table for key, table in keys.items() if key in self._context.selected_asset_keys]
+        return [table for key, table in keys.items() if key in self._events.selected]
 
     def on_progress(self, progress: Progress) -> None:
         """Report a committed window or round.
@@ -198,26 +178,20 @@ class Reporter:
         self._context.log.info(_line(progress))
         for trouble in progress.troubled:
             self._context.log.error(f"{trouble.table} has stopped: {trouble.reason}")
-        self._log(self._changed(self._changes.due(monotonic())))
-        self._log(self._observed(self._reread.due(monotonic())))
+        self._log("changes", self._changes.due(monotonic()))
+        self._log("snapshot", self._reread.due(monotonic()))
 
     def on_read(self, read: RangesRead) -> None:
         """Take note of a snapshot that is complete. A streaming run reports it at once, since it may last for long."""
         self._reads.note_read(read)
         if self._role == "changes":
-            self._log(self._read())
+            self._log_read()
 
-    @contextmanager
-    def reporting_in_any_case(self) -> Iterator[None]:
-        """If the block fails or is interrupted, report what was committed until then, since no later run reports it."""
-        try:
-            yield
-        except BaseException:
-            with suppress(CdcError):  # the lake may be the reason of the failure
-                self._log(self._changed(self._changes.drain()))
-                self._log(self._read())
-                self._log(self._observed(self._reread.drain()))
-            raise
+    def report_all(self) -> None:
+        """Report all progress at once."""
+        self._log("changes", self._changes.drain())
+        self._log_read()
+        self._log("snapshot", self._reread.drain())
 
     def results(self, structures: Structures, also: Iterable[TableId] = ()) -> Results:
         """The last report of the run: tables that changed since the previous report, with their present columns; and what was read.
@@ -228,57 +202,37 @@ class Reporter:
         Args:
             also: tables that are reported whether they changed or not.
         """
-        selected, chosen = self._context.selected_asset_keys, list(self._chosen_partitions())
+        chosen = list(self._chosen_partitions())
         totals = self._changes.drain()
         totals = {table: Sum() for table in also if table not in totals} | totals
-        reports = list(self._reports("changes", totals, structures))
-        yield from (dg.MaterializeResult(asset_key=key, value=last) for key, last in reports if key in selected)
-        # not selected, but read in the same loop; or newer than the loaded code location
-        self._log(self._materialized((key, last) for key, last in reports if key not in selected))
+        for key, last in list(self._reports("changes", totals, structures)):
+            yield from self._events.result(key, last)
         for table in self._reads.tables:
             total, partitions = self._reread.take(table), dict(self._reads.take(table))
             for key, last in self._reports("snapshot", {table: total}, structures):
-                if key in selected and partitions.keys() >= set(chosen):
+                if key in self._events.selected and partitions.keys() >= set(chosen):
                     for name in chosen:
                         self._context.add_asset_metadata(partitions.pop(name), key, name)
                     yield dg.MaterializeResult(asset_key=key, value=last)
-                self._log(self._of_partitions(key, last, partitions))
-        self._log(self._observed(self._reread.drain()))
+                self._events.partitions(key, last, partitions)
+        self._log("snapshot", self._reread.drain())
 
     def _chosen_partitions(self) -> Iterator[str]:
         """None for `changes`, whatever range its run is tagged with."""
         if self._role == "snapshot" and (self._context.has_partition_key or self._context.has_partition_key_range):
             yield from self._context.partition_keys
 
-    def _log(self, events: Iterable[Event]) -> None:
-        """Report events without outputs: an asset may have many in a run, but only one output."""
-        for event in events:
-            self._context.log_event(event)
+    def _log(self, role: Role, totals: Totals) -> None:
+        """Report changes, or rows that were read of tables that are not read whole."""
+        for key, committed in self._reports(role, totals):
+            self._events.event(key, committed, observed=role == "snapshot")
 
-    def _changed(self, totals: Totals) -> Iterator[Event]:
-        return self._materialized(self._reports("changes", totals))
-
-    def _materialized(self, reports: Iterable[Report]) -> Iterator[Event]:
-        for key, committed in reports:
-            yield dg.AssetMaterialization(key, metadata=self._writers.account(committed))
-
-    def _observed(self, totals: Totals) -> Iterator[Event]:
-        """Rows that were read, of tables that are not read whole."""
-        for key, committed in self._reports("snapshot", totals):
-            yield dg.AssetObservation(key, metadata=self._writers.account(committed))
-
-    def _read(self) -> Iterator[Event]:
-        """Partitions that were read whole."""
+    def _log_read(self) -> None:
+        """Report partitions that were read whole."""
         for table in self._reads.tables:
             total, partitions = self._reread.take(table), self._reads.take(table)
             for key, committed in self._reports("snapshot", {table: total}):
-                yield from self._of_partitions(key, committed, partitions)
-
-    def _of_partitions(self, key: dg.AssetKey, committed: Committed, partitions: Partitions) -> Iterator[Event]:
-        if partitions:
-            metadata = self._writers.account(committed)
-            for name, facts in partitions.items():
-                yield dg.AssetMaterialization(key, metadata=metadata | facts, partition=name)
+                self._events.partitions(key, committed, partitions)
 
     def _reports(self, role: Role, totals: Totals, structures: Structures = _UNASKED) -> Iterator[Report]:
         lag_s = self._changes.lag_s if role == "changes" else self._reread.lag_s

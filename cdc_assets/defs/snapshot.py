@@ -9,8 +9,6 @@ from pydantic import Field
 from cdc_assets.capture.progress import Progress, SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.failures import as_step
-from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.kafka import KafkaFollower
 from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
@@ -20,8 +18,7 @@ from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
-from cdc_assets.defs.turns import Turns
-from cdc_assets.defs.watch import LivePage
+from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
 from cdc_assets.ledger.state import CaptureState
 
 
@@ -37,25 +34,20 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     """The multi-asset; a run covers the selected tables and key ranges, a backfill is a single run."""
     names = catalog.names
 
-    @dg.multi_asset(
-        name=names.snapshot_op,
-        specs=catalog.specs("snapshot", deps="source"),
+    @writing_assets(
+        catalog,
+        names.snapshot_op,
+        catalog.specs("snapshot", deps="source"),
         partitions_def=catalog.partitions,
         backfill_policy=dg.BackfillPolicy.single_run(),
-        can_subset=True,
-        pool=names.pool,
-        required_resource_keys={names.resource, names.envelope_io, names.history_io},
     )
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
         if is_asked_for(context.run, names.sensor) or not config.due_only:
             resource.get_ready()
-        turns = Turns(context, catalog.record)
-        with as_step(context), turns.taken():
-            writers = Writers(names, context)
-            system = SystemReport(catalog, context, writers)
-            reporter = Reporter(catalog, "snapshot", context, writers, every_s=float("inf"))
-            page = LivePage(server_view(catalog, resource), context, writers.topics)
+        with writing(catalog, context, server_view(catalog, resource)) as written:
+            system, page = SystemReport(catalog, written), written.page
+            reporter = Reporter(catalog, "snapshot", context, written, every_s=float("inf"))
 
             def on_progress(progress: Progress) -> None:
                 reporter.on_progress(progress)
@@ -63,11 +55,11 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 
             notices = Notices(catalog, context)
             opened = resource.open(
-                context.run.run_id, on_progress, notices.send, writers.topics, on_read=reporter.on_read
+                context.run.run_id, on_progress, notices.send, written.writers.topics, on_read=reporter.on_read
             )
             kafka = KafkaFollower(catalog, context, resource)
             with page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture, page.fresh():
-                with reporter.reporting_in_any_case():
+                with reported_in_any_case(reporter.report_all):
                     if config.due_only:
                         summary = capture.snapshot()
                     else:

@@ -1,6 +1,6 @@
 """Materializations of the assets of a capture as a whole: those whose tables grew during a run, at its end."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +10,7 @@ from cdc_assets.capture.progress import Progress
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.history_facts import history_facts
-from cdc_assets.defs.io_managers import Writers
+from cdc_assets.defs.writing import Results, Writing
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError
 from cdc_assets.history.records import HistoryEntry
@@ -22,12 +22,11 @@ class SystemReport:
     """Compares the tables at the beginning of a run with those at its end.
 
     Args:
-        writers: the IO managers by which the run writes.
+        written: what the run writes with.
     """
 
-    def __init__(self, catalog: CaptureCatalog, context: dg.AssetExecutionContext, writers: Writers) -> None:
-        self._catalog, self._context = catalog, context
-        self._writers, self._topics = writers, writers.topics
+    def __init__(self, catalog: CaptureCatalog, written: Writing) -> None:
+        self._catalog, self._events, self._topics = catalog, written.events, written.writers.topics
         self._before = self._reached()
 
     def _reached(self) -> dict[str, int]:
@@ -38,7 +37,7 @@ class SystemReport:
         """Report the schema history at once if a window has changed it, since a run that streams may last for ever."""
         if progress.structures:
             self._before[HISTORY] = self._topics.reached(self._catalog.system[HISTORY])
-            self._log(HISTORY, history_facts(self._structures()))
+            self._events.event(*self._report(HISTORY, history_facts(self._structures())))
 
     def _structures(self) -> list[HistoryEntry]:
         """The schema history, which is small; none if it cannot be read, since the run has ended well without it."""
@@ -48,9 +47,7 @@ class SystemReport:
             return [entry for _, entry in history.read()]
         return []
 
-    def results(
-        self, windows: int, page: Mapping[str, Any], *, all_selected: bool = False
-    ) -> Iterator[dg.MaterializeResult[Committed]]:
+    def results(self, windows: int, page: Mapping[str, Any], *, all_selected: bool = False) -> Results:
         """Materializations of the tables that grew.
 
         Args:
@@ -59,17 +56,12 @@ class SystemReport:
             all_selected: whether selected ones are reported too that did not grow.
         """
         for name, number in self._reached().items():
-            key = self._catalog.system_key(name)
             has_grown = number != self._before[name] and (windows or name != WINDOWS)
-            if not has_grown and not (all_selected and key in self._context.selected_asset_keys):
+            if not has_grown and not (all_selected and self._catalog.system_key(name) in self._events.selected):
                 continue
             facts: dict[str, Any] = {"windows": windows, **page} if name == WINDOWS else {}
             facts |= history_facts(self._structures()) if name == HISTORY else {}
-            if key in self._context.selected_asset_keys:
-                yield dg.MaterializeResult(asset_key=key, value=Committed(self._catalog.system[name], facts))
-            else:
-                self._log(name, facts)
+            yield from self._events.result(*self._report(name, facts))
 
-    def _log(self, name: str, facts: Mapping[str, Any]) -> None:
-        metadata = self._writers.account(Committed(self._catalog.system[name], facts))
-        self._context.log_event(dg.AssetMaterialization(self._catalog.system_key(name), metadata=metadata))
+    def _report(self, name: str, facts: Mapping[str, Any]) -> tuple[dg.AssetKey, Committed]:
+        return self._catalog.system_key(name), Committed(self._catalog.system[name], facts)

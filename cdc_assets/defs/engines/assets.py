@@ -16,13 +16,10 @@ from cdc_assets.defs.engines.catalog import ConnectorCatalog, patterns
 from cdc_assets.defs.engines.report import BatchReport
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.view import connector_view
-from cdc_assets.defs.failures import as_step
-from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.signals import SnapshotType
 from cdc_assets.defs.tags import tag_run
-from cdc_assets.defs.turns import Turns
-from cdc_assets.defs.watch import LivePage
+from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
 from cdc_assets.engine.requested import require_incremental, with_file_channel
 from cdc_assets.engine.run import EngineSummary
 from cdc_assets.engine.source import LogPoint
@@ -57,15 +54,9 @@ class ReadConfig(dg.Config):
 def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     """The multi-asset. Even if only some assets are selected, all tables are captured, since the connector reads one log."""
     names = catalog.names
+    specs = [*catalog.specs("changes", deps="source"), *catalog.system_specs()]
 
-    @dg.multi_asset(
-        name=names.changes_op,
-        specs=[*catalog.specs("changes", deps="source"), *catalog.system_specs()],
-        check_specs=specs_of(CONNECTOR, catalog),
-        can_subset=True,
-        pool=names.pool,
-        required_resource_keys={names.resource, names.envelope_io, names.history_io},
-    )
+    @writing_assets(catalog, names.changes_op, specs, check_specs=specs_of(CONNECTOR, catalog))
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
         is_sensors = is_asked_for(context.run, catalog.sensor)
@@ -90,13 +81,7 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     """The multi-asset; a run has the connector read the selected tables, and lasts until it has."""
     names = catalog.names
 
-    @dg.multi_asset(
-        name=names.snapshot_op,
-        specs=catalog.specs("snapshot", deps="source"),
-        can_subset=True,
-        pool=names.pool,
-        required_resource_keys={names.resource, names.envelope_io, names.history_io},
-    )
+    @writing_assets(catalog, names.snapshot_op, catalog.specs("snapshot", deps="source"))
     def snapshot(context: dg.AssetExecutionContext, config: ReadConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
         with _reading(catalog, context, resource, float("inf")) as (report, topics, end):
@@ -120,13 +105,12 @@ def _reading(
         What reports batches, the tables to write to, and where the log ends before the run.
     """
     enable_info_logs()
-    with as_step(context), Turns(context, catalog.record).taken():
-        writers = Writers(catalog.names, context)
-        page = LivePage(connector_view(catalog, resource), context, writers.topics)
-        report = BatchReport(catalog, context, writers, every_s, page)
-        count = page.exported(catalog.config.metrics, catalog.prefix)
-        with _observed(context, page.board, catalog.page_key), report.counting(count), page.fresh():
-            yield report, writers.topics, _log_end(context, resource)
+    with writing(catalog, context, connector_view(catalog, resource)) as written:
+        page, exported = written.page, written.page.exported(catalog.config.metrics, catalog.prefix)
+        with _observed(context, page.board, catalog.page_key), exported as count:
+            report = BatchReport(catalog, context, written, every_s, count)
+            with reported_in_any_case(report.report_all), page.fresh():
+                yield report, written.writers.topics, _log_end(context, resource)
 
 
 def _is_needed(resource: ConnectorResource) -> bool:

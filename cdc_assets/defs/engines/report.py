@@ -8,7 +8,6 @@ do not show that either; there each batch with READ events is a materialization.
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -20,15 +19,13 @@ from cdc_assets.config.reader import is_reader
 from cdc_assets.core.ran_on import count_of
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed
-from cdc_assets.defs.io_managers import Writers
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.reporter import OPERATIONS
+from cdc_assets.defs.row_facts import rows_facts
 from cdc_assets.defs.runtime import Runtime
-from cdc_assets.defs.watch import LivePage
+from cdc_assets.defs.writing import Results, Writing
 from cdc_assets.engine.counted import counted
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset
-from cdc_assets.errors import CdcError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.metrics.exports import OnCommit
 
@@ -57,12 +54,10 @@ class BatchSum:
 
     def metadata(self, reached: str) -> dict[str, Any]:
         """Metadata for the asset page."""
-        facts: dict[str, Any] = {"rows": sum(self.rows.values()), "batches": self.batches}
+        facts: dict[str, Any] = rows_facts(self.rows) | {"batches": self.batches, "ran_on": _RAN_ON}
         facts |= {"last_batch": self.last} if self.batches else {}
         facts |= {"bytes": self.size} if self.size else {}
-        facts |= {f"rows_{OPERATIONS.get(op, op)}": count for op, count in sorted(self.rows.items())}
         facts |= {"to_position": reached} if reached else {}
-        facts["ran_on"] = _RAN_ON
         return facts | ({"last_commit": dg.MetadataValue.timestamp(self.at)} if self.at else {})
 
 
@@ -70,28 +65,27 @@ class BatchReport:
     """Adds up the batches of one run.
 
     Args:
-        writers: the IO managers by which the run writes.
+        written: what the run writes with; its page is that of the record of batches.
         every_s: minimum number of seconds between two reports.
-        page: the capture's page, which the record of batches carries.
+        count: counts batches in metrics.
     """
 
     def __init__(
         self,
         catalog: ConnectorCatalog,
         context: dg.AssetExecutionContext,
-        writers: Writers,
+        written: Writing,
         every_s: float,
-        page: LivePage,
+        count: OnCommit,
     ) -> None:
-        self._page = page
-        self._catalog, self._context, self._writers, self._every_s = catalog, context, writers, every_s
+        self._catalog, self._context, self._every_s, self._count = catalog, context, every_s, count
+        self._page, self._events = written.page, written.events
         self._sums: dict[_Place, BatchSum] = {}
         self._is_reader = is_reader(catalog.config.properties.get("connector.class", ""))
         self._brought: dict[dg.AssetKey, Counter[str]] = defaultdict(Counter)
         """Rows by operation since the run began; not of the record of batches, which no IO manager writes."""
         self._since = monotonic()
         self._reached = ""
-        self._count: OnCommit = lambda _: None
         self._short = {directory: name for name, directory in catalog.system.items()}
         self.batches, self._runtime = 0, Runtime(context)
 
@@ -112,7 +106,7 @@ class BatchReport:
             f"batch {batch.batch_id}: {count_of(batch.rows, 'event')} in {count_of(len(batch.files), 'table')}"
         )
         if monotonic() - self._since >= self._every_s:
-            self._log_all()
+            self._report()
 
     def _sum(self, key: dg.AssetKey, directory: str, *, observed: bool = False) -> BatchSum:
         return self._sums.setdefault((key, directory, observed), BatchSum())
@@ -143,7 +137,7 @@ class BatchReport:
         *,
         is_partial: bool = False,
     ) -> None:
-        observed = is_partial and key not in self._context.selected_asset_keys
+        observed = is_partial and key not in self._events.selected
         self._sum(key, topic, observed=observed).add(rows, size, batch.batch_id)
         self._brought[key].update(rows)
 
@@ -154,31 +148,15 @@ class BatchReport:
             page = self._page.facts() if key == self._catalog.page_key else {}
             yield key, Committed(directory, page | total.metadata(self._reached), self._brought.get(key, {})), observed
 
-    def _log_all(self, partly: Container[dg.AssetKey] = ()) -> None:
+    def _report(self, partly: Container[dg.AssetKey] = ()) -> None:
         for key, committed, observed in self._drain():
-            self._log_one(key, committed, observed=observed or key in partly)
+            self._events.event(key, committed, observed=observed or key in partly)
 
-    def _log_one(self, key: dg.AssetKey, committed: Committed, *, observed: bool) -> None:
-        event = dg.AssetObservation if observed else dg.AssetMaterialization
-        self._context.log_event(event(key, metadata=self._writers.account(committed)))
+    def report_all(self) -> None:
+        """Report all batches of a run that fails. A selected `snapshot` is only observed: not all that was to be read is there."""
+        self._report(self._catalog.keys("snapshot").keys() & self._events.selected)
 
-    @contextmanager
-    def counting(self, exported: AbstractContextManager[OnCommit]) -> Iterator[None]:
-        """Count batches in metrics. If the block fails or is interrupted, report what was committed until then: no later run does.
-        A selected `snapshot` is only observed then: not all that was to be read is there.
-
-        Args:
-            exported: exports metrics.
-        """
-        try:
-            with exported as self._count:
-                yield
-        except BaseException:
-            with suppress(CdcError):
-                self._log_all(self._catalog.keys("snapshot").keys() & self._context.selected_asset_keys)
-            raise
-
-    def results(self, *, all_selected: bool = False) -> Iterator[dg.MaterializeResult[Committed]]:
+    def results(self, *, all_selected: bool = False) -> Results:
         """The last report of the run.
 
         Args:
@@ -187,13 +165,10 @@ class BatchReport:
         if all_selected:
             known = {key for key, _, _ in self._sums}
             for key, directory in self._directories():
-                if key in self._context.selected_asset_keys - known:
+                if key in self._events.selected - known:
                     self._sum(key, directory)
         for key, committed, observed in self._drain():
-            if key in self._context.selected_asset_keys:
-                yield dg.MaterializeResult(asset_key=key, value=committed)
-            else:  # not selected, but written by the same run; or newer than the loaded code location
-                self._log_one(key, committed, observed=observed)
+            yield from self._events.result(key, committed, observed=observed)
 
     def _directories(self) -> Iterator[tuple[dg.AssetKey, str]]:
         """All assets that runs write, with their tables."""

@@ -3,26 +3,23 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from cdc_assets.adapters.databases.probe import open_probe
-from cdc_assets.assembly.engine import run_engine, start_connector, with_waiting_signals
+from cdc_assets.assembly.engine import run_engine, run_engine_for
 from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config, with_defaults
+from cdc_assets.config.reader import is_reader
 from cdc_assets.core.signal import Signal
-from cdc_assets.engine.feed import EngineFeed, Offsets
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.requested import RequestedSnapshot, with_file_channel
-from cdc_assets.engine.run import EngineRun, EngineSummary
+from cdc_assets.engine.run import EngineSummary
 from cdc_assets.engine.source import WAKING, LogPoint, SourceProbe
-from cdc_assets.engine.topics import notification_topic, with_notifications
-from cdc_assets.errors import CdcError, ConfigurationError, EngineError
+from cdc_assets.engine.topics import with_notifications
+from cdc_assets.errors import CdcError
 from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.topics import TopicTables
 
@@ -49,7 +46,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
             ConfigurationError: they cannot be read or are invalid.
         """
         read = load_engine_config(Path(self.config_file)) if self.config_file else engine_config_of(self.properties)
-        if _reads_events_of_others(read):
+        if is_reader(read.properties.get("connector.class", "")):
             return read
         beat_ms = min(2000.0, 250 * read.idle_timeout_s) if read.idle_timeout_s else 2000.0
         beat = {"heartbeat.interval.ms": str(max(1, int(beat_ms)))}  # more often than a run counts as idle
@@ -101,22 +98,14 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
             settings = replace(settings, idle_timeout_s=idle_timeout_s)
         if max_duration_s is not None:
             settings = replace(settings, max_duration_s=max_duration_s)
-        if signal is None and _reads_events_of_others(settings):
-            return run_engine(settings, tables, tell)
         if signal is None:
-            start = with_waiting_signals(settings, partial(start_connector, settings))
-            return EngineRun(settings, tables, start, tell, goal=goal).run()
-        return _run_with(settings, tables, tell, signal, self._nudge)
+            return run_engine(settings, tables, tell, goal)
+        return run_engine_for(signal, settings, tables, tell, self._nudge)
 
     def _nudge(self) -> None:
         """Let an idle connector read its signals; without a driver it does at the next change."""
         with suppress(CdcError), self.probe() as probe:
             probe.nudge()
-
-
-def _reads_events_of_others(config: EngineConfig) -> bool:
-    """Whether no connector runs here: the events are in topics or files (`config.reader`)."""
-    return config.properties.get("connector.class", "").startswith("cdc_assets.")
 
 
 def _without_waking(config: EngineConfig) -> dict[str, str]:
@@ -125,38 +114,3 @@ def _without_waking(config: EngineConfig) -> dict[str, str]:
     if config.kind != "postgresql" or "message.prefix.include.list" in given:
         return {}
     return {"message.prefix.exclude.list": WAKING}
-
-
-def _run_with(
-    settings: EngineConfig,
-    tables: TopicTables,
-    tell: Callable[[Batch], None],
-    signal: Signal,
-    nudge: Callable[[], None],
-) -> EngineSummary:
-    """A run that lasts until a requested snapshot is complete.
-
-    Raises:
-        ConfigurationError: the connector's notifications are turned off.
-        EngineError: the snapshot was not taken.
-    """
-    if not (topic := notification_topic(settings)):
-        raise ConfigurationError(
-            "notification.enabled.channels",
-            settings.properties.get("notification.enabled.channels"),
-            "sink among them, by which the connector reports a snapshot",
-            "remove the property, or add sink to it",
-        )
-    feeds: list[RequestedSnapshot] = []
-    with TemporaryDirectory(prefix="cdc-signal-") as folder:
-        path = Path(folder) / "signals.jsonl"
-        signalled = with_file_channel(replace(settings, max_duration_s=0.0), path)
-
-        def start(offsets: Offsets, history: Any) -> EngineFeed:
-            feeds.append(RequestedSnapshot(start_connector(signalled, offsets, history), path, signal, topic, nudge))
-            return feeds[-1]
-
-        summary = EngineRun(signalled, tables, start, tell).run()
-    if troubles := [text for feed in feeds for text in feed.troubles]:
-        raise EngineError(f"The snapshot was not taken: {'; '.join(troubles)}. Next: see the connector's log.")
-    return summary

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cdc_assets.assembly import engine
 from cdc_assets.defs.engines import resource
 from cdc_assets_tests.dagster.engines.deployment import EVENTS, Connector, Deployment
 
@@ -16,7 +17,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment
     with dg.DagsterInstance.ephemeral() as instance:
         found = Deployment(tmp_path, instance, Connector(EVENTS))
         monkeypatch.setattr(resource, "open_probe", lambda config: found.database.open(config))
-        monkeypatch.setattr(resource, "start_connector", lambda *given: found.connector.launch(*given))
-        original = resource.EngineRun
-        monkeypatch.setattr(resource, "EngineRun", lambda *given, **more: original(*given, warm_up_s=0.01, **more))
+        monkeypatch.setattr(engine, "start_connector", lambda *given: found.connector.launch(*given))
+        original = engine.EngineRun
+        monkeypatch.setattr(engine, "EngineRun", lambda *given, **more: original(*given, warm_up_s=0.01, **more))
         yield found
