@@ -1,10 +1,10 @@
 """What a capture reports while it runs and at its end."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -87,6 +87,13 @@ class TableProgress:
     to_lsn: Lsn
     committed: datetime | None = None
     files: int = 0
+
+    @classmethod
+    def of(
+        cls, files: Sequence[DataFile], from_lsn: Lsn | None, to_lsn: Lsn, committed: datetime | None = None
+    ) -> Self:
+        """What some files brought."""
+        return cls(rows_of(files), sum(file.size for file in files), from_lsn, to_lsn, committed, len(files))
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def broken_definitions(
         return Seen(CaptureReport(name, datetime.now(UTC), troubles=(trouble,)))
 
     view = CaptureView(name, key, "", look)
-    sensor = _sensor(view, problem, f"{word(name)}_log" if known.page == BATCHES else names.sensor)
+    sensor = _sensor(view, problem, names.log_sensor if known.page == BATCHES else names.sensor)
     return dg.Definitions(
         [page, *(spec.with_io_manager_key(names.envelope_io) for spec in tables)],
         asset_checks=definitions_of([HEALTH], view, names.headroom, "", lambda _: view),

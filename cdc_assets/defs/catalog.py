@@ -42,7 +42,6 @@ _SYSTEM = {
     "heartbeat": "Heartbeats: every table is complete to the position of the last one.",
     "notifications": "Progress of snapshots, and changes of capture instances, with the signal that requested them.",
 }
-"""Descriptions of the tables that belong to a capture as a whole, by short name."""
 
 PAGE = "cdc/capture_page"
 """Metadata key of the link from a table's `changes` to the page that says whether their capture is healthy."""
@@ -52,6 +51,7 @@ _IO_MANAGER = "dagster/io_manager_key"
 _MAX_EDGES = 200
 """Edges from topics to the asset of topics in Kafka."""
 
+_LAST_KNOWN = "The captured tables could not be read from the server when the code location was loaded; the last known ones are shown: "
 _NO_TABLE = (
     "No table is captured yet: when the code location was loaded, no table passed the filters. Enable one with "
     "EXEC sys.sp_cdc_enable_table @source_schema = N'…', @source_name = N'…', @role_name = NULL; the sensor starts its capture "
@@ -70,6 +70,11 @@ class Catalog:
     kinds: ClassVar[frozenset[str]] = frozenset({"delta"})
     page: ClassVar[str] = WINDOWS
     """Short name of the record, the asset that carries the page."""
+    system_texts: ClassVar[Mapping[str, str]] = _SYSTEM
+    """Descriptions of the tables that belong to the capture as a whole, by short name."""
+    no_table: ClassVar[str] = _NO_TABLE
+    problem: str = ""
+    """Why the tables could not be read when the code location was loaded."""
     mirror_roles: Final[tuple[Role, ...]] = ("current", "history")
 
     def __init__(
@@ -99,8 +104,9 @@ class Catalog:
         raise NotImplementedError
 
     def about(self, name: str) -> str:
-        """Description of a table that belongs to the capture as a whole."""
-        raise NotImplementedError
+        """Description of a table that belongs to the capture as a whole; that of the page says what hindered the load."""
+        problem = _LAST_KNOWN + self.problem if self.problem else "" if self.tables else self.no_table
+        return self.system_texts[name] + (f"\n\n**{problem}**" if problem and name == self.page else "")
 
     def key(self, table: TableId, role: Role) -> dg.AssetKey:
         """Key of an asset."""
@@ -229,12 +235,6 @@ class CaptureCatalog(Catalog):
     def topics(self) -> TopicTables:
         """The lake's tables; they cache what they have read of the Delta logs."""
         return TopicTables.of(self.config)
-
-    def about(self, name: str) -> str:
-        """Description of a table that belongs to the capture as a whole; that of the page says what hindered the load."""
-        last = "The captured tables could not be read from the server when the code location was loaded; the last known ones are shown: "
-        problem = last + self.problem if self.problem else "" if self.tables else _NO_TABLE
-        return _SYSTEM[name] + (f"\n\n**{problem}**" if problem and name == WINDOWS else "")
 
     def kafka_spec(self) -> dg.AssetSpec:
         """The topics in Kafka as one asset, which depends on those that it publishes; of very many, on the window manifest only."""

@@ -117,6 +117,11 @@ class Names:
         return f"{word(self.capture)}_lsn"
 
     @property
+    def log_sensor(self) -> str:
+        """Sensor that queries where the log of another database than SQL Server ends."""
+        return f"{word(self.capture)}_log"
+
+    @property
     def envelope_io(self) -> str:
         """Key of the IO manager that loads and appends topic tables."""
         return f"{word(self.capture)}_envelope_io"

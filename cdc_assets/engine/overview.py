@@ -1,13 +1,16 @@
 """What the lake says of a capture by an engine: its topics, what is wrong with them, and up to where it is complete."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+import pyarrow as pa
+
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.engine.history import History, newest_structure
 from cdc_assets.engine.ledger import FOLDING, BatchLedger, BatchState
 from cdc_assets.engine.losses import RESTORE, audited, lost
@@ -109,6 +112,18 @@ class EngineOverview:
             )
         return found
 
+    @property
+    def structures(self) -> Mapping[str, TableSchema]:
+        """Structures of tables by topic, as far as their newest events show it."""
+        found = {}
+        for topic in self.topics:
+            for directory in self.lake.generations(topic.topic)[-1:]:
+                handle = self.lake.open(directory)
+                schema = pa.schema(handle.schema().to_arrow()) if handle else pa.schema([])
+                key = tuple(field.name for field in _struct(schema, "key"))
+                found[topic.topic] = TableSchema(topic.table, 0, _columns(schema), key)
+        return found
+
     def _batches(self) -> Mapping[str, int]:
         """The last batch of each directory; that of one that is planned and new is -1."""
         planned = self.state.pending.files if self.state.pending else ()
@@ -162,3 +177,14 @@ class EngineOverview:
             elif doubled := [one for one in look(self.lake, directory, -1).commits if one.kind == "doubled"]:
                 found[directory] = doubled[0].trouble
         return found
+
+
+def _columns(schema: pa.Schema) -> tuple[Column, ...]:
+    after = _struct(_struct(schema, "value"), "after")
+    return tuple(Column(field.name, str(field.type), number, field.nullable) for number, field in enumerate(after, 1))
+
+
+def _struct(parent: Iterable[pa.Field], name: str) -> Sequence[pa.Field]:
+    """The fields of a structure; none if there is no such one."""
+    own = next((field.type for field in parent if field.name == name), None)
+    return list(own) if own is not None and pa.types.is_struct(own) else []

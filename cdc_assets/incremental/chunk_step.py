@@ -6,7 +6,7 @@ signals before they are committed, and committed before any window is planned, s
 
 from collections.abc import Callable
 
-from cdc_assets.lake.step import Events, WrittenStep
+from cdc_assets.lake.step import Events, WrittenStep, window_facts
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.signal_state import RoundReads
 
@@ -21,7 +21,6 @@ def chunk_step(
         end: records that they are committed, and continues with the queue.
         is_recorded: whether the queue has them.
     """
-    rows = sum(file.rows for file in reads.files)
-    about = {"window_id": str(reads.window_id), "rows": str(rows), "snapshot": "incremental"}
+    about = window_facts(reads.window_id, reads.files, snapshot="incremental")
     events = Events(tables, reads.directory, reads.files, about, reached="reads-committed")
     return WrittenStep(reads.window_id, [[events]] if reads.files else [], keep, end, is_recorded)

@@ -38,7 +38,7 @@ from typing import Literal
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.losses import Losses
 from cdc_assets.capture.parts import CaptureParts
-from cdc_assets.capture.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable, rows_of
+from cdc_assets.capture.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn
 from cdc_assets.envelope.rules import shown_key
@@ -96,21 +96,13 @@ class IncrementalSnapshot:
         losses: Losses,
         listener: ProgressListener,
     ) -> None:
-        self._reader, self._server, self._lake, self._ledger = reader, parts.server, parts.lake, parts.ledger
+        self.reader, self._server, self._lake, self._ledger = reader, parts.server, parts.lake, parts.ledger
         self._watch, self._losses, self._listener = watch, losses, listener
         self._rounds: dict[str, list[Round]] = {}
         self._chunked: dict[str, ChunkedTable] = {}
         """The first queued table at the last round, by database."""
         self._repeats = Counter[str]()
         """How often the first queued table's newest round was read again, because rows like those of it have changed."""
-
-    def clean(self) -> None:
-        """Remove staged files of earlier runs; the capture must be claimed.
-
-        Raises:
-            LakeError: the lake cannot be written.
-        """
-        self._reader.clean()
 
     def recover(self, database: str) -> None:
         """Commit files that are recorded and perhaps not committed. Must be called before any window is planned.
@@ -147,22 +139,14 @@ class IncrementalSnapshot:
     def discard_rounds(self, database: str) -> None:
         """Discard rounds in flight; they are read again between new markers."""
         for current in self._rounds.pop(database, []):
-            self._reader.discard(current)
-
-    def wait_for_slot(self, seconds: float) -> None:
-        """Wait up to `seconds` for a free task slot, if the current round uses all of them."""
-        self._reader.wait_for_slot(seconds)
-
-    def wait_for_read(self, seconds: float) -> None:
-        """Wait up to `seconds`, or until a read has ended."""
-        self._reader.wait_for_read(seconds)
+            self.reader.discard(current)
 
     def stop(self) -> None:
         """Discard rounds in flight; the next run reads them again."""
         for database in list(self._rounds):
             self.discard_rounds(database)
         self._chunked.clear()
-        self._reader.stop()
+        self.reader.stop()
 
     def close(self, database: str) -> None:
         """Write the close marker of a round that was read, before a window is planned, so that this window reads it.
@@ -248,7 +232,7 @@ class IncrementalSnapshot:
 
     def _close(self, database: str, current: Round) -> Turn:
         if markers := self._markers(database):  # otherwise it is given up at the window border
-            self._reader.close(current, markers)
+            self.reader.close(current, markers)
         return "worked"
 
     def _begin(self, database: str, rounds: list[Round], markers: TableState) -> bool:
@@ -263,7 +247,7 @@ class IncrementalSnapshot:
             return False
         if entry.maximum is None or entry.order != chunked.names:
             entry = self._fix(database, entry, chunked)
-        rounds.append(self._reader.begin(entry, chunked, markers, before, small=self._repeats[database] > 0))
+        rounds.append(self.reader.begin(entry, chunked, markers, before, small=self._repeats[database] > 0))
         return True
 
     def _fix(self, database: str, entry: QueuedTable, chunked: ChunkedTable) -> QueuedTable:
@@ -294,13 +278,13 @@ class IncrementalSnapshot:
             log.warning("Rows of %s are read again for its incremental snapshot, because %s.", table.table, reason)
             self.discard_rounds(database)
             return True
-        reads = self._reader.build(current, changed, table.position)
+        reads = self.reader.build(current, changed, table.position)
         if reads is None:
             self._repeat(database, table.table)
             return True
         self._repeats.pop(database, None)
         self._commit(database, dataclasses.replace(reads, entry=self._watch.state(database).queue[0]), current)
-        self._reader.discard(current)
+        self.reader.discard(current)
         return True
 
     def _repeat(self, database: str, table: TableId) -> None:
@@ -347,14 +331,15 @@ class IncrementalSnapshot:
         entry, *others = state.queue
         entry = dataclasses.replace(entry, last=reads.last, rows=entry.rows + rows)
         state = dataclasses.replace(state, queue=(entry, *others), reads=None)
-        self._watch.record(database, state, [in_progress(state.queue, self._shown)])
+
+        def shown(entry: QueuedTable, key: Key) -> Key:
+            return shown_key(entry.table, entry.order, key, self._lake.events)
+
+        self._watch.record(database, state, [in_progress(state.queue, shown)])
         if reads.files:
             self._listener.note_commit(_progress(entry.table, reads))
         if reads.finished:
             self._end_table(database, "SUCCEEDED")
-
-    def _shown(self, entry: QueuedTable, key: Key) -> Key:
-        return shown_key(entry.table, entry.order, key, self._lake.events)
 
     def _chunked_table(self, entry: QueuedTable) -> ChunkedTable:
         return chunked_table(self._ledger.state, self._server.source, self._lake, entry)
@@ -403,5 +388,5 @@ class IncrementalSnapshot:
 def _progress(table: TableId, reads: RoundReads) -> Progress:
     """Progress of a round; all its READ events have one LSN, the table's position when they were built."""
     lsn = Lsn.parse(reads.files[0].greatest[:LSN_WIDTH])
-    part = TableProgress(rows_of(reads.files), sum(file.size for file in reads.files), lsn, lsn, files=len(reads.files))
+    part = TableProgress.of(reads.files, lsn, lsn)
     return Progress("incremental", table.database, reads.window_id, lsn, lsn, {table: part})

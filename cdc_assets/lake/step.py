@@ -92,6 +92,11 @@ class Events:
             raise
 
 
+def window_facts(number: int, files: Sequence[DataFile], **more: str) -> dict[str, str]:
+    """Metadata of a commit that a number of the manifest has."""
+    return {"window_id": str(number), "rows": str(sum(file.rows for file in files)), **more}
+
+
 W = TypeVar("W")
 
 

@@ -130,7 +130,7 @@ class StreamLoop:
             if not self._streams() and self._has_stopped():
                 self._end_missing_tables(databases)
                 return "nothing"
-            self._incremental.wait_for_slot(_SLOT_WAIT_S)
+            self._incremental.reader.wait_for_slot(_SLOT_WAIT_S)
             begun, before = clock.elapsed(), account.streamed
             here = [database for database in databases if database not in self.unavailable or self._is_back(database)]
             received = self._run_or_wait("Signals", lambda: self._watch.listen(databases))
@@ -142,7 +142,7 @@ class StreamLoop:
             self._jobs.check(here)
             if self._awaited:  # rows are being read, or the capture job has not captured their markers yet
                 quiet_since = clock.elapsed()
-                self._incremental.wait_for_read(min(nap, streaming.poll_interval_s))
+                self._incremental.reader.wait_for_read(min(nap, streaming.poll_interval_s))
                 nap *= 2
                 continue
             quiet_for = clock.elapsed() - quiet_since

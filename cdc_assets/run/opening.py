@@ -190,7 +190,7 @@ class Opening:
         """
         activities = self._activities
         if self._config.signals.collections:
-            activities.incremental.clean()
+            activities.incremental.reader.clean()
         for database in list(
             self._ledger.state.signals
         ):  # which queries no server, and readers of all databases wait for the number

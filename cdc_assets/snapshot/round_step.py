@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgress, TableProgress, rows_of
+from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgress, TableProgress
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import read_otherwise
 from cdc_assets.lake.files import DataFile, TopicWriter
-from cdc_assets.lake.step import Events, lost_files
+from cdc_assets.lake.step import Events, lost_files, window_facts
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import Window
@@ -103,10 +103,10 @@ class RoundStep:
 
     def changes(self, written: RoundFiles) -> list[list[Events]]:
         """One commit a table."""
-        about = {"window_id": str(self.number), "snapshot_id": str(self._run.snapshot_id)}
+        run, tables = str(self._run.snapshot_id), self._lake.tables
         return [
             [
-                Events(self._lake.tables, directory, files, {**about, "rows": str(sum(file.rows for file in files))})
+                Events(tables, directory, files, window_facts(self.number, files, snapshot_id=run))
                 for directory, files in written.files
             ]
         ]
@@ -211,8 +211,7 @@ class RoundStep:
         by_directory, directories = dict(written.files), self._directories()
         for entry in run.tables:
             if files := by_directory.get(directories.get(entry.table, "")):
-                size, low = sum(file.size for file in files), entry.low
-                tables[entry.table] = TableProgress(rows_of(files), size, low, low, files=len(files))
+                tables[entry.table] = TableProgress.of(files, entry.low, entry.low)
         return Progress(
             "snapshot",
             self._window.database,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from cdc_assets.capture.lake import Lake
 from cdc_assets.lake.files import DataFile, remove_attempt
-from cdc_assets.lake.step import Events
+from cdc_assets.lake.step import Events, window_facts
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.streaming.window_parts import Part, transaction_files
 
@@ -27,12 +27,12 @@ def events_of(tables: TopicTables, part: Part) -> list[Events]:
             tables,
             directory,
             files,
-            {
-                "from_lsn": str(min(read.after for read in window.reads if read.table == table)),
-                "to_lsn": str(window.until),
-                "rows": str(sum(file.rows for file in files)),
-                "window_id": str(window.window_id),
-            },
+            window_facts(
+                window.window_id,
+                files,
+                from_lsn=str(min(read.after for read in window.reads if read.table == table)),
+                to_lsn=str(window.until),
+            ),
             part.attempt,
         )
         for (table, directory), files in part.files.items()

@@ -10,7 +10,6 @@ from cdc_assets.capture.progress import (
     StructureChange,
     TableProgress,
     TroubledTable,
-    rows_of,
     seconds_behind,
 )
 from cdc_assets.core.counts import TRANSACTIONS
@@ -54,14 +53,7 @@ class WindowReport:
         window = part.window
         times, lag = self._times(window, written, now)
         tables = {
-            table: TableProgress(
-                rows=rows_of(files),
-                size=sum(file.size for file in files),
-                from_lsn=before[table].position,
-                to_lsn=window.until,
-                committed=times.get(table),
-                files=len(files),
-            )
+            table: TableProgress.of(files, before[table].position, window.until, times.get(table))
             for table, files in written.items()
         }
         troubled = tuple(troubled_table(state) for state in part.changed if state.status != "healthy")

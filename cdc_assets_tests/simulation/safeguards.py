@@ -181,8 +181,8 @@ MUTANTS = (
     Mutant(
         "rows that changed while a round was read become READs",
         "incremental/snapshot.py",
-        "        reads = self._reader.build(current, changed, table.position)\n",
-        "        reads = self._reader.build(current, (), table.position)\n",
+        "        reads = self.reader.build(current, changed, table.position)\n",
+        "        reads = self.reader.build(current, (), table.position)\n",
     ),
     Mutant(
         "a round does not wait for its close marker",

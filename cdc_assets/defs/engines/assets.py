@@ -59,7 +59,7 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     @writing_assets(catalog, names.changes_op, specs, check_specs=specs_of(CONNECTOR, catalog))
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
-        is_sensors = is_asked_for(context.run, catalog.sensor)
+        is_sensors = is_asked_for(context.run, names.log_sensor)
         follows = is_sensors or config.idle_timeout_s is not None or config.max_duration_s is not None
         with _reading(catalog, context, resource, config.report_every_s) as (report, topics, end):
             summary = resource.run(

@@ -16,7 +16,7 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import Catalog
 from cdc_assets.defs.columns import COLUMNS
 from cdc_assets.defs.keys import TOPIC, Role
-from cdc_assets.defs.translator import CdcTranslator, column_schema, word
+from cdc_assets.defs.translator import CdcTranslator, column_schema
 from cdc_assets.engine.named import identifier
 from cdc_assets.engine.topics import BATCHES, HISTORY, system_topics, table_of
 
@@ -41,7 +41,10 @@ class ConnectorCatalog(Catalog):
     """
 
     kinds = frozenset({"delta", "debezium"})
-    page = BATCHES
+    page, system_texts = BATCHES, _SYSTEM
+    no_table = (
+        "No table is known yet. Run the capture; its tables are listed after the next reload of the code location."
+    )
 
     def __init__(
         self, config: EngineConfig, topics: Mapping[str, TableSchema], translator: CdcTranslator, problem: str = ""
@@ -75,28 +78,6 @@ class ConnectorCatalog(Catalog):
 
     def _system_spec(self, name: str, directory: str) -> dg.AssetSpec:
         return super()._system_spec(name, directory).merge_attributes(metadata={TOPIC: directory})
-
-    def about(self, name: str) -> str:
-        """Description of a table that belongs to the capture as a whole; that of the page says what hindered the load."""
-        return _SYSTEM[name] + (self._trouble() if name == BATCHES else "")
-
-    def _trouble(self) -> str:
-        if self.problem:
-            return (
-                "\n\n**The database could not be queried for its tables when the code location was loaded; those that are "
-                f"known from before, and those in the lake, are shown: {self.problem}**"
-            )
-        if self.tables:
-            return ""
-        return (
-            "\n\n**No table is known yet. Run the capture; its tables are listed after the next reload of the code "
-            "location.**"
-        )
-
-    @property
-    def sensor(self) -> str:
-        """Name of the sensor."""
-        return f"{word(self.config.name)}_log"
 
 
 def patterns(catalog: ConnectorCatalog, tables: Sequence[TableId]) -> list[str]:

@@ -52,7 +52,9 @@ _UNPROVED = timedelta(minutes=10)
 def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
     about = "Compares the end of the database's log with the lake, and starts a run of the connector if there is more to read; never a second run at a time."
-    return sensor_of(catalog, catalog.sensor, about, jobs, partial(connector_view, catalog), _Decider(catalog))
+    return sensor_of(
+        catalog, catalog.names.log_sensor, about, jobs, partial(connector_view, catalog), _Decider(catalog)
+    )
 
 
 class _Decider:

@@ -6,14 +6,12 @@ expressions. If a transform renames topics, only the lake has their names.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import pyarrow as pa
 
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.engine.overview import EngineOverview
@@ -43,7 +41,7 @@ def find_tables(resource: ConnectorResource, remembered: Path) -> tuple[dict[str
         named = [TableSchema(table, 0, ()) for table in _named(config)] if problem else []
         found = {topic_of(schema.table, config): schema for schema in [*named, *discovery.tables]}
     try:
-        return {**_in_lake(EngineOverview(config)), **found}, problem
+        return {**EngineOverview(config).structures, **found}, problem
     except CdcError as error:
         return found, problem or describe_error(error)
 
@@ -53,33 +51,3 @@ def _named(config: EngineConfig) -> list[TableId]:
     texts = [text.strip() for text in config.properties.get("table.include.list", "").split(",")]
     names = [text.replace("\\", "") for text in texts if _NAME.fullmatch(text)]
     return [table_of(f"{config.topic_prefix}.{name}", config) for name in names]
-
-
-def _in_lake(overview: EngineOverview) -> Mapping[str, TableSchema]:
-    """Tables of the topics in the lake, with the columns of their events."""
-    found = {}
-    for topic in overview.topics:
-        if not overview.lake.generations(topic.topic):
-            continue
-        handle = overview.lake.open(overview.lake.generations(topic.topic)[-1])
-        schema = pa.schema(handle.schema().to_arrow()) if handle else pa.schema([])
-        found[topic.topic] = TableSchema(topic.table, 0, _columns(schema), _fields(schema, "key"))
-    return found
-
-
-def _columns(schema: pa.Schema) -> tuple[Column, ...]:
-    if schema.get_field_index("value") < 0 or not pa.types.is_struct(schema.field("value").type):
-        return ()
-    value = schema.field("value").type
-    if value.get_field_index("after") < 0 or not pa.types.is_struct(value.field("after").type):
-        return ()
-    return tuple(
-        Column(field.name, str(field.type), number, field.nullable)
-        for number, field in enumerate(value.field("after").type, 1)
-    )
-
-
-def _fields(schema: pa.Schema, name: str) -> tuple[str, ...]:
-    if schema.get_field_index(name) < 0 or not pa.types.is_struct(schema.field(name).type):
-        return ()
-    return tuple(field.name for field in schema.field(name).type)
