@@ -5,7 +5,6 @@ long for a run to wait for it, a broker was away. The sensor requests one if not
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from time import monotonic
 
 import dagster as dg
@@ -83,8 +82,7 @@ class KafkaRuns:
         if runs.active(instance):
             return None
         records = runs.finished_of(instance, names.publish, MAX_FAILURES)
-        ends = pause_ends(records, of_any_kind=True)
-        if ends and ends > datetime.now(UTC):
+        if ends := pause_ends(records, of_any_kind=True):
             return dg.SkipReason(f"Publishing to Kafka failed; the next attempt starts after {ends:%H:%M:%S} UTC.")
         size = resource.recorded()
         if size == self._done:

@@ -61,42 +61,41 @@ def pause_of(runs: CaptureRuns, instance: dg.DagsterInstance) -> tuple[Sequence[
     """The newest ended runs of a capture, and why no run may start now; empty if one may."""
     if active := runs.active(instance):
         return (), f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running."
-    records, now = runs.finished(instance, MAX_FAILURES), datetime.now(UTC)
-    if (again := terminated_until(records)) and again > now:
+    records = runs.finished(instance, MAX_FAILURES)
+    if again := terminated_until(records):
         return (
             records,
             f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped.",
         )
-    if (ends := pause_ends(records)) and ends > now:
+    if ends := pause_ends(records):
         return records, f"The last run failed; the next starts after {ends:%H:%M:%S} UTC."
     return records, ""
 
 
+def waits_until(records: Sequence[dg.RunRecord], pause: timedelta) -> datetime | None:
+    """The end of a pause after the newest of some runs; None if it is over, or that run ended in the future.
+
+    Args:
+        records: records of ended runs, newest first.
+    """
+    ended = records[0].end_time if records else None
+    if ended is None:
+        return None
+    end, now = datetime.fromtimestamp(ended, UTC), datetime.now(UTC)
+    return end + pause if end <= now + _AHEAD and end + pause > now else None
+
+
 def retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
     """Time from which a run may start for the same reason as the last one; None if now."""
-    last = records[0] if records else None
-    if last is None or not last.end_time or last.dagster_run.tags.get(tag) != what:
-        return None
-    again = after_end(last.end_time, FIRST_PAUSE)
-    return again if again and again > datetime.now(UTC) else None
-
-
-def after_end(ended: float, pause: timedelta) -> datetime | None:
-    """The end of a pause after a run; None if the run ended in the future."""
-    end = datetime.fromtimestamp(ended, UTC)
-    return end + pause if end <= datetime.now(UTC) + _AHEAD else None
+    is_same = bool(records) and records[0].dagster_run.tags.get(tag) == what
+    return waits_until(records, FIRST_PAUSE) if is_same else None
 
 
 def growing_retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
     """Time from which a run may start for a reason that the runs before did not end; None if now. The pause doubles with
     each run in a row that was started for it."""
-    ended = records[0].end_time if records else None
-    if ended is None:
-        return None
     tries = len(list(takewhile(lambda record: record.dagster_run.tags.get(tag) == what, records)))
-    pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2**tries)
-    again = after_end(ended, pause)
-    return again if again and again > datetime.now(UTC) else None
+    return waits_until(records, _doubled(tries))
 
 
 def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:
@@ -107,23 +106,19 @@ def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) ->
         of_any_kind: whether to count runs too that failed only for some of their tables, or that could read none.
     """
     failures = failures_in_a_row(records, of_any_kind=of_any_kind)
-    ended = records[0].end_time if failures else None
-    if ended is None:
-        return None
-    pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
-    return after_end(ended, pause)
+    return waits_until(records, _doubled(failures - 1)) if failures else None
+
+
+def _doubled(times: int) -> timedelta:
+    """The first pause, doubled so many times."""
+    pause: timedelta = min(LONGEST_PAUSE, FIRST_PAUSE * 2**times)
+    return pause
 
 
 def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
-    """Time from which the next run may start if the last one was terminated; None if it was not.
-
-    Args:
-        records: records of ended runs, newest first.
-    """
-    last = records[0] if records else None
-    if last is None or last.end_time is None or last.dagster_run.status is not DagsterRunStatus.CANCELED:
-        return None
-    return after_end(last.end_time, AFTER_TERMINATION)
+    """Time from which the next run may start if the last one was terminated; None if now."""
+    is_terminated = bool(records) and records[0].dagster_run.status is DagsterRunStatus.CANCELED
+    return waits_until(records, AFTER_TERMINATION) if is_terminated else None
 
 
 def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: float) -> datetime | None:
@@ -134,9 +129,8 @@ def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: fl
         snapshot: name of the snapshot job.
         delay_s: `streaming.delay.ms` in seconds.
     """
-    ended = records[0].end_time if records and records[0].dagster_run.job_name == snapshot else None
-    starts = after_end(ended, timedelta(seconds=delay_s)) if ended and delay_s else None
-    return starts if starts and starts > datetime.now(UTC) else None
+    is_snapshot = delay_s > 0 and bool(records) and records[0].dagster_run.job_name == snapshot
+    return waits_until(records, timedelta(seconds=delay_s)) if is_snapshot else None
 
 
 def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> int:

@@ -39,7 +39,7 @@ start of Dagster, or with another snapshot mode, is a start (`service`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -160,7 +160,7 @@ def _request(
         work = overview.work
         snapshots = list(catalog.keys("snapshot").values())
         waiting = work.waiting(snapshots, first_tick=first_tick)
-        if waiting and (unread is None or unread < datetime.now(UTC)):
+        if waiting and unread is None:
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
                 job_name=catalog.names.snapshot,

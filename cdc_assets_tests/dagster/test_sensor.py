@@ -323,11 +323,13 @@ def test_streaming_waits_after_a_snapshot() -> None:
 
 
 def test_pause_doubles_up_to_its_limit_and_a_killed_run_needs_none() -> None:
-    ended = datetime.fromtimestamp(1000.0, UTC)
-    assert pause_ends([FAILED]) == ended + FIRST_PAUSE
-    assert pause_ends([FAILED] * 3) == ended + 4 * FIRST_PAUSE
-    assert pause_ends([FAILED] * 10) == ended + LONGEST_PAUSE
-    assert pause_ends([KILLED]) is None
+    ended = datetime.fromtimestamp(datetime.now(UTC).timestamp(), UTC)
+    failed = record(DagsterRunStatus.FAILURE, "STEP_FAILURE", ended.timestamp())
+    assert pause_ends([failed]) == ended + FIRST_PAUSE
+    assert pause_ends([failed] * 3) == ended + 4 * FIRST_PAUSE
+    assert pause_ends([failed] * 10) == ended + LONGEST_PAUSE
+    assert pause_ends([FAILED]) is None, "it is over"
+    assert pause_ends([record(DagsterRunStatus.FAILURE, None, ended.timestamp())]) is None
     assert timedelta(seconds=1) < FIRST_PAUSE < LONGEST_PAUSE
 
 

@@ -19,7 +19,7 @@ ended `_BLIND` ago.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.runs import repository_here
-from cdc_assets.defs.schedule import Asks, after_end, pause_of, retry_time, run_key
+from cdc_assets.defs.schedule import Asks, pause_of, retry_time, run_key, waits_until
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of
 from cdc_assets.engine.requested import channels_of, holds_signals, signal_file
@@ -107,10 +107,9 @@ class _Decider:
 def _has_just_read(records: Sequence[dg.RunRecord], end: LogPoint) -> bool:
     """Whether the last run was quiet at this end of the log, not long ago."""
     last = records[0] if records else None
-    if last is None or not last.end_time or last.dagster_run.status is not DagsterRunStatus.SUCCESS:
+    if last is None or last.dagster_run.status is not DagsterRunStatus.SUCCESS:
         return False
-    until = after_end(last.end_time, _UNPROVED)
-    return until is not None and until > datetime.now(UTC) and last.dagster_run.tags.get(READ_TO) == str(end)
+    return waits_until(records, _UNPROVED) is not None and last.dagster_run.tags.get(READ_TO) == str(end)
 
 
 def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, tags: dict[str, str]) -> dg.RunRequest:
@@ -125,9 +124,7 @@ def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, 
 
 
 def _blind(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], why: str) -> dg.RunRequest | dg.SkipReason:
-    ended = records[0].end_time if records else None
-    again = after_end(ended, _BLIND) if ended else None
-    if again and again > datetime.now(UTC):
+    if again := waits_until(records, _BLIND):
         return dg.SkipReason(f"The next run starts after {again:%H:%M:%S} UTC, whether something is new or not: {why}")
     return _run(catalog, records, "again", {})
 
