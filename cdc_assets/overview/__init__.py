@@ -13,7 +13,7 @@ Nothing is claimed and no JVM starts. The questions and the modules that answer 
 """
 
 from cdc_assets.overview.capture import CaptureOverview
-from cdc_assets.overview.look import look_at, published_of, report_of, without_server
+from cdc_assets.overview.look import inspected, published_of, report_of, without_server
 from cdc_assets.overview.report import CaptureReport
 from cdc_assets.overview.tables import DatabaseOverview, Headroom, TableOverview
 
@@ -23,7 +23,7 @@ __all__ = [
     "DatabaseOverview",
     "Headroom",
     "TableOverview",
-    "look_at",
+    "inspected",
     "published_of",
     "report_of",
     "without_server",

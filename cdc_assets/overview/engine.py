@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from cdc_assets.capture.progress import seconds_behind
@@ -77,23 +77,6 @@ class Answers:
 
 Asked = Answers | Unread | CdcError | None
 """What the database, or topics and files of others, say; or why they cannot be queried; None if there is nothing to query."""
-
-
-def look_at_engine(
-    overview: EngineOverview,
-    open_probe: OpenProbe | None,
-    *,
-    now: datetime | None = None,
-    ask_unread: AskUnread | None = None,
-) -> CaptureReport:
-    """The report with all that can be read; see the module's head.
-
-    Args:
-        open_probe: opens the database; None if there is none, because others wrote the events.
-        now: the time; None is now.
-        ask_unread: finds what others wrote and was not read; None if there is a database to query.
-    """
-    return report_of_engine(overview, answers_of(overview, open_probe, ask_unread), now or datetime.now(UTC))
 
 
 def answers_of(overview: EngineOverview, open_probe: OpenProbe | None, ask_unread: AskUnread | None = None) -> Asked:

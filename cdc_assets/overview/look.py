@@ -59,18 +59,6 @@ PERIOD = timedelta(seconds=60)
 """Interval of which rates are the mean."""
 
 
-def look_at(
-    config: CaptureConfig,
-    open_source: OpenSource,
-    *,
-    audit_s: float | None = AUDIT_S,
-    now: datetime | None = None,
-    marker: AskMarker | None = None,
-) -> CaptureReport:
-    """The report of `inspected`."""
-    return inspected(config, open_source, audit_s=audit_s, now=now, marker=marker).report
-
-
 def inspected(
     config: CaptureConfig,
     open_source: OpenSource,

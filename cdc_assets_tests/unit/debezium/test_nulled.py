@@ -2,12 +2,13 @@
 
 import io
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cdc_assets.adapters.debezium.log import EngineLog
 from cdc_assets.engine.feed import Chunk
 from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.overview.engine import look_at_engine
+from cdc_assets.overview.engine import report_of_engine
 from cdc_assets_tests.unit.engine.batches import EVENTS, config_for, run
 from cdc_assets_tests.unit.engine.feeds import ListFeed
 
@@ -54,4 +55,6 @@ def test_they_are_recorded_with_the_batch_and_told(tmp_path: Path) -> None:
     run(tmp_path, ListFeed(EVENTS, [60]))
     overview = EngineOverview(config_for(tmp_path))
     assert overview.state.nulled == {"n.price": 6}
-    assert any("6 values of n.price are null" in text for text in look_at_engine(overview, None).advice)
+    assert any(
+        "6 values of n.price are null" in text for text in report_of_engine(overview, None, datetime.now(UTC)).advice
+    )

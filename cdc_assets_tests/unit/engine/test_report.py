@@ -26,7 +26,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.counted import CaptureMetrics
 from cdc_assets.overview import CaptureReport
-from cdc_assets.overview.engine import OpenProbe, look_at_engine
+from cdc_assets.overview.engine import OpenProbe, answers_of, report_of_engine
 from cdc_assets_tests.unit.engine.feeds import ListFeed, event
 
 TOPIC = "shop.db.items1"
@@ -89,7 +89,8 @@ def look(tmp_path: Path) -> Callable[..., CaptureReport]:
             feed = Connector([event(number, topic=TOPIC) for number in range(1, 11)], [1, 10])
             feed.more = offset
             EngineRun(config, tables, feed, warm_up_s=0.01).run()
-        return look_at_engine(EngineOverview(config), probe, now=datetime.now(UTC) + timedelta(seconds=seconds))
+        overview, at = EngineOverview(config), datetime.now(UTC) + timedelta(seconds=seconds)
+        return report_of_engine(overview, answers_of(overview, probe), at)
 
     return looked
 
@@ -126,7 +127,8 @@ def test_late_if_each_run_begins_and_hears_nothing(look: Callable[..., CaptureRe
     ledger = BatchLedger(TopicTables(Location.of(config.lake), "shop", config.lake), "shop")
 
     def seen() -> CaptureReport:
-        return look_at_engine(EngineOverview(config), database.opened, now=begun + timedelta(seconds=3600))
+        overview = EngineOverview(config)
+        return report_of_engine(overview, answers_of(overview, database.opened), begun + timedelta(seconds=3600))
 
     ledger.claim(begun + timedelta(seconds=3590))
     assert seen().health == "healthy", "it is given time"

@@ -1,6 +1,7 @@
 """What is not read on is told by everybody who looks, until it goes on."""
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,14 @@ import pytest
 from cdc_assets.engine import ledger
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.errors import LakeError
-from cdc_assets.overview.engine import look_at_engine
+from cdc_assets.overview.engine import report_of_engine
 from cdc_assets.overview.report import CaptureReport
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.reader.trial import Trial
 
 
 def report(trial: Trial) -> CaptureReport:
-    return look_at_engine(EngineOverview(trial.config), None)
+    return report_of_engine(EngineOverview(trial.config), None, datetime.now(UTC))
 
 
 def ids(trial: Trial, topic: str) -> list[int]:

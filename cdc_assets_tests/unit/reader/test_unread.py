@@ -16,12 +16,13 @@ from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.overview import CaptureReport
-from cdc_assets.overview.engine import look_at_engine
+from cdc_assets.overview.engine import answers_of, report_of_engine
 from cdc_assets_tests.unit.reader.trial import Trial
 
 
 def report(trial: Trial) -> CaptureReport:
-    return look_at_engine(EngineOverview(trial.config), None, ask_unread=ask_unread(trial.config))
+    overview = EngineOverview(trial.config)
+    return report_of_engine(overview, answers_of(overview, None, ask_unread(trial.config)), datetime.now(UTC))
 
 
 def age(path: Path, seconds: float = 500) -> None:
@@ -225,9 +226,8 @@ def test_a_reader_that_sees_nothing_is_in_trouble(tmp_path: Path) -> None:
     trial = Trial(tmp_path, files__topic="t")
     trial.write("a.json", {"id": 1})
     trial.run()
-    found = look_at_engine(
-        EngineOverview(trial.config), None, ask_unread=lambda _: Unread(missing="nothing. Next: look")
-    )
+    unread = Unread(missing="nothing. Next: look")
+    found = report_of_engine(EngineOverview(trial.config), unread, datetime.now(UTC))
     assert found.health == "in trouble"
 
 
@@ -236,7 +236,6 @@ def test_a_topic_that_is_named_and_not_seen_is_not_known(tmp_path: Path) -> None
     trial = Trial(tmp_path, files__topic="t")
     trial.write("a.json", {"id": 1})
     trial.run()
-    found = look_at_engine(
-        EngineOverview(trial.config), None, ask_unread=lambda _: Unread(seen=1, absent=("orders", "lines"))
-    )
+    unread = Unread(seen=1, absent=("orders", "lines"))
+    found = report_of_engine(EngineOverview(trial.config), unread, datetime.now(UTC))
     assert found.headline.startswith("not known: the source: orders, lines is not there, or the user may not see it")

@@ -14,7 +14,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.overview import CaptureReport, look, look_at
+from cdc_assets.overview import CaptureReport, inspected, look
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets.run.readings import OpenReadings
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -39,7 +39,7 @@ class World:
         def opened() -> Iterator[SimulatedServer]:
             yield self.server
 
-        return look_at(self.config, opened, now=datetime.now(UTC) + later)  # type: ignore[arg-type]
+        return inspected(self.config, opened, now=datetime.now(UTC) + later).report  # type: ignore[arg-type]
 
     def change(self) -> None:
         """One more row, in the topic alone."""
