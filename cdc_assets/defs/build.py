@@ -15,17 +15,16 @@ from cdc_assets.defs.broken import broken_definitions, was_loaded
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.changes import changes_assets
-from cdc_assets.defs.checks.job import definitions_of, half_hourly_schedule
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.dagster_internals import left_by_load
 from cdc_assets.defs.discovery import discover, remembered
 from cdc_assets.defs.envelope_io import EnvelopeIOManager
 from cdc_assets.defs.io_managers import IOManagers
-from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.kafka import kafka_asset
 from cdc_assets.defs.loaded import note_loaded
 from cdc_assets.defs.mirrors import mirror_assets
 from cdc_assets.defs.names import Names
+from cdc_assets.defs.parts import CaptureDefinitions
 from cdc_assets.defs.schema_history_io import SchemaHistoryIOManager
 from cdc_assets.defs.sensors import lsn_sensor
 from cdc_assets.defs.server_view import server_view
@@ -166,39 +165,20 @@ def _capture_definitions(
     catalog = CaptureCatalog(config, discovery.tables, translator, discovery.problem, file)
     note_loaded(capture, catalog)
     names = catalog.names
-    changes, snapshot = changes_assets(catalog), snapshot_assets(catalog) if discovery.tables else None
-    view = partial(server_view, catalog)
-    checks = definitions_of(CHECKS, catalog, names.headroom, names.resource, view)
-    streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
-    followed = dg.AssetSelection.assets(catalog.page_key).without_checks()
-    jobs = [
-        own_job(names.changes, streamed, description=_CHANGES_JOB),
-        own_job(names.follow, followed, description=_FOLLOW_JOB),
-    ]
-    if snapshot:
-        jobs.append(own_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
-    mirrors = mirror_assets(catalog) if catalog.keys("current") else None
-    if mirrors:
-        selection = dg.AssetSelection.assets(mirrors).without_checks()
-        jobs.append(own_job(names.mirror, selection, description=_MIRROR_JOB))
-    kafka = kafka_asset(catalog) if catalog.has_kafka else None
-    if kafka:
-        jobs.append(own_job(names.publish, dg.AssetSelection.assets(kafka), description=_PUBLISH_JOB))
-    matches = None
-    if mirrors:
+    parts = CaptureDefinitions(catalog, CHECKS, partial(server_view, catalog))
+    parts.add(changes_assets(catalog), names.changes, _CHANGES_JOB)
+    parts.add_job(names.follow, dg.AssetSelection.assets(catalog.page_key).without_checks(), _FOLLOW_JOB)
+    if discovery.tables:
+        parts.add(snapshot_assets(catalog), names.snapshot, _SNAPSHOT_JOB)
+    if catalog.keys("current"):
         from cdc_assets.defs.reconcile import matches_check  # likewise
 
-        matches = matches_check(catalog)
-        jobs.append(own_job(names.reconcile, dg.AssetSelection.checks(matches), description=_RECONCILE_JOB))
-    headroom_job = own_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
-    return dg.Definitions(
-        assets=[*catalog.specs("source", deps=None), changes, *(made for made in (snapshot, mirrors, kafka) if made)],
-        asset_checks=[*checks, *([matches] if matches else [])],
-        jobs=[*jobs, headroom_job, signal_job(catalog)],
-        schedules=[half_hourly_schedule(catalog, headroom_job, CHECKS, names.resource, view)],
-        sensors=[lsn_sensor(catalog, jobs)],
-        resources=capture_resources(names, capture, io_managers),
-    )
+        parts.add(mirror_assets(catalog), names.mirror, _MIRROR_JOB, with_checks=False)
+        parts.add_checks(matches_check(catalog), names.reconcile, _RECONCILE_JOB)
+    if catalog.has_kafka:
+        parts.add(kafka_asset(catalog), names.publish, _PUBLISH_JOB)
+    resources = capture_resources(names, capture, io_managers)
+    return parts.definitions(lsn_sensor, signal_job(catalog), _HEADROOM_JOB, resources)
 
 
 def capture_resources(names: Names, capture: CaptureSource, io_managers: IOManagers) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import dagster as dg
 
-from cdc_assets.defs.checks.job import definitions_of, half_hourly_schedule
 from cdc_assets.defs.configuration import CaptureSource, source_fields
 from cdc_assets.defs.discovery import remembered
 from cdc_assets.defs.engines.assets import changes_assets, snapshot_assets
@@ -16,8 +15,8 @@ from cdc_assets.defs.engines.signals import signal_job
 from cdc_assets.defs.engines.tables import find_tables
 from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.io_managers import IOManagers
-from cdc_assets.defs.jobs import own_job
 from cdc_assets.defs.loaded import note_loaded
+from cdc_assets.defs.parts import CaptureDefinitions
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.overview.checks.connector import CHECKS
 
@@ -37,23 +36,12 @@ def connector_definitions(
     catalog = ConnectorCatalog(config, tables, translator, problem)
     note_loaded(capture, catalog)
     names = catalog.names
-    changes = changes_assets(catalog)
-    snapshot = snapshot_assets(catalog) if catalog.specs("snapshot", deps=None) else None
-    view = partial(connector_view, catalog)
-    checks = definitions_of(CHECKS, catalog, names.headroom, names.resource, view)
-    streamed = dg.AssetSelection.assets(changes) - dg.AssetSelection.checks(*checks)
-    jobs = [own_job(names.changes, streamed, description=_CHANGES_JOB)]
-    if snapshot:
-        jobs.append(own_job(names.snapshot, dg.AssetSelection.assets(snapshot), description=_SNAPSHOT_JOB))
-    headroom_job = own_job(names.headroom, dg.AssetSelection.checks(*checks), description=_HEADROOM_JOB)
-    return dg.Definitions(
-        assets=[*catalog.specs("source", deps=None), changes, *([snapshot] if snapshot else [])],
-        asset_checks=checks,
-        jobs=[*jobs, headroom_job, signal_job(catalog)],
-        schedules=[half_hourly_schedule(catalog, headroom_job, CHECKS, names.resource, view)],
-        sensors=[log_sensor(catalog, jobs)],
-        resources={names.resource: resource} | io_managers.of(names, fields),
-    )
+    parts = CaptureDefinitions(catalog, CHECKS, partial(connector_view, catalog))
+    parts.add(changes_assets(catalog), names.changes, _CHANGES_JOB)
+    if catalog.specs("snapshot", deps=None):
+        parts.add(snapshot_assets(catalog), names.snapshot, _SNAPSHOT_JOB)
+    resources = {names.resource: resource} | io_managers.of(names, fields)
+    return parts.definitions(log_sensor, signal_job(catalog), _HEADROOM_JOB, resources)
 
 
 _CHANGES_JOB = "Run the connector up to where the log ends when the run begins."
