@@ -330,25 +330,16 @@ def test_what_works_in_a_run_is_made_in_one_place() -> None:
     assert made == {name: {place} for place, names in MADE_IN.items() for name in names}
 
 
-MANY_ARGUMENTS = {
-    "Capture": 12,  # the public door: adapters and listeners, most of them with a default
-    "EngineRun": 8,
-    "Publisher": 8,
-    "Reconciler": 7,
-}
-"""Classes that take more than six arguments, and how many; none may be added, and none may grow."""
-
-
 def test_what_travels_together_is_a_value_with_a_name() -> None:
-    found: dict[str, int] = {}
+    """Constructors take at most six arguments."""
+    found: list[tuple[int, str]] = []
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             for inner in node.body if isinstance(node, ast.ClassDef) else ():
                 if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
-                    count = len(inner.args.args) + len(inner.args.kwonlyargs) - 1
-                    if count > 6:
-                        found[node.name] = count
-    assert found == MANY_ARGUMENTS
+                    found.append((len(inner.args.args) + len(inner.args.kwonlyargs) - 1, node.name))
+    assert len(found) > 100
+    assert not sorted(one for one in found if one[0] > 6)
 
 
 def test_no_test_module_is_imported() -> None:

@@ -20,7 +20,7 @@ from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener
 from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,20 +59,8 @@ def open_capture(
     """
     rows = bulk or MssqlBulkSource.of(config)
     with source or SqlServerSource.of(config) as control, kafka_channels(config) as channels:
-        yield Capture(
-            config,
-            control,
-            rows,
-            runner,
-            SystemClock(),
-            run_id,
-            channels,
-            listener,
-            tables,
-            on_progress,
-            on_read,
-            Retention,
-        )
+        options = RunOptions(run_id, channels, listener, tables, on_progress, on_read, Retention)
+        yield Capture(config, control, rows, runner, SystemClock(), options)
 
 
 def discover(config: CaptureConfig) -> Sequence[TableSchema]:

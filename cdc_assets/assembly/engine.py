@@ -13,7 +13,7 @@ from cdc_assets.adapters.kafka.unread import unread
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import FILES, is_reader, reader_settings
 from cdc_assets.core.signal import Signal
-from cdc_assets.engine.feed import EngineFeed, EngineStart, Offsets
+from cdc_assets.engine.feed import EngineFeed, EngineStart, Habits, Offsets
 from cdc_assets.engine.forwarded import ForwardedSignals
 from cdc_assets.engine.ledger import Batch, BatchLedger
 from cdc_assets.engine.requested import RequestedSnapshot, channels_of, signal_file, takes_signals, with_file_channel
@@ -56,7 +56,8 @@ def run_engine(
         start = with_waiting_signals(config, partial(start_connector, config))
         return EngineRun(config, tables, start, on_batch, goal=goal).run()
     reader = reader_for(config.properties, tables, KafkaSource)
-    summary = EngineRun(config, tables, reader, on_batch, 0.0, repeats=False, stopped=lambda: reader.stopped).run()
+    habits = Habits(warm_up_s=0.0, repeats=False, stopped=lambda: reader.stopped)
+    summary = EngineRun(config, tables, reader, on_batch, habits=habits).run()
     reader.check()
     return summary
 

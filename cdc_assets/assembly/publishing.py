@@ -18,7 +18,7 @@ from cdc_assets.publish.preflight import inspect_registries
 from cdc_assets.publish.publisher import Commit, Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.span import Replay
-from cdc_assets.publish.start import WithoutMarker
+from cdc_assets.publish.start import Beginning, WithoutMarker
 from cdc_assets.publish.view import AskMarker
 
 _TICK_S: Final = 2.0
@@ -85,8 +85,8 @@ def publish_topics(
     broker = kafka_broker(settings, own, replay.prefix if replay else "")
     feed = Feed(config, TopicTables.of(config))
     renderer = Renderer(settings, rename)
-    span = replay.span if replay else None
-    publisher = Publisher(feed, broker, renderer, settings.transaction_rows, on_commit, after, span, without_marker)
+    beginning = Beginning(after, replay.span if replay else None, without_marker)
+    publisher = Publisher(feed, broker, renderer, settings.transaction_rows, on_commit, beginning)
     publish(
         publisher,
         feed,

@@ -9,14 +9,13 @@ from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.reconcile.run import OnGroup, Reconciler
+from cdc_assets.reconcile.run import Reconciler
 
 
 @contextmanager
 def open_reconciler(
     config: CaptureConfig,
     runner: TaskRunner,
-    on_group: OnGroup,
     *,
     source: AbstractContextManager[SqlServerSource] | None = None,
     bulk: MssqlBulkSource | None = None,
@@ -24,7 +23,6 @@ def open_reconciler(
     """The mirrors of a capture and what compares them with the server, closed at the end of the block.
 
     Args:
-        on_group: function called after each group of key ranges.
         source: the control plane, entered here; opened from the settings if None.
         bulk: the data plane; opened from the settings if None.
 
@@ -34,4 +32,4 @@ def open_reconciler(
     mirrors = CaptureMirrors(config, runner, SystemClock())
     with source or SqlServerSource.of(config) as control:
         rows = bulk or MssqlBulkSource.of(config)
-        yield mirrors, Reconciler(config, control, rows, runner, SystemClock(), mirrors, on_group)
+        yield mirrors, Reconciler(config, control, rows, runner, SystemClock(), mirrors)

@@ -53,10 +53,11 @@ def reconcile(
     with (
         listening(give_up),
         task_runner(local, f"{settings.name} reconcile") as runner,
-        open_reconciler(settings, runner, _ignore if as_json else _print_group) as (mirrors, reconciler),
+        open_reconciler(settings, runner) as (mirrors, reconciler),
     ):
         wishes = Wishes(ranges, repair, anew, timeout)
-        found = {one: reconciler.reconcile(one, wishes) for one in mirrors.named([table])}
+        on_group = _ignore if as_json else _print_group
+        found = {one: reconciler.reconcile(one, wishes, on_group) for one in mirrors.named([table])}
     if as_json:
         print_json([of_comparison(name, one) for name, one in found.items()])
     else:

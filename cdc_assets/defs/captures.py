@@ -14,7 +14,6 @@ from cdc_assets.assembly.mirrors import open_mirrors
 from cdc_assets.assembly.publishing import TICK_MARKER, publish_topics
 from cdc_assets.capture.progress import OnProgress, OnRead, RangesRead
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.defs.spark import OnAnySpark, SparkDependency
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
@@ -29,7 +28,6 @@ from cdc_assets.publish.view import PublishedReport
 from cdc_assets.run.capture import Capture
 
 if TYPE_CHECKING:
-    from cdc_assets.reconcile.progress import Pass
     from cdc_assets.reconcile.run import Reconciler
 
 
@@ -39,10 +37,6 @@ def _ignore(report: StepReport) -> None:
 
 def _ignore_read(read: RangesRead) -> None:
     del read
-
-
-def _ignore_group(table: TableId, found: "Pass") -> None:
-    del table, found
 
 
 class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type-arg] # the resource's value is the resource itself
@@ -153,7 +147,6 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
         return open_reconciler(
             self.config(),
             self.spark.early_runner(),
-            _ignore_group,
             source=self.server.source(),
             bulk=self.server.bulk(),
         )

@@ -1,6 +1,6 @@
 """The interface between the capture of batches (`engine.run`) and a connector that runs elsewhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -87,6 +87,22 @@ class EngineFeed(Protocol):
 
     def close(self) -> None:
         """End the connector; no chunk comes any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What is to be expected of whoever sends batches.
+
+    Args:
+        warm_up_s: how long a connector may be quiet before it has sent anything, if it is to prepare its first snapshot; if
+            it only looks up its position in the log, a quarter of it.
+        repeats: whether what was recorded may be sent again, to be dropped by its position.
+        stopped: partitions and files that are not read on, with the reasons; a connector has none.
+    """
+
+    warm_up_s: float = 60.0
+    repeats: bool = True
+    stopped: Callable[[], Mapping[str, str]] = dict
 
 
 class EngineStart(Protocol):

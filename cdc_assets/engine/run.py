@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -21,7 +21,7 @@ import pyarrow as pa
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.interruption import check
 from cdc_assets.engine.batch_step import batch_step
-from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart
+from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart, Habits
 from cdc_assets.engine.history import History
 from cdc_assets.engine.ledger import Batch, BatchLedger, Gap
 from cdc_assets.engine.losses import BatchAudit
@@ -41,6 +41,7 @@ from cdc_assets.lake.topics import TopicTables
 
 log = logging.getLogger(__name__)
 
+_CONNECTOR: Final = Habits()
 _POLL_S: Final = 0.2
 _COMMIT_TIMES: Final = 20.0
 """A backlog is collected for so many times what the last commit took, so that commits take a twentieth of the time."""
@@ -76,11 +77,8 @@ class EngineRun:
         tables: the lake's Delta tables.
         start: starts the connector.
         tell: called with each batch that is committed.
-        warm_up_s: how long a connector may be quiet before it has sent anything, if it is to prepare its first snapshot; if
-            it only looks up its position in the log, a quarter of it.
-        repeats: whether what was recorded may be sent again, to be dropped by its position.
         goal: place of the log at which the run ends, once the lake is complete up to it; None if it follows.
-        stopped: partitions and files that are not read on, with the reasons; a connector has none.
+        habits: what is to be expected of the connector.
     """
 
     def __init__(
@@ -89,15 +87,11 @@ class EngineRun:
         tables: TopicTables,
         start: EngineStart,
         tell: Callable[[Batch], None] = lambda _: None,
-        warm_up_s: float = 60.0,
-        *,
-        repeats: bool = True,
         goal: LogPoint | None = None,
-        stopped: Callable[[], Mapping[str, str]] = dict,
+        habits: Habits = _CONNECTOR,
     ) -> None:
         self._config, self._tables, self._start, self._tell = config, tables, start, tell
-        self._stopped = stopped
-        self._repeats, self._goal = repeats, goal
+        self._goal, self._habits = goal, habits
         self._ledger = BatchLedger(tables, config.topic_prefix)
         self._audit = BatchAudit(tables, self._ledger)
         self._history = History(tables, config.topic_prefix)
@@ -106,7 +100,7 @@ class EngineRun:
         self._rows: Counter[str] = Counter()
         self._batches, self._since, self._commit_s = 0, 0.0, 0.0
         self._staging: Staging | None = None
-        self._heard, self._warm_up_s = False, warm_up_s
+        self._heard = False
         self._repetitions = Repetitions(None, ())
         self._places: dict[str, dict[str, object]] = {}
         self._behind: str | None = None
@@ -138,7 +132,7 @@ class EngineRun:
         self._audit.check()
         state = self._ledger.state
         self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
-        if not self._repeats:
+        if not self._habits.repeats:
             self._repetitions = Repetitions(None, ())
         self._behind = str(recorded_point(state) or "the last batch") if state.offsets else None
         feed = self._start(state.pairs(), self._history.read())
@@ -184,13 +178,14 @@ class EngineRun:
 
     def _rest(self) -> None:
         """Record that nothing is new: all streams are at their ends, but for those that are stopped."""
-        self._ledger.stop(_now(), self._stopped())
-        if self._heard and not self._stopped():  # a connector that has sent nothing at all may not have begun to read
+        stopped = self._habits.stopped()
+        self._ledger.stop(_now(), stopped)
+        if self._heard and not stopped:  # a connector that has sent nothing at all may not have begun to read
             self._ledger.rest(_now())
 
     def _note_stops(self, moved: Collection[str] = ()) -> None:
         state = self._ledger.state
-        self._ledger.stop(_now(), still_stopped(state.stopped, self._stopped(), moved))
+        self._ledger.stop(_now(), still_stopped(state.stopped, self._habits.stopped(), moved))
 
     def _is_news(self, chunk: Chunk) -> bool:
         """Whether a chunk holds more than heartbeats, which are sent even if nothing is new, or moves the offset."""
@@ -239,7 +234,7 @@ class EngineRun:
             return "deadline"
         patience = self._config.idle_timeout_s
         if not self._heard:
-            patience = max(patience, self._warm_up_s / (4 if self._ledger.state.offsets else 1))
+            patience = max(patience, self._habits.warm_up_s / (4 if self._ledger.state.offsets else 1))
         return "idle" if self._config.idle_timeout_s > 0 and quiet_s >= patience else None
 
     def _close(self, feed: EngineFeed) -> None:

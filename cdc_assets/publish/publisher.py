@@ -48,8 +48,7 @@ from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.rate import Rate
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.run import Run
-from cdc_assets.publish.span import Span
-from cdc_assets.publish.start import Start, WithoutMarker
+from cdc_assets.publish.start import WHERE_IT_ENDED, Beginning, Start
 from cdc_assets.publish.stops import Stops, dropped
 from cdc_assets.publish.stream import Ahead, Stream, Unreadable, unpublished_slices
 from cdc_assets.publish.targets import Targets
@@ -93,9 +92,7 @@ class Publisher:
     Args:
         max_rows: rows of a transaction, after which it is committed.
         on_commit: called after each transaction.
-        after: commit LSN after which events are published; empty for all. Only for topics that are not published yet.
-        span: the range of a replay, in place of all that there is.
-        without_marker: what to do if the marker is gone.
+        beginning: where to begin.
     """
 
     def __init__(
@@ -105,13 +102,11 @@ class Publisher:
         renderer: Renderer,
         max_rows: int,
         on_commit: Callable[[Commit], None],
-        after: str = "",
-        span: Span | None = None,
-        without_marker: WithoutMarker = "",
+        beginning: Beginning = WHERE_IT_ENDED,
     ) -> None:
         self._feed, self._broker, self._renderer, self._max_rows = feed, broker, renderer, max_rows
-        self._on_commit, self._after, self._span = on_commit, span.after if span else after, span
-        self._without_marker: WithoutMarker = without_marker
+        self._on_commit, self._beginning, self._span = on_commit, beginning, beginning.span
+        self._after = beginning.span.after if beginning.span else beginning.after
         self._writer = uuid4().hex
         self._published = Published("")
         self._stops = Stops()
@@ -133,7 +128,7 @@ class Publisher:
             PreflightError: the marker is gone, or of another lake.
         """
         text = self._broker.open()
-        start = Start(self._feed.lake(), self._after, self._span, self._writer, self._without_marker)
+        start = Start(self._feed.lake(), self._after, self._span, self._writer, self._beginning.without_marker)
         found = start.lost(self._record.read) if text is None else parse_published(text)
         known = found or start.first()
         start.check(known, *self._look(), new=found is None)

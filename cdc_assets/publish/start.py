@@ -21,6 +21,24 @@ WITHOUT_MARKER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where publishing is to begin.
+
+    Args:
+        after: commit LSN after which events are published; empty for all. Only for topics that are not published yet.
+        span: the range of a replay, in place of all that there is.
+        without_marker: see `WithoutMarker`.
+    """
+
+    after: str = ""
+    span: Span | None = None
+    without_marker: WithoutMarker = ""
+
+
+WHERE_IT_ENDED: Final = Beginning()
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """What a publisher can be asked.
 

@@ -63,6 +63,10 @@ _READS = 6
 OnGroup = Callable[[TableId, Pass], None]
 
 
+def _ignore(table: TableId, found: Pass) -> None:
+    del table, found
+
+
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """What is wanted of a comparison.
@@ -87,7 +91,6 @@ class Reconciler:
         source: control plane.
         bulk: data plane.
         mirrors: brought to where the topics are while this waits for them.
-        on_group: called after each group of ranges.
     """
 
     def __init__(
@@ -98,19 +101,20 @@ class Reconciler:
         runner: TaskRunner,
         clock: Clock,
         mirrors: CaptureMirrors,
-        on_group: OnGroup,
     ) -> None:
         self._config, self._source, self._bulk = config, source, bulk
         self._runner, self._clock, self._mirrors = CaptureRunner(runner, config.name), clock, mirrors
-        self._on_group = on_group
         self._topics = TopicTables.of(config)
         self._record = Record(Location.of(config.lake), config.events.topic_prefix)
         self._jobs = RecordedJobs(Location.of(config.lake), config.events.topic_prefix)
         self.account = self._runner.account
         """Where its jobs ran."""
 
-    def reconcile(self, table: TableId, wishes: Wishes) -> Pass:
+    def reconcile(self, table: TableId, wishes: Wishes, on_group: OnGroup = _ignore) -> Pass:
         """Compare a table, or some of its key ranges: those after the ones that were compared last.
+
+        Args:
+            on_group: called after each group of ranges.
 
         Returns:
             The pass over the table's ranges, of which these are a part.
@@ -136,7 +140,7 @@ class Reconciler:
             known = Comparisons(current, current if current.ended else known.complete)
             self._record.write(subject.topic, known)
             self._jobs.write("reconcile", self.account)
-            self._on_group(table, current)
+            on_group(table, current)
         if wishes.repair and current.waiting and not self._is_queued(table):
             request(self._config, Repair(subject.schema, subject.text_columns, current.keys, current.spans))
             current = replace(current, asked=current.asked + current.waiting, waiting=0, keys=(), spans=())

@@ -8,6 +8,7 @@ first call that needs it.
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.parts import CaptureParts
@@ -67,12 +68,11 @@ def _none(_: TableId) -> bool:
     return False
 
 
-class Capture:
-    """Snapshots and streams one capture into the lake, exactly once.
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run works with beside its settings, the server and who runs its tasks.
 
     Args:
-        source: control plane of the server.
-        bulk: data plane; serialized and sent to tasks.
         run_id: run id in the context headers of events; generated if empty.
         channels: signal channels that need an external client (Kafka).
         listener: called with every notification.
@@ -80,6 +80,27 @@ class Capture:
         on_progress: called after each committed window and round.
         on_read: called after each snapshot of a table, or of some of its ranges.
         retention: makes what drops old events from topics; by default none are.
+    """
+
+    run_id: str = ""
+    channels: Sequence[SignalChannel] = ()
+    listener: Listener | None = None
+    tables: TopicTables | None = None
+    on_progress: OnProgress = _ignore
+    on_read: OnRead = _ignore
+    retention: MakeRetention = keep_all
+
+
+_PLAIN = RunOptions()
+
+
+class Capture:
+    """Snapshots and streams one capture into the lake, exactly once.
+
+    Args:
+        source: control plane of the server.
+        bulk: data plane; serialized and sent to tasks.
+        options: what has a default.
 
     Raises:
         ConfigurationError: settings contradict each other.
@@ -92,26 +113,20 @@ class Capture:
         bulk: BulkSource,
         runner: TaskRunner,
         clock: Clock,
-        run_id: str = "",
-        channels: Sequence[SignalChannel] = (),
-        listener: Listener | None = None,
-        tables: TopicTables | None = None,
-        on_progress: OnProgress = _ignore,
-        on_read: OnRead = _ignore,
-        retention: MakeRetention = keep_all,
+        options: RunOptions = _PLAIN,
     ) -> None:
-        tables = tables or TopicTables.of(config)
+        tables = options.tables or TopicTables.of(config)
         own = CaptureRunner(runner, config.name)
-        notifier = Notifier(tables, config.notifications, config.events.topic_prefix, listener)
-        connector = ConnectorIdentity(run_id=run_id or str(uuid.uuid4()))
+        notifier = Notifier(tables, config.notifications, config.events.topic_prefix, options.listener)
+        connector = ConnectorIdentity(run_id=options.run_id or str(uuid.uuid4()))
         self._config, self._notifier = config, notifier
         manifest = Manifest(tables, config.events.topic_prefix, notifier, own.account)
         history = SchemaHistory(tables, config.events, config.history, connector, manifest.require_writer)
         self._server = Server(source, bulk, config.streaming, history)
         self._lake = Lake(tables, history, config.events, connector)
         self._ledger = Ledger(manifest, clock)
-        account = Account(on_progress, on_read, own.account)
-        self._activities = Activities(self.parts, own, notifier, channels, account, retention)
+        account = Account(options.on_progress, options.on_read, own.account)
+        self._activities = Activities(self.parts, own, notifier, options.channels, account, options.retention)
         self._opening = Opening(self.parts, self._activities)
         self._hindrances = RecordedHindrances(tables.location, config.events.topic_prefix)
         self._snapshotted: set[TableId] = set()

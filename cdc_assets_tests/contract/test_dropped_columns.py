@@ -13,7 +13,7 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -38,7 +38,7 @@ def server() -> Iterator[StandIn]:
 def snapshot_again(config: CaptureConfig) -> None:
     with SqlServerSource(config.connection) as source:
         bulk = MssqlBulkSource(config.connection)
-        Capture(config, source, bulk, LocalRunner(2), SystemClock(), retention=Retention).snapshot([TABLE])
+        Capture(config, source, bulk, LocalRunner(2), SystemClock(), RunOptions(retention=Retention)).snapshot([TABLE])
 
 
 @pytest.mark.parametrize("altered", AFTER.values(), ids=AFTER.keys())

@@ -10,7 +10,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.object_store import SECRET, lake_properties, open_store
-from cdc_assets_tests.unit.engine.feeds import ListFeed, event
+from cdc_assets_tests.unit.engine.feeds import READY, ListFeed, event
 
 pytestmark = pytest.mark.contract
 EVENTS = [event(number, topic=f"shop.t{number % 3}") for number in range(1, 61)]
@@ -27,7 +27,7 @@ def test_each_event_arrives_once(monkeypatch: pytest.MonkeyPatch) -> None:
             tables = TopicTables(Location.of(config.lake), "shop", config.lake)
             name, _, count = step.partition(":")
             with suppress(PowerCutError), cut_at(name or "checkpoint-written", int(count or 1)):
-                EngineRun(config, tables, ListFeed(EVENTS, range(4, 61, 4), again=3), warm_up_s=0.001).run()
+                EngineRun(config, tables, ListFeed(EVENTS, range(4, 61, 4), again=3), habits=READY).run()
         rows = []
         for topic in ("shop.t0", "shop.t1", "shop.t2"):
             handle = tables.open(topic)

@@ -26,7 +26,7 @@ from cdc_assets.core.steps import listening
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.retention.child import Later, retaining
 from cdc_assets_tests.unit.streaming.child import DATABASE, run
@@ -123,7 +123,12 @@ def follow(config: CaptureConfig, day: int, cut: int) -> None:
     with listening(cut_after(cut)), contextlib.suppress(PowerCutError):
         with SqlServerSource(config.connection) as source:
             Capture(
-                config, source, MssqlBulkSource(config.connection), LocalRunner(2), Later(day), retention=Retention
+                config,
+                source,
+                MssqlBulkSource(config.connection),
+                LocalRunner(2),
+                Later(day),
+                RunOptions(retention=Retention),
             ).stream()
         assert not CaptureMirrors(config, LocalRunner(2), SystemClock()).catch_up()
 

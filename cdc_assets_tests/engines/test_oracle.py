@@ -12,6 +12,7 @@ import pytest
 from cdc_assets.engine.columns import fields_of, read_columns
 from cdc_assets.engine.feed import Chunk, Lines, Offsets
 from cdc_assets.engine.run import EngineRun
+from cdc_assets_tests.unit.engine.feeds import READY
 from cdc_assets_tests.unit.reader.trial import Trial
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
@@ -65,7 +66,7 @@ def test_events_of_the_connectors_own_classes(tmp_path: Path, made: Path, name: 
     events = [json.loads(line) for line in (made / name / "events.json").read_text().splitlines()]
     trial = Trial(tmp_path)
     if way == "engine":
-        EngineRun(trial.config, trial.tables(), OneChunk(made / name), warm_up_s=0.001).run()
+        EngineRun(trial.config, trial.tables(), OneChunk(made / name), habits=READY).run()
     else:
         trial.write("a.json", *events)
         trial.run()

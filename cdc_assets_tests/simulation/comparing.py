@@ -60,7 +60,7 @@ class Comparing(Processes):
         """
         server, bulk = Asked(self.server, self.scheduler), AskedBulk(self.server, scheduler=self.scheduler)
         clock = BusyClock(self.server, self.scheduler, meanwhile)
-        reconciler = Reconciler(self.config, server, bulk, LoopRunner(), clock, self.mirrors(), lambda *_: None)  # type: ignore[arg-type]
+        reconciler = Reconciler(self.config, server, bulk, LoopRunner(), clock, self.mirrors())  # type: ignore[arg-type]
         found = reconciler.reconcile(table, wishes)
         self.say(f"  {table} is compared: {found.summary}")
         assert table in self.touched or not found.differing, f"{table} differs from the server: {found.first}"

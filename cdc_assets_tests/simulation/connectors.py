@@ -21,7 +21,7 @@ from cdc_assets.engine.run import EngineRun
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.simulation.comparing import Comparing
-from cdc_assets_tests.unit.engine.feeds import KEY, event, value_schema
+from cdc_assets_tests.unit.engine.feeds import KEY, READY, event, value_schema
 from cdc_assets_tests.unit.reader.trial import Trial
 
 TOPICS: Final = ("shop.t0", "shop.t1", "shop.t2")
@@ -144,7 +144,7 @@ class Connectors(Comparing):
     def engine(self) -> None:
         """A connector runs until it has sent all."""
         feed = LogFeed(self.log, self.rng, self.scheduler.pause, self._check_told)
-        EngineRun(self.engine_config, self._engine_tables(), feed, warm_up_s=0.001).run()
+        EngineRun(self.engine_config, self._engine_tables(), feed, habits=READY).run()
 
     def reader(self) -> None:
         """Files are read to their ends."""

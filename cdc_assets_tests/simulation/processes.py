@@ -10,7 +10,7 @@ from cdc_assets.publish.follow import publish
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.simulation.asked import Asked, AskedBulk, TurnClock
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.signals import Signals
@@ -56,9 +56,7 @@ class Processes(Signals):
             bulk,
             LoopRunner(),
             clock,
-            run_id="run",
-            tables=tables,
-            retention=Retention,
+            RunOptions("run", tables=tables, retention=Retention),
         )
 
     def capture(self) -> None:

@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "a connector's repeated events are not dropped",
         "engine/run.py",
-        "        if not self._repeats:\n",
+        "        if not self._habits.repeats:\n",
         "        if True:\n",
     ),
     Mutant(

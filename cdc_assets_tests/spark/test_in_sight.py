@@ -117,7 +117,7 @@ def test_every_kind_of_job_runs_on_spark(
     assert not open_mirrors(config, runner, steps.append).catch_up()
     monkeypatch.setattr("cdc_assets.assembly.capture.SystemClock", Tomorrow)
     stream(rename.format("the last"))
-    with open_reconciler(config, runner, lambda table, found: None) as (mirrors, reconciler):
+    with open_reconciler(config, runner) as (mirrors, reconciler):
         (table,) = mirrors.named(["dbo.customers"])
         assert reconciler.reconcile(table, Wishes()).differing == 0
 

@@ -25,7 +25,7 @@ from cdc_assets.errors import CdcError, InvariantError
 from cdc_assets.history.drift import Drift
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.contract.histories.chronicle import DATABASES, SIGNALS, Chronicle, Table
 from cdc_assets_tests.crashes import PowerCutError, cut_after
@@ -174,7 +174,7 @@ class Weather:
         config = self.config
         with SqlServerSource(config.connection) as source:
             bulk = MssqlBulkSource(config.connection)
-            yield Capture(config, source, bulk, self._runner, SystemClock(), retention=Retention)
+            yield Capture(config, source, bulk, self._runner, SystemClock(), RunOptions(retention=Retention))
 
     def _attempt(self, action: Callable[[Capture], object]) -> bool:
         """Whether a run went well; what is told to a user is no fault here, but a bug is."""

@@ -1,6 +1,7 @@
 """The code location of the tests in this folder."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -8,6 +9,7 @@ import pytest
 
 from cdc_assets.assembly import engine
 from cdc_assets.defs.engines import resource
+from cdc_assets.engine.feed import Habits
 from cdc_assets_tests.dagster.engines.deployment import EVENTS, Connector, Deployment
 
 
@@ -18,6 +20,5 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment
         found = Deployment(tmp_path, instance, Connector(EVENTS))
         monkeypatch.setattr(resource, "open_probe", lambda config: found.database.open(config))
         monkeypatch.setattr(engine, "start_connector", lambda *given: found.connector.launch(*given))
-        original = engine.EngineRun
-        monkeypatch.setattr(engine, "EngineRun", lambda *given, **more: original(*given, warm_up_s=0.01, **more))
+        monkeypatch.setattr(engine, "EngineRun", partial(engine.EngineRun, habits=Habits(warm_up_s=0.01)))
         yield found

@@ -12,7 +12,7 @@ from cdc_assets.engine.run import EngineRun, EngineSummary
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets_tests.unit.engine.feeds import ListFeed, event
+from cdc_assets_tests.unit.engine.feeds import READY, ListFeed, event
 
 TOPICS = ("shop.t0", "shop.t1", "shop.t2")
 EVENTS = [event(number, topic=TOPICS[number % 3]) for number in range(1, 61)]
@@ -34,7 +34,7 @@ def config_for(lake: Path, rows: int = 10) -> EngineConfig:
 def run(lake: Path, feed: ListFeed, rows: int = 10, sink: Sink = DIRECT) -> EngineSummary:
     config = config_for(lake, rows)
     tables = TopicTables(Location.of(config.lake), "shop", sink=sink)
-    return EngineRun(config, tables, feed, warm_up_s=0.001).run()
+    return EngineRun(config, tables, feed, habits=READY).run()
 
 
 def held(lake: Path) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from cdc_assets_tests.appends import CountingSink, appends_in_logs
 from cdc_assets_tests.crashes import PowerCutError, cut_after, cut_at
 from cdc_assets_tests.e2e.chains import CHECKPOINT
 from cdc_assets_tests.unit.engine.batches import EVENTS, TOPICS, assert_each_once, config_for, held, run
-from cdc_assets_tests.unit.engine.feeds import ListFeed, event
+from cdc_assets_tests.unit.engine.feeds import READY, ListFeed, event
 from cdc_assets_tests.unit.lake.writing import join_all
 
 SEEDS = int(os.environ.get("CDC_LAW_EXAMPLES", "2"))
@@ -48,7 +48,7 @@ def test_commits_take_little_of_a_backlogs_time(tmp_path: Path) -> None:
 
     config = replace(config_for(tmp_path, 1000), batch_s=0.001)
     summary = EngineRun(
-        config, Slow(Location.of(config.lake), "shop"), ListFeed(EVENTS, range(1, 61)), warm_up_s=0.001
+        config, Slow(Location.of(config.lake), "shop"), ListFeed(EVENTS, range(1, 61)), habits=READY
     ).run()
     assert_each_once(tmp_path)
     assert summary.batches <= 3
@@ -226,7 +226,7 @@ def test_small_files_are_joined_between_batches(tmp_path: Path) -> None:
     given = config_for(tmp_path, rows=1)
     config = replace(given, lake=replace(given.lake, compact_after_files=5))
     tables = TopicTables(Location.of(config.lake), "shop")
-    EngineRun(config, tables, ListFeed(EVENTS, range(1, 61)), warm_up_s=0.001).run()
+    EngineRun(config, tables, ListFeed(EVENTS, range(1, 61)), habits=READY).run()
     assert_each_once(tmp_path)
     for topic in TOPICS:
         assert len(DeltaTable(str(tmp_path / topic)).file_uris()) < 6

@@ -17,7 +17,7 @@ from cdc_assets.engine.topics import with_notifications
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets_tests.unit.engine.feeds import ListFeed, event
+from cdc_assets_tests.unit.engine.feeds import READY, ListFeed, event
 
 MYSQL = {"connector.class": "MySqlConnector", "topic.prefix": "shop"}
 INITIAL, INCREMENTAL = "Initial Snapshot", "Incremental Snapshot"
@@ -89,7 +89,7 @@ def test_a_run_tells_what_a_signal_has_not_read(tmp_path: Path) -> None:
     feed = Notified([event(number, topic="shop.shop.items1") for number in range(1, 4)], [2, 3])
     tables = TopicTables(Location.of(config.lake), "shop")
     config = replace(config, batch_rows=1)
-    [text] = EngineRun(config, tables, feed, warm_up_s=0.001).run().unread
+    [text] = EngineRun(config, tables, feed, habits=READY).run().unread
     assert "Captured are: shop.items1. Next" in text
 
 

@@ -27,7 +27,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.counted import CaptureMetrics
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.engine import OpenProbe, answers_of, report_of_engine
-from cdc_assets_tests.unit.engine.feeds import ListFeed, event
+from cdc_assets_tests.unit.engine.feeds import READY, ListFeed, event
 
 TOPIC = "shop.db.items1"
 EMPTY = TableSchema(TableId("db", "", "empty"), 0, ())
@@ -88,7 +88,7 @@ def look(tmp_path: Path) -> Callable[..., CaptureReport]:
         if captured:
             feed = Connector([event(number, topic=TOPIC) for number in range(1, 11)], [1, 10])
             feed.more = offset
-            EngineRun(config, tables, feed, warm_up_s=0.01).run()
+            EngineRun(config, tables, feed, habits=READY).run()
         overview, at = EngineOverview(config), datetime.now(UTC) + timedelta(seconds=seconds)
         return report_of_engine(overview, answers_of(overview, probe), at)
 

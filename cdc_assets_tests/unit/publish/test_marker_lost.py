@@ -11,7 +11,7 @@ from cdc_assets.overview import CaptureOverview, published_of
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
-from cdc_assets.publish.start import WithoutMarker
+from cdc_assets.publish.start import Beginning, WithoutMarker
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -40,7 +40,7 @@ def lost(world: World) -> MemoryBroker:
 def opened(world: World, broker: MemoryBroker, without_marker: WithoutMarker = "", after: str = "") -> Publisher:
     feed = Feed(world.config, TopicTables.of(world.config))
     renderer = Renderer(world.config.kafka)
-    found = Publisher(feed, broker, renderer, 10, lambda _: None, after, without_marker=without_marker)
+    found = Publisher(feed, broker, renderer, 10, lambda _: None, Beginning(after, without_marker=without_marker))
     found.open()
     while found.turn():
         pass
@@ -100,7 +100,7 @@ def test_the_start_of_the_first_time_says_nothing_now(world: World) -> None:
 
 def test_the_connection_may_break_before_the_first_marker(world: World, lost: MemoryBroker) -> None:
     feed = Feed(world.config, TopicTables.of(world.config))
-    found = Publisher(feed, lost, Renderer(world.config.kafka), 10, lambda _: None, without_marker="anew")
+    found = Publisher(feed, lost, Renderer(world.config.kafka), 10, lambda _: None, Beginning(without_marker="anew"))
     found.open()
     found.open()
     assert not found.is_fenced()

@@ -10,6 +10,7 @@ from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.span import Replay
+from cdc_assets.publish.start import Beginning
 from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
@@ -47,7 +48,7 @@ def publisher(
         broker.begins_with(feed)
     rename = partial(replay.topic, config.events.topic_prefix) if replay else None
     renderer = Renderer(config.kafka, rename)
-    return Publisher(feed, broker, renderer, most, lambda _: None, after, replay.span if replay else None)
+    return Publisher(feed, broker, renderer, most, lambda _: None, Beginning(after, replay.span if replay else None))
 
 
 def published(

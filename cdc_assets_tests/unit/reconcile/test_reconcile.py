@@ -267,11 +267,11 @@ def test_a_comparison_that_dies_continues_behind_what_it_has_recorded(world: Wor
         done.append(found.done)
         raise PowerCutError
 
-    with world.reconciler(die) as reconciler, pytest.raises(PowerCutError):
-        reconciler.reconcile(world.table, Wishes())
+    with world.reconciler() as reconciler, pytest.raises(PowerCutError):
+        reconciler.reconcile(world.table, Wishes(), die)
     later: list[int] = []
-    with world.reconciler(lambda _, found: later.append(found.done)) as reconciler:
-        rest = reconciler.reconcile(world.table, Wishes())
+    with world.reconciler() as reconciler:
+        rest = reconciler.reconcile(world.table, Wishes(), lambda _, found: later.append(found.done))
     assert later[0] > done[0]
     assert (rest.rows, rest.ended, kinds(rest)) == (100, True, [("differs", "1"), ("differs", "99")])
 

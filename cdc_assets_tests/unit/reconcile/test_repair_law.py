@@ -101,7 +101,7 @@ class Player:
         with SqlServerSource(self._world.config.connection) as source:
             bulk = Beside(MssqlBulkSource(self._world.config.connection), self)
             mirrors, clock = self._world.mirrors(), Following(self._world)
-            one = Reconciler(self._world.config, source, bulk, LocalRunner(2), clock, mirrors, lambda *_: None)
+            one = Reconciler(self._world.config, source, bulk, LocalRunner(2), clock, mirrors)
             return one.reconcile(self._world.table, Wishes(ranges=ranges, repair=True, timeout_s=60)).differing
 
     @contextlib.contextmanager

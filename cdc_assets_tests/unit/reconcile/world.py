@@ -14,7 +14,7 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.reconcile.progress import Pass
-from cdc_assets.reconcile.run import OnGroup, Reconciler, Wishes
+from cdc_assets.reconcile.run import Reconciler, Wishes
 from cdc_assets_tests.unit.signals.world import World as Signalled
 from mssql_standin.control import StandIn
 
@@ -73,10 +73,10 @@ class World(Signalled):
         return sorted(repr(dict(zip(names.split(", "), row, strict=True))) for row in rows)
 
     @contextmanager
-    def reconciler(self, on_group: OnGroup = lambda table, found: None) -> Iterator[Reconciler]:
+    def reconciler(self) -> Iterator[Reconciler]:
         with SqlServerSource(self.config.connection) as source:
             bulk = MssqlBulkSource(self.config.connection)
-            yield Reconciler(self.config, source, bulk, LocalRunner(2), SystemClock(), self.mirrors(), on_group)
+            yield Reconciler(self.config, source, bulk, LocalRunner(2), SystemClock(), self.mirrors())
 
     def reconcile(self, **wishes: Any) -> Pass:
         with self.reconciler() as reconciler:

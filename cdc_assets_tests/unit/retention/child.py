@@ -10,7 +10,7 @@ from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import CaptureConfig, CleanupPolicy, MirrorSettings
 from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.unit.streaming.child import config_of
 
 
@@ -36,7 +36,12 @@ def run_later(config: CaptureConfig, days: int) -> None:
     """Stream."""
     with SqlServerSource(config.connection) as source:
         Capture(
-            config, source, MssqlBulkSource(config.connection), LocalRunner(2), Later(days), retention=Retention
+            config,
+            source,
+            MssqlBulkSource(config.connection),
+            LocalRunner(2),
+            Later(days),
+            RunOptions(retention=Retention),
         ).stream()
 
 

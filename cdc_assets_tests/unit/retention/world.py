@@ -21,6 +21,7 @@ from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.start import Beginning
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
@@ -157,7 +158,7 @@ def publisher(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
     """A publisher of its topics."""
     feed = Feed(world.config, TopicTables.of(world.config))
     broker.begins_with(feed)
-    return Publisher(feed, broker, Renderer(world.config.kafka), 1000, lambda _: None, after)
+    return Publisher(feed, broker, Renderer(world.config.kafka), 1000, lambda _: None, Beginning(after))
 
 
 def publish_all(world: World, broker: MemoryBroker, after: str = "") -> Publisher:

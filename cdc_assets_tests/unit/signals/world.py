@@ -17,7 +17,7 @@ from cdc_assets.config.settings import CaptureConfig, FilterSettings, Notificati
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from mssql_standin.control import StandIn
@@ -85,7 +85,7 @@ class World:
         connection = self.config.connection
         with SqlServerSource(connection) as source, kafka_channels(self.config) as channels:
             bulk = Watched(MssqlBulkSource.of(self.config), self.meanwhile)
-            capture = Capture(self.config, source, bulk, LocalRunner(2), SystemClock(), channels=channels)
+            capture = Capture(self.config, source, bulk, LocalRunner(2), SystemClock(), RunOptions(channels=channels))
             return capture.snapshot() if what == "snapshot" else capture.stream()
 
     def state(self) -> CaptureState:

@@ -12,7 +12,7 @@ from cdc_assets.capture.progress import OnProgress, SnapshotSummary, StreamSumma
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets.snapshot.plan import Request
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
@@ -80,7 +80,12 @@ class World:
         config = self.config
         with SqlServerSource.of(config) as source:
             yield Capture(
-                config, source, MssqlBulkSource.of(config), LocalRunner(2), SystemClock(), on_progress=on_progress
+                config,
+                source,
+                MssqlBulkSource.of(config),
+                LocalRunner(2),
+                SystemClock(),
+                RunOptions(on_progress=on_progress),
             )
 
     def snapshot(self, tables: Sequence[TableId] | None = None) -> SnapshotSummary:

@@ -13,7 +13,7 @@ from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.notifications import Listener
 from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, LoopRunner, SimulatedClock, SimulatedServer
 
 
@@ -50,9 +50,5 @@ def make_capture(
         bulk,
         runner,
         clock,
-        run_id="run",
-        listener=listener,
-        tables=tables,
-        on_progress=on_progress,
-        retention=Retention,
+        RunOptions("run", (), listener, tables, on_progress, retention=Retention),
     )

@@ -15,7 +15,7 @@ from cdc_assets.config.settings import (
     StreamingSettings,
 )
 from cdc_assets.retention.drop import Retention
-from cdc_assets.run.capture import Capture
+from cdc_assets.run.capture import Capture, RunOptions
 
 DATABASE = "SalesDb"
 
@@ -35,7 +35,12 @@ def run(config: CaptureConfig, what: str) -> None:
     """Snapshot or stream, as a Dagster run would."""
     with SqlServerSource(config.connection) as source:
         capture = Capture(
-            config, source, MssqlBulkSource(config.connection), LocalRunner(2), SystemClock(), retention=Retention
+            config,
+            source,
+            MssqlBulkSource(config.connection),
+            LocalRunner(2),
+            SystemClock(),
+            RunOptions(retention=Retention),
         )
         if what == "snapshot":
             capture.snapshot()
