@@ -49,7 +49,7 @@ NAMES = {
     "run": 11,
     "signals": 8,
     "streaming": 7,
-    "transactions": 12,
+    "system_topics": 8,
 }
 """The same in the names that a room defines: of functions, classes, arguments, variables and attributes."""
 

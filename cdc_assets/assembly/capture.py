@@ -18,9 +18,9 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.notifications import Listener
 from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
+from cdc_assets.system_topics.notifications import Listener
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -20,12 +20,12 @@ from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.work import OnStep, StepReport
-from cdc_assets.notifications import Listener
 from cdc_assets.overview import CaptureOverview, published_of
 from cdc_assets.overview.capture import AUDIT_S
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets.run.capture import Capture
+from cdc_assets.system_topics.notifications import Listener
 
 if TYPE_CHECKING:
     from cdc_assets.reconcile.run import Reconciler

@@ -13,7 +13,6 @@ from cdc_assets.config.filters import Names
 from cdc_assets.core.notification import Outbox
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.signal import SignalChannel
-from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.incremental.rounds import RoundReader
 from cdc_assets.incremental.snapshot import IncrementalSnapshot
 from cdc_assets.run.account import Account
@@ -34,6 +33,7 @@ from cdc_assets.snapshot.structures import Structures
 from cdc_assets.streaming.job_watch import JobWatch
 from cdc_assets.streaming.planner import Planner
 from cdc_assets.streaming.windows import WindowExecutor
+from cdc_assets.system_topics.heartbeat import Heartbeat
 
 
 class Activities:

@@ -37,7 +37,6 @@ from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.transitions import log_stopped
-from cdc_assets.notifications import Listener, Notifier
 from cdc_assets.run.account import Account
 from cdc_assets.run.activities import Activities
 from cdc_assets.run.housekeeping import MakeRetention, keep_all
@@ -52,6 +51,7 @@ from cdc_assets.run.selection import (
 )
 from cdc_assets.run.until_now import UntilNow
 from cdc_assets.streaming.window_report import troubled_table
+from cdc_assets.system_topics.notifications import Listener, Notifier
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import logging
 
 INFO_LOGGERS = (
     "cdc_assets.signals",
-    "cdc_assets.notifications",
+    "cdc_assets.system_topics.notifications",
     "cdc_assets.ledger.transitions",
     "cdc_assets.snapshot",
     "cdc_assets.streaming",

@@ -31,8 +31,8 @@ from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
-from cdc_assets.notifications import Notifier
 from cdc_assets.run.new_lake import NewLake
+from cdc_assets.system_topics.notifications import Notifier
 
 log = logging.getLogger(__name__)
 

@@ -44,7 +44,6 @@ from cdc_assets.core.outages import warn_seldom
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcError, LakeError, describe_error
-from cdc_assets.heartbeat import Heartbeat
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
 from cdc_assets.ledger.state import CaptureState, TableState, with_lost
@@ -53,6 +52,7 @@ from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import Request, SnapshotPlanner
 from cdc_assets.snapshot.rounds import Rounds
 from cdc_assets.snapshot.structures import Structures
+from cdc_assets.system_topics.heartbeat import Heartbeat
 
 __all__ = ["Request", "Snapshotter"]
 

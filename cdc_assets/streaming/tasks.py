@@ -64,7 +64,7 @@ from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import TableRead
 from cdc_assets.streaming.row_counts import RowsRead
-from cdc_assets.transactions import TOPIC_SCHEMA, Carried, Stream, number
+from cdc_assets.system_topics.transactions import TOPIC_SCHEMA, Carried, Stream, number
 
 _PRECEDING_ROWS = 16
 """Number of rows before a slice that are read first; an update or a changed key has two."""

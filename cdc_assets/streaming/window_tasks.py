@@ -23,7 +23,7 @@ from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import Window
 from cdc_assets.streaming.slices import in_order
 from cdc_assets.streaming.tasks import PlannedRead, SliceTask, TransactionTopic, count_open
-from cdc_assets.transactions import TOPIC_SCHEMA, Carried
+from cdc_assets.system_topics.transactions import TOPIC_SCHEMA, Carried
 
 
 class WindowTasks:

@@ -23,7 +23,7 @@ from cdc_assets.envelope.plan import EventPlan, plan_events
 from cdc_assets.envelope.reads import ReadContext, build_reads
 from cdc_assets.history.events import build_events
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.transactions import Stream, number
+from cdc_assets.system_topics.transactions import Stream, number
 from cdc_assets_tests.unit.envelope.building import IDENTITY, change, change_batch, table_batch
 
 EXAMPLES: dict[str, Any] = json.loads((Path(__file__).parents[2] / "golden" / "documents-2.3.json").read_text())

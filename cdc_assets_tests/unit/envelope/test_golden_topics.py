@@ -16,13 +16,13 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.envelope.json import to_json
-from cdc_assets.heartbeat import SCHEMA, Heartbeat
 from cdc_assets.history.events import build_events
 from cdc_assets.history.records import ChangeType, HistoryEntry
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.system_topics import heartbeat_topic, transaction_topic
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.transactions import Stream, number
+from cdc_assets.system_topics.heartbeat import SCHEMA, Heartbeat
+from cdc_assets.system_topics.transactions import Stream, number
 from cdc_assets_tests.unit.envelope.building import IDENTITY, change, change_batch, changed, plan_of
 from cdc_assets_tests.unit.envelope.examples import CUSTOMERS, ORDERS, golden, same
 

@@ -11,9 +11,9 @@ from cdc_assets.config.settings import (
 )
 from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.notifications import Listener
 from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
+from cdc_assets.system_topics.notifications import Listener
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, LoopRunner, SimulatedClock, SimulatedServer
 
 

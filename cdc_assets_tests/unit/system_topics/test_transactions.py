@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.envelope.blocks import TRANSACTION
 from cdc_assets.errors import CdcError, ConnectionLostError, InvariantError
-from cdc_assets.transactions import TOPIC_SCHEMA, Stream, number
+from cdc_assets.system_topics.transactions import TOPIC_SCHEMA, Stream, number
 
 SOURCE = pa.struct([("commit_lsn", pa.string()), ("ts_ms", pa.int64())])
 VALUE = pa.struct([pa.field("source", SOURCE), TRANSACTION.to_field("transaction")])

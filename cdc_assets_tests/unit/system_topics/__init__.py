@@ -1,0 +1,1 @@
+"""Topics of a capture as a whole."""
