@@ -189,9 +189,23 @@ def callers(name: str, of: str | None = None) -> set[str]:
     return found
 
 
+def appending() -> set[str]:
+    """Modules that commit files by `DeltaTables.append`, which takes four arguments or five."""
+    found = set()
+    for path in (ROOT / "cdc_assets").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr == "append" and len(node.args) + len(node.keywords) > 3:
+                found.add(str(path.relative_to(ROOT / "cdc_assets")))
+    return found
+
+
 def test_rows_enter_tables_in_few_places() -> None:
     """All others hand a step to `carry_out`."""
     assert callers("create_write_transaction", of="") == {"lake/tables.py", "lake/replacing.py"}
+    assert appending() == {"lake/topics.py", "ledger/fenced_log.py"}, "of `DeltaTables`; the second are records"
+    assert not callers("write_deltalake") | callers("write_deltalake", of="")
     assert callers("commit", of="tables") == {
         "lake/step.py",  # windows, rounds, chunks, batches
         "lake/small.py",  # one row, such as a heartbeat
@@ -209,6 +223,7 @@ def test_files_leave_tables_in_few_places() -> None:
         "lake/overwriting.py",  # what an asset of a user returns
     }
     assert callers("commit", of="change") == {"lake/step.py"}
+    assert not callers("delete", of="")
 
 
 KINDS = {
