@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cdc_assets.defs import watch
+from cdc_assets.defs import failures, watch
 from cdc_assets_tests.shop import Shop, open_shop
 
 HERE = Path(__file__).parent
@@ -26,6 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick waits for its look, however busy the machine is, so that it always tells what it has found."""
     monkeypatch.setattr(watch, "_GRACE_S", 60.0)
+
+
+@pytest.fixture(autouse=True)
+def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that failed is repeated as often as always, and sooner."""
+    monkeypatch.setattr(failures, "RETRY", dg.RetryPolicy(max_retries=failures.RETRY.max_retries, delay=0.1))
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets_tests.jobs import JOB
+from cdc_assets_tests.patience import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -248,7 +249,7 @@ def test_jobs_of_a_run_that_is_asked_to_end_are_cancelled(runner: SparkTaskRunne
 def test_jobs_of_others_in_the_session_go_on(
     runner: SparkTaskRunner, spark_resource: SparkResource, tmp_path: Path
 ) -> None:
-    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    begun, running, ended = (tmp_path / name for name in ("begun", "running", "ended"))
     outcome: list[int] = []
 
     def wait_for_the_end(number: int) -> int:
@@ -260,18 +261,24 @@ def test_jobs_of_others_in_the_session_go_on(
     def of_a_user() -> None:
         outcome.extend(spark_resource.spark_context.parallelize([7], 1).map(wait_for_the_end).collect())
 
+    def read_on(_: int) -> None:
+        running.touch()
+        time.sleep(60)
+
     def end_once_it_runs() -> None:
-        while not begun.exists():
+        while not running.exists():
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threads = [threading.Thread(target=of_a_user), threading.Thread(target=end_once_it_runs)]
-    for thread in threads:
-        thread.start()
+    threads[0].start()
+    wait_until(begun.exists, 60, lambda: "the user's job runs", every=0.05)
+    threads[1].start()
     with pytest.raises(Interrupted), listening():
-        runner.run(lambda _: time.sleep(60), [0, 1], JOB)
+        runner.run(read_on, [0, 1], JOB)
     with pytest.raises(Interrupted), limited(1):
         runner.run(lambda _: time.sleep(60), [0], JOB)
+    assert not outcome
     ended.touch()
     for thread in threads:
         thread.join(30)
@@ -344,6 +351,7 @@ from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets_tests.jobs import JOB
+from cdc_assets_tests.patience import wait_until
 
 resource = SparkResource(master="local[2]", spark_config={"spark.ui.enabled": "true"})
 runner = resource.runner()

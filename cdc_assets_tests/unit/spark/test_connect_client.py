@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from cdc_assets.adapters.spark import connect
 from cdc_assets.adapters.spark.connect import Progress
 from cdc_assets.adapters.spark.failures import SparkTaskError
 from cdc_assets.adapters.spark.session import LazySession
@@ -47,6 +48,13 @@ def test_server_that_cannot_be_used_is_reported(tmp_path: Path, preparation: str
     assert "secret" not in done.stdout + done.stderr
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer is given up after a second."""
+    monkeypatch.setattr(connect, "_READY_S", 1.0)
+
+
+@pytest.mark.usefixtures("soon")
 def test_server_that_is_not_there_is_reported_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
@@ -54,6 +62,7 @@ def test_server_that_is_not_there_is_reported_at_once() -> None:
         LazySession(SparkSettings(remote=remote)).session()
 
 
+@pytest.mark.usefixtures("soon")
 def test_server_that_was_there_and_is_gone_may_come_back() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         remote = f"sc://127.0.0.1:{server.getsockname()[1]}"
