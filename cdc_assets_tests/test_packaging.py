@@ -1,5 +1,6 @@
 """What a wheel holds, and what the code location file says."""
 
+import re
 import tomllib
 import zipfile
 from pathlib import Path
@@ -34,6 +35,17 @@ def test_wheel_holds_the_library_alone(wheel: list[str]) -> None:
         "cdc_assets/defs/envelope_io.py",
         "cdc_assets/adapters/spark/log4j2.properties",
     } <= set(wheel)
+
+
+def test_nobody_is_sent_to_an_index_for_the_stand_in() -> None:
+    projects = [tomllib.loads((home / "pyproject.toml").read_text())["project"] for home in (ROOT, ROOT / "standin")]
+    wanted = [text for one in projects for texts in one["optional-dependencies"].values() for text in texts]
+    wanted += [text for one in projects for text in one["dependencies"]]
+    wanted += [lock.read_text() for lock in ROOT.glob("requirements*.txt")]
+    assert not [text for text in wanted if "standin" in text.replace("-", "").lower()]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "standin").glob("*.md")]
+    assert len(pages) > 40
+    assert not [page for page in pages if re.search(r"install\b[^`\n]*\bmssql[-_]standin", page.read_text())]
 
 
 def test_both_wheels_say_their_licence(wheel: list[str], tmp_path: Path) -> None:
