@@ -21,7 +21,9 @@ import pytest
 from dagster_graphql.test.utils import define_out_of_process_context, execute_dagster_graphql
 from typer.testing import CliRunner
 
+from cdc_assets.adapters.kafka import preflight, unread
 from cdc_assets.cli.main import app
+from cdc_assets.defs import kafka
 from cdc_assets_tests.shop import ROOT, Shop, open_shop, tick
 from mssql_standin import sample
 
@@ -73,6 +75,14 @@ fragment facts on MetadataEntry { label description
   runsOrError { ... on Runs { results { runId eventConnection(limit: 1000) { events { ... on MessageEvent { message } } } } } } }
 """
 """Of all resources, jobs, assets with their events and checks, and the logs of runs."""
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for a broker that is not there."""
+    monkeypatch.setattr(kafka, "_SILENT_S", 0.5)
+    monkeypatch.setattr(unread, "_REQUEST_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(preflight, "_LIMIT_S", 1.0)
 
 
 @pytest.fixture
@@ -224,7 +234,7 @@ def lake(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_what_nobody_may_see_is_nowhere(
-    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    shop: Shop, soon: None, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     home, told = tmp_path / "home", []
     home.mkdir()
