@@ -101,6 +101,7 @@ def capture(
     last committed window.
     """
     show_logs()
+    # another connector's capture has a loop of its own, and few of the options
     if is_engine_file(place := configuration_file(config)):
         _refuse_for_engines(
             {
@@ -113,6 +114,7 @@ def capture(
         capture_by_engine(place, follow, idle, metrics_port)
         return
     check_goal(until_now, timeout, {"--follow": follow, "--idle": idle is not None, "--snapshot-only": snapshot_only})
+    # options win over properties
     settings = _settings(read_config(config), follow or until_now, idle)
     if metrics_port is not None:
         settings = replace(settings, metrics=replace(settings.metrics, port=metrics_port))
@@ -120,9 +122,11 @@ def capture(
         out.print("This command does not update mirrors. Dagster's runs, `cdc-assets mirror` and --until-now do.")
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
 
+    # settings are read again before each attempt, so that a rotated password is taken
     def read() -> CaptureConfig:
         return _settings(load_config(place), follow, idle)
 
+    # metrics and tasks outlast attempts; each attempt opens the capture itself
     with (
         listening(give_up),
         exported(settings, read) as run.note,

@@ -77,10 +77,12 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     @writing_assets(catalog, names.changes_op, specs, check_specs=specs_of(CONTINUITY, catalog))
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
+        # the sensor has found work, so Spark is started beside what comes first; a run of somebody else may have none
         if is_asked_for(context.run, names.sensor):
             resource.get_ready()
         enable_info_logs()
         runs = catalog.runs().of(repository_of(context.run))
+        # one run of a capture at a time, also where pools have no limit
         with writing(catalog, context, server_view(catalog, resource)) as written:
             system, page = SystemReport(catalog, written), written.page
             reporter = Reporter(catalog, "changes", context, written, config.report_every_s)
@@ -88,6 +90,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             mirrors = MirrorFollower(catalog, context, resource)
             listed = {schema.table for schema in catalog.tables}
 
+            # called after each committed window: whatever Dagster shows is in the lake by then
             def on_progress(progress: Progress) -> None:
                 page.note(catalog.key(table, "changes") for table in progress.tables)
                 reporter.on_progress(progress)
@@ -109,12 +112,14 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             with page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture, page.fresh():
                 if (gap_s := runs.gap_s(context.instance)) is not None:
                     context.log.info(f"Nothing was streamed for {gap_s:.1f} s since the run before.")
+                # where the log ends is fixed before the first read, so that the run ends however much is written meanwhile
                 goal = capture.until_now() if _has_goal(catalog, context, config) else None
                 with _noting_progress(context, reporter), reported_in_any_case(reporter.report_all):
                     summary = capture.stream(
                         should_yield=_reached(goal) if goal else _others_wait(runs, context, written.turns),
                         is_added=lambda table: table not in listed,
                     )
+                # the sensor measures from here how long nothing streams between two runs
                 if summary.ended == "deadline" or (summary.ended == "yielded" and goal is None):
                     tag_run(context.instance, context.run.run_id, {LEFT_AT_TAG: f"{time():.3f}"})
                 _tell(context, summary, goal)
@@ -122,6 +127,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 mirrors.finish()
             tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
             state = capture.state()
+        # tables that failed only in this run are not in the record; their check has to say it nevertheless
         states = dict(state.tables)
         for trouble in summary.troubled:
             if trouble.table not in states:

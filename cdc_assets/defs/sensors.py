@@ -158,6 +158,7 @@ def _request(
     capture = catalog.names.capture
     with resource.overview(at_signals=True) as overview:
         work = overview.work
+        # rows before changes: a table without its rows cannot stream
         snapshots = list(catalog.keys("snapshot").values())
         waiting = work.waiting(snapshots, first_tick=first_tick)
         if waiting and unread is None:
@@ -168,6 +169,7 @@ def _request(
                 run_config=dg.RunConfig(ops={catalog.names.snapshot_op: SnapshotConfig(due_only=True)}),
                 tags=dict(all_ranges(catalog.partitions)),
             )
+        # from here on cheap questions first; each is asked only if none before it has found work
         fresh = work.fresh() if overview.streams else {}
         signalled = work.signalled(fresh)
         asked = work.asked() if overview.streams and not fresh else []

@@ -43,6 +43,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
     )
     def snapshot(context: dg.AssetExecutionContext, config: SnapshotConfig) -> Iterator[Any]:
         resource: CaptureResource = getattr(context.resources, names.resource)
+        # where there is work for certain, Spark is started beside what comes first
         if is_asked_for(context.run, names.sensor) or not config.due_only:
             resource.get_ready()
         with writing(catalog, context, server_view(catalog, resource)) as written:
@@ -60,6 +61,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             kafka = KafkaFollower(catalog, context, resource)
             with page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture, page.fresh():
                 with reported_in_any_case(reporter.report_all):
+                    # the sensor's run reads what is due by then; any other one what was selected
                     if config.due_only:
                         summary = capture.snapshot()
                     else:
@@ -70,6 +72,7 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 MirrorFollower(catalog, context, resource).finish()
         yield from system.results(reporter.windows, page.facts())
         tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(len(summary.tables))})
+        # after all reports, so that tables that were read show it
         if summary.failed:
             raise dg.Failure(
                 description="\n".join(f"{trouble.table}: {trouble.reason}" for trouble in summary.failed),

@@ -26,6 +26,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
     detail, database = json.loads(row["detail"]), row["database"]
     if row["event"] == "state":
         return decode_state(detail["state"])
+    # what any event may carry; tables and marks come as wholes, so the newest wins
     state = state.with_tables(decode(TableState, entry) for entry in detail.get("tables", ()))
     state = state.with_marks(decode(dict[str, Mark | None], detail.get("marks", {})))
     state = dataclasses.replace(
@@ -35,10 +36,12 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         ran_on={**state.ran_on, **decode(dict[str, RanOn], detail.get("ran_on", {}))},
     )
     match row["event"]:
+        # a number is taken here, before anything is read under it
         case "planned":
             windows = decode(tuple[Window, ...], detail["windows"])
             numbers = state.next_window, windows[0].window_id + 1
             return _opened(dataclasses.replace(state, pending=windows, next_window=max(numbers)), windows[0])
+        # with `advance`, over a log without changes, what moves the watermark of a database
         case "complete" if row["kind"] == "stream":
             behind = {decode(TableId, names) for names in detail["behind"]}
             for name in detail["databases"]:

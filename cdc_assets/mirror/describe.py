@@ -82,6 +82,7 @@ def describe(
         for name, field in names.items()
         if any(field in fields for fields in after.values())
     ]
+    # what identifies a row: the key of events, and columns that only the key holds
     names_now = {column.name for column in found}
     key = _key_names(topic, entries, settings, generations)
     source = {name: entries[-1].schema.column(name) if entries else None for name in key}
@@ -92,6 +93,7 @@ def describe(
         source, found, names, {name: field for fields in of_keys for name, field in fields.items()}, hidden
     )
     columns = [_shape_column(column) for column in found] + [_extra_column(column) for column in extra]
+    # columns that the source has no longer: rows of the mirror still hold them
     taken = {name.lower() for name in names}
     for name, shown in _names(former, settings).items():
         if name.lower() not in taken and any(shown in fields for fields in after.values()):
@@ -99,6 +101,7 @@ def describe(
             columns.append(replace(_shape_column(earlier), nullable=True, former=True))
             found.append(earlier)
             names[name] = shown
+    # after all columns are known, because names may differ by letter case only
     _check(topic, [column.name for column in columns])
     known = {column.name: column.column for column in [*found, *extra]}
     own = {column.name.removeprefix(_KEY): column.name for column in extra}

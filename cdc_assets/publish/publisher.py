@@ -194,7 +194,9 @@ class Publisher:
         streams = [self._stream(topic, ahead) for topic in topics if topic.name not in self.stopped]
         for stream in streams:
             stream.read_ahead()
+        # topics are made outside of a transaction, because the broker may refuse them
         self._targets.prepare(streams)
+        # window by window over all topics, so that a marker can name one window for nearly all of them
         numbered = [stream for stream in streams if stream.topic.numbered]
         while live := [s for s in numbered if s.head is not None and s.name not in self.stopped]:
             window = min(stream.head.window for stream in live if stream.head is not None)
@@ -203,10 +205,12 @@ class Publisher:
             self._reached(numbered, window)
             if self._is_full():
                 yield self._commit()
+        # topics with numbers of their own belong to no window
         for stream in streams:
             if not stream.topic.numbered and stream.name not in self.stopped:
                 yield from self._send(stream, None)
         self._stops.passed([topic.name for topic in topics], [s.name for s in streams if s.name not in self.stopped])
+        # the rest is committed, and a topic that has stopped is recorded even if nothing was sent
         if self._begun or self._stops.reasons() != self._published.stopped:
             self._complete = self._base
             self._begin()

@@ -149,9 +149,11 @@ def subject_of(
     if troubles or not found:
         raise troubles.get(topic) or LakeError(f"{table} has no mirror. Next: cdc-assets mirror {table}.")
     about, plan = found[0].description, _plan_of(config, topics, state)
+    # the generation that an event would enter now: its columns have the types in which both sides are compared
     directory = topics.directory_for(topic, plan.topic_schema)
     generation = next((made for made in about.generations if made.directory == directory), about.generations[-1])
     shape = about.shape
+    # only columns that both sides have, since a dropped one would differ in every row
     present = {column.name for column in schema.columns}
     fields = {adjusted(column.name, events.field_name_adjustment) for column in plan.columns if column.name in present}
     names = tuple(column.name for column in generation.columns if column.field.name in fields)
@@ -169,6 +171,7 @@ def subject_of(
         f"{topic}.__reconciling",
     )
     reader = TopicReader(location, shape, about.generations)
+    # reports name rows that differ, and must not show what a rule hides in events
     hidden = frozenset(
         column.name
         for column in shape.columns

@@ -191,24 +191,27 @@ class Opening:
         activities = self._activities
         if self._config.signals.collections:
             activities.incremental.reader.clean()
-        for database in list(
-            self._ledger.state.signals
-        ):  # which queries no server, and readers of all databases wait for the number
+        # READs that are recorded: this queries no server, and readers of all databases wait for the number
+        for database in list(self._ledger.state.signals):
             activities.incremental.recover(database)
+        # a window in flight, before any filter can take a table out of it
         pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
         troubles = activities.windows.execute(pending, repeated=True) if pending else {}
         for database, trouble in troubles.items():
             is_busy = isinstance(trouble, TURN_ERRORS)  # the loop tries again
             if not is_busy or self._ledger.state.in_flight(database):
                 raise trouble
+        # structures that a signal has given and that a killed run had only begun to record
         for database in list(self._ledger.state.signals):
             activities.structures.recover(database)
+        # a snapshot in flight holds a number, so it comes before new ones
         done = SnapshotSummary()
         for database in list(self._ledger.state.snapshots):
             run = self._ledger.state.snapshots[database]
             with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
                 done += activities.snapshotter.resume(database, captured)
             done += SnapshotSummary(failed=tuple(failed))
+        # only now are tables ended: what was in flight may have needed them
         for database in {table.database for table in captured}:
             end_former_tables(self._ledger, self._lake, database)
         for database, problem in unavailable.items():

@@ -101,6 +101,7 @@ class WindowStructures:
                 if known is not None:
                     self._lake.destination(known)
                     entries[read.table, read.instance] = known
+                # its instance is not there any more: the next window decides what has become of it
                 if instance is None and not read.counted:
                     moved.add(read.table)
                     continue
@@ -118,6 +119,7 @@ class WindowStructures:
                 continue
             if entry is known and not (closed and not read.counted and _lacks_columns(known, instance)):
                 continue
+            # structures of this number are recorded already, and a second record would be another one
             if closed:
                 moved.add(read.table)
                 continue
