@@ -8,8 +8,8 @@
 | it has no capture instance | the same |
 
 *The position of a table.* A window reads commits in `(position, until]`. If everything up to a commit was delivered,
-that commit is the position. If the other reader stopped inside a transaction, the position is the LSN before it, and
-each table of which something was delivered has the place after which it is read (`TableState.begins`).
+that commit is the position. If the other reader stopped inside a transaction, the position is the LSN before it. Each table of
+which something was delivered has the place after which it is read (`TableState.begins`).
 """
 
 import dataclasses

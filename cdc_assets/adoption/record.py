@@ -1,8 +1,8 @@
 """Records an adoption: the tables' structures and positions.
 
 *Why it is right.* Structures must be in the schema history before a run finds positions without them, and a number of
-a commit may be used once. So the tables are recorded as not ready together with the use of a number, then their
-structures are written under it, and then the tables are recorded with their positions, all databases in one row.
+a commit may be used once. So the tables are recorded as not ready together with the use of a number, and their structures are
+written under it. Then the tables are recorded with their positions, all databases in one row.
 
 | crash after | next call of adopt | a capture meanwhile |
 |---|---|---|

@@ -1,9 +1,9 @@
 """Detects data loss in the lake, and which tables can no longer be trusted from which position on.
 
-A table with a position and without its data has a gap; it is never treated as new. The manifest is compared with what
-the tables hold (`lake.audit`) when a run begins, before anything in flight is finished, and again with all data of a
-table before a run commits to it for the first time, when another program's rewrite has lost rows of it, and from time to time
-while the run goes on, one table after the other: a run may last for half a day, and its page says that all is well.
+A table with a position and without its data has a gap; it is never treated as new. The manifest is compared with what the tables
+hold (`lake.audit`) when a run begins, before anything in flight is finished. A table is compared again, with all its data, before
+a run commits to it for the first time, and when another program's rewrite has lost rows of it. While the run continues, one table
+after the other is compared: a run may last for half a day, and its page says that all is well.
 
 | found | action |
 |---|---|
@@ -17,8 +17,8 @@ while the run goes on, one table after the other: a run may last for half a day,
 | a topic of no table lacks something | it is logged, and the run continues |
 
 *An older manifest.* Window numbers found in tables are never assigned again, for a table would skip a window that it
-seems to have. A table is complete to the end of its last unknown commit if these commits are windows of the log that
-follow each other, the first of them starting at its position: each commit records which LSNs it covers, and a window
+seems to have. A table is complete to the end of its last unknown commit if these commits are windows of the log that follow each
+other, from its position on: each commit records which LSNs it covers, and a window
 holds all changes of a table between the two. Of any other table it is not known what it lacks, so it has a gap.
 
 *Why no loss is missed, and no alarm is false.* A mark is recorded after the commit that it describes. So a crash leaves

@@ -8,8 +8,8 @@ everything written from then on sorts after everything that was lost, and the sa
 
 *What consumers see.* Each table's old history ends with a DROP after its position, in the schema history and on the
 topic `<prefix>`. Its snapshot begins the next one with a CREATE, as for a table that was dropped and created again. The
-state keeps the interval of lost changes as a gap: from the LSN where the two histories part to `reached`, and once its
-snapshot is complete to the watermark of that, since the new history's changes up to there are read by nobody.
+state keeps the interval of lost changes as a gap: from the LSN where the two histories part to `reached`. Once its snapshot is
+complete it goes to the watermark of that, since no run reads the new history's changes up to there.
 
 | crash after | next run |
 |---|---|

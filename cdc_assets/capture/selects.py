@@ -5,8 +5,8 @@ A statement is embedded into one that reads the table's columns as the events ne
 expressions go before the outer SELECT, query hints after it, and an ORDER BY gets the OFFSET that makes it legal
 (https://learn.microsoft.com/en-us/sql/t-sql/queries/select-order-by-clause-transact-sql, limitations).
 
-*Why nothing but a query can come of it.* T-SQL needs no semicolon between statements, so whoever sends a signal could add
-one of his own, which would run with the login's rights. A statement cannot begin inside parentheses. So a predicate must not close
+*Why nothing but a query can come of it.* T-SQL needs no semicolon between statements. So the sender of a signal could add one of
+his own, which would run with the login's rights. A statement cannot begin inside parentheses. So a predicate must not close
 those around it, and neither must the body of a SELECT; what is moved out of them is nothing but common table expressions
 and one list of hints. Where a text, a quoted name or a comment ends is decided as the server does it (comments nest); if that is
 not certain, the text is refused.

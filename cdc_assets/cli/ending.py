@@ -3,8 +3,8 @@
 The interpreter is not finalized: Arrow's threads that still close files of an object store would need it, and abort the process (exit
 code 134) once it is gone. So what was registered for the end is called here, and the process ends at once.
 
-*No command hangs.* One that was asked to end and waits for what cannot be interrupted, such as a server of Spark Connect that is
-stopped, ends all the same (`give_up`). That is as safe as any crash (`core.steps`).
+*No command hangs.* One that is to end may wait for what cannot be interrupted, such as a server of Spark Connect that is stopped.
+It ends all the same (`give_up`). That is as safe as any crash (`core.steps`).
 
 | name | why there is no public way |
 |---|---|

@@ -1,7 +1,7 @@
 """Which properties may hold a secret: one list for all kinds of captures.
 
-Values of these properties are in no error and in no listing, are taken out of the log of an embedded connector, and may
-not be written out where Dagster would show them.
+Values of these properties are in no error and in no listing, and are taken out of the log of an embedded connector. They may not
+be written out where Dagster would show them.
 """
 
 import re

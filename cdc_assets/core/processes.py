@@ -1,7 +1,7 @@
 """Identifies an operating-system process, and finds out whether it still exists.
 
-A process is identified by host, boot, process id, start time and the space in which its id is given out, so that neither a
-reused process id nor one of another container is mistaken for it.
+A process is identified by host, boot, process id, start time and the space in which its id is given out. So neither a reused
+process id nor one of another container is mistaken for it.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Key ranges as T-SQL: a bound is read from the server as text and converted back to the column's own type.
 
 Comparison is always the server's, with the column's own type and collation: strings compare differently in
-Python, and so do uniqueidentifiers. Styles are those of CAST and CONVERT, chosen so that the text holds the whole
-value: 126 for dates and times, 3 for floats (17 digits), 2 for money (four decimals), 1 for binary (0x…).
+Python, and so do uniqueidentifiers. Styles are those of CAST and CONVERT, chosen so that the text holds the whole value. They are
+126 for dates and times, 3 for floats (17 digits), 2 for money (four decimals), 1 for binary (0x…).
 https://learn.microsoft.com/en-us/sql/t-sql/functions/cast-and-convert-transact-sql
 """
 

@@ -1,8 +1,8 @@
 """A capture whose configuration is broken: a page in trouble, and a sensor that says what is wrong.
 
 A wrong line in the file of one capture must not stop the others, nor the assets that somebody has built on it. So in its place a
-code location has the asset of its page, those of the tables that the last load has found, which nothing materializes, its resources, which fail
-when they are used, and a sensor whose ticks fail with the reason until the file is right. It is a capture again when the code
+code location has the asset of its page, and those of the tables that the last load has found, which nothing materializes. Its
+resources fail when they are used, and the ticks of its sensor fail with the reason until the file is right. It is a capture again when the code
 location is loaded again; nothing of the lake is touched.
 
 A code location of nothing else fails to load, so that whoever begins is told at once; but not if the capture was loaded before:

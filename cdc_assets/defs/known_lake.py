@@ -1,8 +1,8 @@
 """Lets Dagster's storage remember where a capture's record is, beside the state folder of each machine (`lake.known`).
 
 A run in a container without the volume of the lake has neither, and would begin a new lake on its own disk, as would the next one.
-So a process that has seen the record stores that in Dagster, in the store that its daemons have for such values, and before anything is read or
-written, this process gets what Dagster knows. A relative `lake.path` is compared as it is written, too: from
+So a process that has seen the record stores that in Dagster, in the store that its daemons have for such values. Before anything
+is read or written, a process gets what Dagster knows. A relative `lake.path` is compared as it is written, too: from
 another working directory it means another folder.
 
 *Crash:* the next tick or look does it.

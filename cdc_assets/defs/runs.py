@@ -4,8 +4,8 @@ Runs are identified by their job, their selected assets, or, if they select none
 that a run started by hand counts too, and one of a user's own job that a schedule has started. A capture of the same name in another
 code location is another capture.
 
-*Who is dead.* A run whose recorded process is gone. One that has recorded none died before its first step did, if that takes long,
-the code server that would have reported it is gone too, and no step of anybody else is at work.
+*Who is dead.* A run whose recorded process is gone. One that has recorded none died before its first step did, if three things
+hold: that takes long, the code server that would have reported it is gone too, and no step of anybody else is at work.
 """
 
 import re

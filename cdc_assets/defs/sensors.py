@@ -17,8 +17,8 @@ table costs four records, another one only its materialization.
 
 *Run keys, failures, terminations:* `schedule`.
 
-*Mirrors* follow in the runs that write topics. If some lag while nothing else is to do, because they
-are new or their last step failed, a run only for them is started, one after each run of the capture; also before the next stream, if a
+*Mirrors* follow in the runs that write topics. Some may lag while nothing else is to do, because they are new or their last step
+failed. Then a run only for them is started, one after each run of the capture; also before the next stream, if a
 run did not wait for them any more. One that is refused, or that cannot be queried, keeps lagging, and keeps the sensor from nothing.
 
 They also wait until it is known up to where in the log a snapshot has read, which a run finds out. Where the last one ended without that, and
@@ -28,8 +28,8 @@ nothing is committed, no other run would come, so one is started for it.
 after a failure of that run, or one that published nothing, with the same pauses as above: so a topic that is stopped is tried again.
 The broker is not queried again before the manifest has grown.
 
-*New tables.* While nothing else is to do, the sensor queries the server once a minute, or at each tick if the code location lists no table, for
-enabled tables of which nothing is captured, and starts a streaming run that adds them: a quiet database would have no other run.
+*New tables.* While nothing else is to do, the sensor queries the server for enabled tables of which nothing is captured, and
+starts a streaming run that adds them. It does so once a minute, or at each tick if the code location lists no table: a quiet database would have no other run.
 
 *Starts.* If the snapshot mode reads tables at each start, the first evaluation under another
 start of Dagster, or with another snapshot mode, is a start (`service`).

@@ -1,11 +1,11 @@
 """Lets runs that write the same thing wait for each other, whatever pools Dagster has.
 
-A pool is only what the instance says it is: without a limit for it, as in a new project, two runs of a capture begin at once, the
+A pool is only what the instance says it is: without a limit for it, as in a new project, two runs of a capture begin at once. The
 fence of the manifest ends the older one, and its backfill has failed. So a step takes its turn before it writes. Where a pool lets one
 run begin at a time, the turn is always free.
 
-*The algorithm* is Lamport's bakery. A step that wants its turn says so in a tag of its run, then takes a number that is greater than
-all it sees, and waits for those who are choosing one, and for smaller numbers; of equal ones the run with the smaller id is first. Each
+*The algorithm* is Lamport's bakery. A step that wants its turn says so in a tag of its run, then takes a number that is greater
+than all it sees. It waits for those who are choosing one, and for smaller numbers; of equal ones the run with the smaller id is first. Each
 step writes only its own tag (`tags` keeps those of one run from losing each other). So there is one at a time, in the order of their coming, and no step waits for one that waits.
 
 *Who is seen* are steps of runs that Dagster counts as at work, in all code locations of the instance. A number is of one run

@@ -2,8 +2,8 @@
 
 *A run* queries record, lake and server every few seconds over a connection of its own, also while the loop waits for a server that is
 away. It reports the page as a materialization: at once if health or troubles change, else every `_RUN_REPORT_S` seconds while
-something else has, or it is not healthy; and results of checks by `board`. After each report it pauses for a multiple of what the report took,
-so that it takes a fixed share of the time, but never so long that the page gets old.
+something else has, or it is not healthy; and results of checks by `board`. After each report it pauses for a multiple of what the
+report took, so that it takes a fixed share of the time. It never pauses so long that the page gets old.
 
 *The sensor* does so in threads as well, because checking many tables takes seconds: a tick waits for it briefly, and the next one reports what was
 found. A report that will take long begins when the tick has ended, because both share the interpreter. A page that says healthy is reported

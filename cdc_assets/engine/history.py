@@ -1,8 +1,8 @@
 """A connector's schema history in the lake: the table structures that it needs to continue reading the log.
 
 A connector reads ahead: it writes a record when it meets a statement in the log, many events before those that need it
-are sent. It restarts at an offset with *all* records that it is given, also those ahead of the offset (MySQL's
-compares them with an offset that has lost its server's number), and cannot read the rows between. So a record is held
+are sent. It restarts at an offset with *all* records that it is given, also those ahead of the offset, and cannot read the rows
+between. (MySQL's compares them with an offset that has lost its server's number.) So a record is held
 back until an offset has reached it. If a run dies while it holds one back, the connector reads the statement again and
 writes the record again. Should the connector write one twice, it counts once, whatever its time stamp.
 """

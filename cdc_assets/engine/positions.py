@@ -9,14 +9,14 @@ guarantee is at least once; a repeated event is recognised by its position:
 | postgresql | both LSNs of `sequence` | the last commit before the transaction, then the position inside it: decoding is in commit order |
 | oracle | `commit_scn`, `txId`, `scn`, `rs_id`, `ssn` | transactions are emitted in commit order, their changes in log order |
 
-Events of snapshots have no position, nor have PostgreSQL's messages outside a transaction, which are sent before the
-transactions around them are, nor have those of connectors that are not listed: they are never dropped.
+Some events have no position: those of snapshots, PostgreSQL's messages outside a transaction, which are sent before the
+transactions around them are, and those of connectors that are not listed: they are never dropped.
 
 What is recorded is the position of the last event that is in the lake. Repetitions are before it and do not move it, so that
 the same events are recognised again if the connector repeats them at another start.
 
-A connector repeats itself only at its start. The first event that is new ends the search, and so does one of a snapshot
-of whole tables, with which a connector starts over, and one that is before the offset at which it was started: both
+A connector repeats itself only at its start. The first event that is new ends the search. So does one of a snapshot of whole
+tables, with which a connector starts over, and one that is before the offset at which it was started: both
 may come from another server, whose log counts from a lower number, and are new however small their positions are.
 """
 

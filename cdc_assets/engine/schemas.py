@@ -2,9 +2,9 @@
 
 A line of JSON (readers of files and topics) holds values in the form that Arrow reads fastest, so each field has two
 types: the one it is read with and the one it has in the lake. The second is that of every topic table
-(`typemap.connect`): Connect's literal types, the semantic type as metadata. A Decimal of more than 38 digits, of an unknown
-number of digits, or with its point before or after them (PostgreSQL's `numeric(2, 5)`, Oracle's `NUMBER(5, -2)`) has no
-type in the lake; it stays Connect's bytes, and its metadata say so.
+(`typemap.connect`): Connect's literal types, the semantic type as metadata. Some Decimals have no type in the lake: those of more
+than 38 digits, of an unknown number of digits, or with the point before or after them (PostgreSQL's `numeric(2, 5)`, Oracle's
+`NUMBER(5, -2)`); it stays Connect's bytes, and its metadata say so.
 """
 
 import io

@@ -9,7 +9,7 @@ whether it becomes `unavailable.value.placeholder`:
 | `(max)`, xml | – | – | null and bit 0 | null and bit 0 |
 | text, ntext, image | null | – | null | null and bit 0 |
 
-This deliberately differs from Debezium 3.6.3, which (measured) does so for xml alone, takes the bits from the mask's
+This deliberately differs from Debezium 3.6.3. The connector (measured) does so for xml only. It takes the bits from the mask's
 first byte (wrong from the ninth column on), and leaves the old value of text, ntext and image null: a null in our
 events is a NULL in the table. The only exception are computed columns, whose types have no placeholder: they are null
 in changes, and optional in the schema.

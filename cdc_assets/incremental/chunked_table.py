@@ -5,8 +5,8 @@ Values need not be unique (`chunks`).
 
 *Identity* decides which rows have changed: the primary key; the event key if not all of the primary key is captured;
 and for a table without either, all columns that the log always holds. Values are compared exactly, even if the
-collation treats them as equal: a row that was read and then changed is, byte for byte, the image before its first
-change after the read, and a row that changed before the read is the image after its last one.
+collation treats them as equal: a row that was read and then changed is, byte for byte, the image before its first change after the
+read. A row that changed before the read is the image after its last one.
 
 *Without a key* several rows may be alike, and if one of them has changed it is not known which of those that were read it
 is. Then the round is read again, in smaller ones, until none has changed meanwhile; if that does not come about, the table is

@@ -2,11 +2,11 @@
 
 *A round.* An open marker is inserted into the signal table, tasks read the rows of some spans after the last key into
 staged files, a close marker is written. Meanwhile, and until the table's position is at or after the close marker,
-windows of the log are streamed as usual. Then tasks build READ events at that position from the rows, except those that
-have a change between what was seen for certain and the position, and the events are committed. A second round is read while the
+windows of the log are streamed as usual. Then tasks build READ events at that position from the rows, except those that have a
+change between what was seen for certain and the position. The events are committed. A second round is read while the
 first one waits for its close marker, so that capture delay is only noticed at the end. The close marker is written just
-before a window is planned, so that this window reads it. If at most two tasks run at once, the tasks of a window would
-have to wait for those of the round, so the window is planned when these have ended.
+before a window is planned, so that this window reads it. If at most two tasks run at once, the tasks of a window would have to
+wait for those of the round. So the window is planned when these have ended.
 
 *Why it is right.* The read sees nothing after the close marker, and at least everything up to the table's position when the
 round began: each server that is read is asked whether it has the log so far (one that is written to has it up to the open

@@ -3,9 +3,9 @@
 A READ carries the position at which it is committed, which is known only once the stream has passed the round's close
 marker. So a task first writes the rows of a span unchanged into Arrow IPC files in the lake's staging folder. When the
 position is known, another task drops the rows that have changed and builds events of the others. Both stream: memory is
-bounded by a batch and a row group, however large the round is. No commit refers to a staged file; it is removed with
-its round, also if that failed, since on a full disk each repetition would take more of the missing room, or by the
-next run that claims the capture.
+bounded by a batch and a row group, however large the round is. No commit refers to a staged file; it is removed with its round, or
+by the next run that claims the capture. Also if the round failed, because on a full disk each repetition would take more of the
+missing room.
 """
 
 import itertools

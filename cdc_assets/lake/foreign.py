@@ -8,8 +8,8 @@ there were. One that leaves more has put rows in again, and one that leaves fewe
 *A vacuum* that was set to keep nothing also takes files that are written and not committed yet, or were just counted as being
 there. The log shows that there was one; then the files of the table are listed.
 
-*No false alarms.* An append or a deletion names itself in its commit: it is reported, and not undone. (A DELETE, UPDATE or MERGE that was planned
-before ours, and would put rows in again, is refused by Delta.) Our own commits name themselves
+*No false alarms.* An append or a deletion names itself in its commit: it is reported, and not undone. Delta refuses a DELETE,
+UPDATE or MERGE that was planned before ours, and would put rows in again. Our own commits name themselves
 (`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such. Only what is read
 is judged: if the store does not answer, the look fails and is repeated.
 

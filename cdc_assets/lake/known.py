@@ -1,9 +1,9 @@
 """Remembers outside of the lake that it was there, so that a lake that is not mounted is no new one.
 
 An empty folder looks the same in both cases: nothing is in it. A run would take a first snapshot into the mount point while the
-lake that readers use gets old. So whoever claims a capture's record remembers its address in the state folder, and one
-that finds no record at a remembered address ends, until a person says that a new lake is to begin
-(`cdc-assets reset --new-lake`, which makes the record).
+lake that readers use gets old. So a run that claims a capture's record remembers its address in the state folder. One that finds
+no record at a remembered address ends, until a person says that a new lake is to begin (`cdc-assets reset --new-lake`, which makes
+the record).
 
 *Crash.* It is remembered after the record was made: a crash in between costs the protection until the next claim, and
 refuses nothing.

@@ -1,8 +1,8 @@
 """Undoes commits of other programs that put rows in twice (`foreign`).
 
 *Undoing it* needs neither the server nor the rows: the files that it added go, and those that it removed and that were there
-come back. If that is not possible any more, because its files were rewritten in turn or vacuum has taken the former ones, or if
-nobody can count its rows any more, files of a topic with overlapping positions are read, and each event stays once (`positions`).
+come back. That may not be possible any more: its files were rewritten in turn, vacuum has taken the former ones, or its rows
+cannot be counted. Then files of a topic with overlapping positions are read, and each event stays once (`positions`).
 
 *A crash between any two steps*: a commit that undoes another one names its version, so it is undone once.
 """

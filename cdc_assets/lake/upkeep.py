@@ -12,8 +12,8 @@ may be older than the retention when a run begins long after the last one ended.
 them the faster it is, so a loop vacuums after each tenth of the retention: that is a constant number of listed files for
 each window, and a tenth more files than necessary.
 
-*Why no file is removed that is needed.* A file is removed only if it was written longer than the retention before the version
-was read that does not name it, and before the newest commit of that version. So what another run is writing stays, and so does
+*Why no file is removed that is needed.* A file is removed only if the version that was read does not name it. It must also have
+been written before the newest commit of that version, and longer than the retention before the version was read. So what another run is writing stays, and so does
 what was written while the vacuum slept, however long that was. And none outside of the table's folder, to which a link leads.
 """
 

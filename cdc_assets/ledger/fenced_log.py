@@ -15,8 +15,8 @@ taken.
 *Folding.* Rows that their fold replaces go in one commit that finds all of their files, or is not made (`lake.replacing`).
 If another program has rewritten one of them, which changes no row, they are read again.
 
-*Rows that are there twice.* A rewrite by another program that was planned before a fold, and committed after it, brings
-back rows that the fold has replaced (delta-rs accepts it). A row is what its number says, for no two writers commit one:
+*Rows that are there twice.* A rewrite by another program may be planned before a fold and committed after it. It brings back rows
+that the fold has replaced (delta-rs accepts it). A row is what its number says, for no two writers commit one:
 so rows of one number are one row, and before the newest fold, which holds all of them, some may be missing. The next
 fold removes them for good.
 """

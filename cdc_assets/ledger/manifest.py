@@ -4,11 +4,11 @@ An append-only Delta table `<prefix>.__windows`. Its rows, folded in order, give
 state is one row, committed before anything acts on it. Only the manifest maps a window number to an LSN interval, and
 only the topic tables' application transactions say which window each table has reached.
 
-*Where a position is recorded, and why.* A topic table's newest application transaction (capture, window) says up to
-which window it is committed, and the manifest says which LSNs that window covers. Both survive log clean-up:
-application transactions are carried into every Delta checkpoint, and manifest rows are data. Commit metadata
-(`from_lsn`, `to_lsn`) is written for people and tools, but nothing relies on it, because `history()` drops commits
-older than the log's retention, and because an idle table has no commit. A `complete` row states "every healthy table of
+*Where a position is recorded, and why.* A topic table's newest application transaction (capture, window) says up to which window
+it is committed. The manifest says which LSNs that window covers. Both survive log clean-up:
+application transactions are carried into every Delta checkpoint, and manifest rows are data. Commit metadata (`from_lsn`,
+`to_lsn`) is written for people and tools, but nothing relies on it. `history()` drops commits older than the log's retention, and
+an idle table has no commit. A `complete` row states "every healthy table of
 the database is complete to the end of its window", so reading this small table replaces opening all topic tables. Only
 the windows in flight need the tables themselves.
 

@@ -1,8 +1,8 @@
 """Notifications as a row of the manifest holds them: a text that several of them carry is written once.
 
-Each notification about a table of a snapshot names all tables of it (`data_collections`). A round of a thousand tables
-has a thousand of them, so that written out they would be as many names as the square of the tables: 25 MB in a row that every reader
-of the manifest reads. Such a text is written beside the notifications, and they refer to it by its number.
+Each notification about a table of a snapshot names all tables of it (`data_collections`). A round of a thousand tables has a
+thousand of them. Written out they would be as many names as the square of the tables: 25 MB in a row that every reader of the
+manifest reads. Such a text is written beside the notifications, and they refer to it by its number.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Metrics in Prometheus's and OpenMetrics' formats: over HTTP, or as a file for the node exporter.
 
-*A file does not outlive its writer unnoticed.* A thread writes it while the process lives, whether anything is committed or
-not, with the time of the report on which its health rests. The last writing, at the end of the process, leaves health out, and so does the first, which
+*A file does not outlive its writer unnoticed.* A thread writes it while the process lives, whether anything is committed or not.
+It holds the time of the report on which its health rests. The last writing, at the end of the process, leaves health out, and so does the first, which
 replaces what a process that was killed has left. The time of its report shows how old that health is.
 """
 

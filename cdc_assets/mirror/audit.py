@@ -5,7 +5,7 @@ and how many rows. They are compared as topics are (`lake.audit`): a folder that
 emptied, a data file that is missing or cut off. What another program has deleted on purpose is not missed.
 
 *The record.* Numbers of steps come from the record only. If it was removed, restored from an older copy, or has lost its newest
-commits, the tables have reached steps that it does not know, and a step that is planned now would be found as made, though other
+commits, the tables have reached steps that it does not know. A step that is planned now would be found as made, though other
 events were in it. So a step that is found counts only if it took the events that the plan names, and no number is given twice.
 
 Either way the mirror is rebuilt from its topic, and that is said. *Crash*: nothing is written here.

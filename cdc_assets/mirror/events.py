@@ -1,8 +1,8 @@
 """Reads a range of a topic as events in natural types; runs in tasks.
 
-Of a file only the columns that a mirror needs are read, and only the row groups whose positions lie in the range. What
-the columns of a file mean is in the schema of its generation, so a topic whose handling modes changed is read with one
-`TopicGeneration` for each of its tables.
+Of a file only the columns that a mirror needs are read, and only the row groups whose positions lie in the range. What the columns
+of a file mean is in the schema of its generation. So a topic whose handling modes changed is read with one `TopicGeneration` for
+each of its tables.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

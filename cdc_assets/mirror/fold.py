@@ -14,8 +14,8 @@ What a comparison found absent (`absent`) ends a row like a deletion, unless the
 A row that no event is about stays as it is, unless its table was read again after changes were lost (`void`): then it is
 a row that the server no longer has, and its version ends.
 
-*A table without a key* is a multiset. Rows that agree in all columns that the log always holds are exchangeable, so a
-removal removes the oldest of them, and what an update sets takes the omitted values of what it removed. READs of one
+*A table without a key* is a multiset. Rows that agree in all columns that the log always holds are exchangeable. So a removal
+removes the oldest of them, and what an update sets takes the omitted values of what it removed. READs of one
 reading of the table name all copies of a row that there are: as many as were read stay, or are added.
 
 Nothing here knows files, Delta or Spark; nothing loops over rows.

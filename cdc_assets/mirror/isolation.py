@@ -1,6 +1,6 @@
 """What befalls one mirror stops no other.
 
-All mirrors that have something new share jobs and rows of the ledger, so an error of one would end all of them, and the run of the
+All mirrors that have something new share jobs and rows of the ledger. So an error of one would end all of them, and the run of the
 capture with them. An error that is nobody's own passes: another writer has taken over, Spark cannot run tasks, or a store or an
 executor is away, which the next attempt finds again. Any other one, also one that this project does not know, is the trouble of its
 mirror. If a job of several mirrors fails by it, it is repeated with each half of them, until the mirror is found whose own it is.

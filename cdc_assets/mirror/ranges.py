@@ -1,12 +1,12 @@
 """The events about a leaf, in ranges that fit into a task's memory.
 
-A step is bounded by rows. A bulk load, or many updates of a few wide rows, brings one leaf more bytes than a task may hold, and a column of an
-array ends at 2 GB. Such events are staged once more, by ranges of key and commit LSN, or of the LSN only if rows have no key, and folded
+A step is bounded by rows. A bulk load, or many updates of a few wide rows, brings one leaf more bytes than a task may hold; a
+column of an array ends at 2 GB. Such events are staged once more, by ranges of key and commit LSN, or of the LSN only if rows have no key, and folded
 range after range.
 
 *Why the result is the same.* A range ends between two commits of a key, as a step does: what one range leaves of a row is the row that the
-next one begins with (`tasks`). Which rows a table lacks that was read again is seen by all events of a key at once, so then
-ranges are of keys only, and without a key there is one.
+next one begins with (`tasks`). Which rows a table lacks that was read again is seen by all events of a key at once. So then ranges
+are of keys only, and without a key there is one.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """Folds events into a leaf of a table with a key, a portion of its rows at a time.
 
-Rows of a leaf lie in the order of their keys, in each file and from file to file, and a key is in it once. So a portion
-of consecutive rows and the events whose keys are not above its last one can be folded by themselves, and what comes of
-them is written before the next portion is read. A task thus holds the events about its leaf and one portion of rows,
+Rows of a leaf lie in the order of their keys, in each file and from file to file, and a key is in it once. So a portion of
+consecutive rows and the events whose keys are not above its last one can be folded by themselves. What comes of them is written
+before the next portion is read. A task thus holds the events about its leaf and one portion of rows,
 whatever the size of the leaf; a portion that no event is about goes from file to file as it is. Events whose keys are
 above all rows are portions of their own.
 

@@ -1,14 +1,14 @@
 """Decides which events the next step of a mirror takes.
 
 *Why a mirror is right at the LSNs that it publishes.* A topic table is complete up to its position in the manifest, and
-windows hold whole transactions. So the events up to any commit LSN not above it, in their order, make the rows that the
-server had at that LSN, if the rows were known at the beginning. READs carry the LSN of their snapshot, and a table's
+windows hold whole transactions. So the events up to any commit LSN not above it, in their order, make the rows that the server had
+there, if the rows were known at the beginning. READs carry the LSN of their snapshot, and a table's
 position is not above it while they are written. Therefore events are taken by LSN and not by window: READs that are
 ahead of the position wait until it has reached them. Those that are committed at the very LSN that is reached already
 (incremental snapshots) are recognized by their window.
 
-*When rows were read later than the LSN of their READs* (any snapshot but those of tables without a key), events up to an LSN in between
-make rows of different moments (`spans`). No step ends there: a mirror waits before it until its topic is behind it, and then
+*When rows were read later than the LSN of their READs*, events up to an LSN in between make rows of different moments (`spans`).
+That is so of any snapshot but those of tables without a key. No step ends there: a mirror waits before it until its topic is behind it, and then
 takes all of it at once. So the first LSN of a mirror is at the end of the first such span, and nothing that it has published is ever wrong.
 Spans from before a loss that was repaired do not count for a mirror that knows of it. One that does not comes near to the loss by steps
 outside of them; then one step takes everything up to the repair, and what it takes of a span has happened at its end, or at the step's.

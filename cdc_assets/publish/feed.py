@@ -1,7 +1,7 @@
 """What there is to publish: topics of a capture, and the windows that are complete.
 
-*One order.* Windows of the log, rounds of snapshots, incremental rounds and schema changes all take their number from one
-counter, and every row holds the number of the commit that brought it. So topics are published by that number: a number of a topic is
+*One order.* Windows of the log, rounds of snapshots, incremental rounds and schema changes all take their number from one counter.
+Every row holds the number of the commit that brought it. So topics are published by that number: a number of a topic is
 published once nothing can be committed to it under that number any more, or under one before it. Heartbeats and notifications have numbers
 of their own, which grow with time.
 
@@ -10,8 +10,8 @@ table has a number up to which it is complete (`Topic.complete`), by what is in 
 of schema changes and of transactions, have rows of all databases under a number, so they wait for all.
 
 *Among topics* there is an order only where none holds back: a window begins with its schema changes and ends with its transactions
-(`Topic.rank`), as a connector sends them. A database that is ahead of another one has its rows published before the schema changes that they
-follow, and before BEGIN and END of their transactions, which come when the other database continues. No record depends on that: each is
+(`Topic.rank`), as a connector sends them. A database that is ahead of another one has its rows published before the schema changes
+that they follow, and before BEGIN and END of their transactions. These come when the other database continues. No record depends on that: each is
 published with the structure that it has (`Structures`), and consumers of several topics see no order among them anyway.
 
 *Every topic is there before its first number is complete*, for a publisher that has passed a number passes it in all topics. A table

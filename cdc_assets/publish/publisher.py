@@ -1,7 +1,7 @@
 """Publishes complete windows, each event once.
 
-*Why each event is there once.* Events and the marker that says how far they go are written in one transaction, so a
-consumer that reads only committed records sees both or neither. Where to continue is read from the newest committed marker and
+*Why each event is there once.* Events and the marker that says how far they go are written in one transaction. So a consumer that
+reads only committed records sees both or neither. Where to continue is read from the newest committed marker and
 from nothing else, after every other producer of the same name was fenced and its open transaction ended. A crash at any
 moment therefore repeats what no consumer has seen. If nobody knows whether a commit has succeeded, because the
 connection broke, the broker is opened again, which waits for the outcome; then the marker tells.
@@ -9,7 +9,7 @@ connection broke, the broker is opened again, which waits for the outcome; then 
 *Numbers without events* are passed over when events of a later one are there, not before: so structures that are written late under
 a number that nothing else has (`adoption`) are not missed.
 
-*Topics whose database is ahead* of one that holds windows back (`feed`) have places of their own in the marker, as those that are in the
+*Topics whose database is ahead* of one that holds windows back (`feed`) have offsets of their own in the marker, as those in the
 middle of a window have. So the marker's own number never passes a topic that is not complete, nor one that nobody knows of yet.
 
 *What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when

@@ -1,6 +1,6 @@
 """How far topics are published, seen from outside: the newest marker against what the manifest has completed.
 
-*A window without events* is published with the next one that has some, so what waits are the windows and rounds behind the marker
+*A window without events* is published with the next one that has some. So what waits are the windows and rounds after the marker
 that have events, not the difference of two numbers.
 
 *A topic that is ahead* of the marker's number, because its database is ahead of another one, is named in the marker: a window waits only if

@@ -2,8 +2,8 @@
 
 *One group of ranges.* The mirror's LSN is noted, tasks read the ranges from the server and compare them with the mirror
 (`tasks`). Where all agree, they do at that LSN or a later one, and no time was lost. Otherwise the mirror must pass
-the read: until it has everything that was committed before it (`capture.moment`), for which the capture job has
-`mirror.reconcile.settle.ms` on a database in which nothing is committed, if the login may not see what the job does.
+the read: until it has everything that was committed before it (`capture.moment`). If the login may not see what the capture job
+does, and nothing is committed, that takes `mirror.reconcile.settle.ms`.
 Then a row that differs counts only if the mirror has had it so at no LSN since (`compare`). Differences that remain are
 compared once more by a second read of the ranges, because a statement that reads while rows move may miss one. So what
 is reported is neither in flight nor an accident of reading, and no lock is held, no isolation level is needed.

@@ -12,9 +12,9 @@ first table.
 | the last property, of a compaction | the topic is compacted up to the LSN | |
 
 *Why no reader is misled.* It lists files and then requests the property (`lake.retained`), which is older than any
-removal. *Why a mirror loses nothing:* only events below its own LSN go, which no later step of it reads. If it is made
-again at this very moment, its plan is either seen after readers were informed, and then nothing is removed, or it was made
-with files that were listed before, which stay on disk for `lake.retention.hours`.
+removal. *Why a mirror loses nothing:* only events below its own LSN go, which no later step of it reads. It may be rebuilt at this
+very moment. If its plan is seen after readers were informed, nothing is removed. Else it was made with files that were listed
+before, which stay on disk for `lake.retention.hours`.
 
 *What a topic says of itself never goes back*, though a run that was overtaken may sleep before it says it: an announcement is
 refused by the table if another one came since it was decided (`lake.retained.announce`).
@@ -22,8 +22,8 @@ refused by the table if another one came since it was decided (`lake.retained.an
 *Two writers.* Only the writer of the manifest decides. One that was overtaken after its row checks its fence before each removal and stops; if
 it sleeps after the check, it removes only files that the row allowed and that the newest version still has.
 
-*If nothing goes after all*, because a reader turned up, or another program has replaced one of a table's files, what is recorded
-of it is recorded as before, so that a later loss of as many rows is seen; and the next pass decides again.
+*If nothing goes after all*, because a reader turned up, or another program has replaced one of a table's files, the former record
+is written again. So a later loss of as many rows is seen; and the next pass decides again.
 """
 
 import logging

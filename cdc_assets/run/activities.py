@@ -1,7 +1,7 @@
 """Builds the components of a run and connects them.
 
-Some components keep state for the whole run (signals already seen, topics already compared with the manifest,
-structures already compared with the server), so there must be exactly one of each. State of a single loop belongs to
+Some components keep state for the whole run: signals already seen, topics already compared with the manifest, structures already
+compared with the server. So there must be exactly one of each. State of a single loop belongs to
 the loop.
 """
 

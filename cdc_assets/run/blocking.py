@@ -5,8 +5,8 @@ into an ordinary snapshot (`snapshot.run`). Its plan and the state without the r
 are one manifest row. *Crash before that row:* the next run starts with the request.
 *After it:* the next run resumes the snapshot. So each request is carried out once.
 
-*Why no READ is placed after a newer event.* The rows are read at a time t after
-the low watermark L, which is not below the position P of the stream. So they include
+*Why no READ is placed after a newer event.* The rows are read at a time t after the low watermark L. L is not below the position P
+of the stream. So they include
 every change committed to the lake, and sort at L: after the events up to L (also those in
 (P, L], which are streamed later) and before all others. A change in (L, t] is in
 the rows and is streamed again after them. A round of an incremental snapshot that was

@@ -1,8 +1,8 @@
 """The first steps of every run: claim the capture, leave out what cannot be captured now, finish what was left in flight.
 
 The claim fences any earlier run. The lake is checked before it, so that a lake that cannot be written changes nothing
-anywhere. After it, whatever an earlier run left in flight is finished or given up before anything new is planned, since
-a window that is planned later must not be committed earlier.
+anywhere. After it, whatever an earlier run left in flight is finished or given up. Only then is anything planned, since a window
+that is planned later must not be committed earlier.
 
 | left in flight | finished by | given up when |
 |---|---|---|

@@ -3,9 +3,8 @@
 The file is taken by renaming it, so lines added meanwhile go into a new one.
 Its lines are numbered under the new name; the taken file is removed once they
 are recorded. *Crash before that:* it is found again, and the recorded number shows which
-of its lines were carried out. A process that had the file open when it was taken still
-writes into the taken one, so an unfinished last line is given some time, and the file stays, and is read
-further, until nobody has it open for writing. After that nobody can open it, since nobody knows its new name, so no
+of its lines were carried out. A process that had the file open when it was taken still writes into the taken one. So an unfinished
+last line is given some time, and the file stays, and is read further, until no process has it open for writing. After that nobody can open it, since nobody knows its new name, so no
 line is missed. (The system shows that by granting a lease; where it grants none, as on network file systems,
 a writer must open the file again for each line, or close it before it is read.)
 """

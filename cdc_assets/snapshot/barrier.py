@@ -1,7 +1,7 @@
 """Makes many readers see the same moment: each opens a SNAPSHOT transaction while writers are locked out.
 
-The driver and the readers, which run as tasks anywhere, signal their progress to each
-other by empty files in a folder of the lake, which all of them can reach:
+The driver and the readers, which run as tasks anywhere, signal their progress by empty files in a folder of the lake, which all of
+them can reach:
 
 | reader | driver |
 |---|---|
@@ -21,9 +21,8 @@ matter when a reader notices anything.
 
 *Failures.* A reader that starts twice, because its task was repeated, finds its
 own `ready` file and gives up: its second transaction would see more. If there are too few task slots for all
-readers to run at once, if a lock cannot be taken or a reader fails, the driver
-writes `over`, all readers end, those that still wait for a slot never begin, nothing is recorded, and the next attempt uses another
-folder. If the driver dies, readers end after their time limit, and the
+readers to run at once, if a lock cannot be taken or a reader fails, the driver writes `over`. Then all readers end, those that
+still wait for a slot never begin, nothing is recorded, and the next attempt uses another folder. If the driver dies, readers end after their time limit, and the
 folder remains with a few empty files.
 
 Writers wait for one exchange of files, tens of milliseconds on a disk, instead of the

@@ -8,9 +8,8 @@
 | `first_in_data_collection` | first row of any other table |
 | `true` | any other row |
 
-Earlier lines win. Whether a row is the last of its table is known only when another
-row follows or there are no more, so exactly one row is held back at any
-time: the newest one. Its marker is decided by the next row or by the end.
+Earlier lines win. Whether a row is the last of its table is known only when another row follows or there are no more. So exactly
+one row is held back at any time: the newest one. Its marker is decided by the next row or by the end.
 """
 
 import base64

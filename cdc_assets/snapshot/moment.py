@@ -2,8 +2,8 @@
 
 *Why tables without a key need it.* READs of a table with a key may show changes that are streamed again, because the
 newer event of a key wins. Without a key nothing can be folded away: a row whose insertion is streamed, and that was read,
-is there twice. So such tables are read at one moment M, and their READs are placed at an LSN L such that every change of
-them that was committed before M is at or below L, and every later one above it. How far the capture job has got at M is
+is there twice. So such tables are read at one moment M, and their READs are placed at an LSN L. Every change of them that was
+committed before M is at or below L, and every later one above it. How far the capture job has got at M is
 no such LSN: the job lags behind the log, so a change from before M may be captured, and streamed, after M.
 
 *M* is inside a time in which a shared lock keeps writers from the tables. A lock is granted when no transaction that has
@@ -20,10 +20,10 @@ until readers have opened SNAPSHOT transactions, which still see M (`barrier`).
 *Marked.* The row is committed while the lock is held: later than all changes from before it, and before all later ones.
 
 *Timed.* Commit times are the server's, as are the two moments that enclose the lock. Commits near the borders are distinguished from
-one another by half a second, which is far more than what such times are rounded by. A commit in between, which there is
-only if no lock could be taken (`snapshot.locking.mode=none`), one that is not yet over by the server's clock, times in
-another order than the log, a clock that was set back since the lock was granted, which makes later commits look earlier, or
-another offset of the server's time zone, as by daylight saving time, refuse that moment. What no time tells is a clock that
+one another by half a second, which is far more than what such times are rounded by. Four things refuse that moment: a commit in
+between, which there is only if no lock could be taken (`snapshot.locking.mode=none`); one that is not yet over by the server's
+clock; times in another order than the log; and another offset of the server's time zone, as by daylight saving time. So does a
+clock that was set back since the lock was granted, because later commits then have earlier times. What no time tells is a clock that
 is set back just before the lock, after a commit that is only captured when the clock has passed its time again.
 
 *Passed.* All changes from before the moment are captured, and no later one is made before the lock ends. When the job has

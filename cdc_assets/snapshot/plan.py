@@ -15,8 +15,8 @@ up again.
 *Tables without a key* are read at a moment of their own, whose place in the log takes that of the watermark when they
 are read (`moment`). They have one range: READs of one reading show how many copies of a row there are.
 
-*No waiting for locks.* The tables' row counts come from the server's catalogue, in one query for all of
-them, and key ranges are found without waiting for row locks (`core.ports`): a locked table delays no other.
+*No waiting for locks.* The tables' row counts come from the server's catalogue, in one query. Key ranges are found without waiting
+for row locks (`core.ports`): a locked table delays no other.
 A table that cannot be divided fails by itself; the others are planned.
 """
 

@@ -13,11 +13,10 @@ A snapshot whose rows must be from one moment restarts instead, unless all of th
 
 *Positions* are set when the whole snapshot is complete: a table that was not
 streamed before, or has lost changes, or was created again, streams from its
-watermark. What the lake has of it ends before (at a former position, or at READs of a snapshot that was given up
-and whose watermark could not be taken up again, `plan`): then changes in between are read by nobody, and exactly that interval is recorded as a
-gap. A table whose rows are not read (`no_data`) and that is enabled while
-its database streams starts at the start LSN of its capture instance, so that no change
-since then is left out. A table whose position is good keeps it, whether it is healthy, left out, or failed and
+watermark. What the lake has of it ends before: at a former position, or at READs of a snapshot that was given up and whose
+watermark could not be reused (`plan`): then changes in between are read by nobody, and exactly that interval is recorded as a
+gap. A table whose rows are not read (`no_data`) may be enabled while its database streams. It starts at the start LSN of its
+capture instance, so that no change since then is left out. A table whose position is good keeps it, whether it is healthy, left out, or failed and
 tried again, so a repeated snapshot loses no event. A position is not good if changes after it are in no capture instance any
 more, though no window has found that yet: because nothing was committed since the instance was made again, or because
 the rows are read before the next window. Kept, it would lead to the same gap again, after the snapshot that repairs it.

@@ -1,7 +1,7 @@
 """Joins fixed key ranges of tables into slices.
 
-*Ranges* are fixed by a table's first snapshot and kept in its state, as long as the column by which they
-cut it leads its key, with the type and collation that it had (`core.ranges.fit`). They are half-open and
+*Ranges* are fixed by a table's first snapshot and kept in its state. They stay as long as the column by which they cut it leads
+its key, with the type and collation that it had (`core.ranges.fit`). They are half-open and
 adjacent, the first and last are unbounded, so together they cover the table whatever is
 written later. *Slices* are what one snapshot task reads: adjacent ranges are joined while they are small.
 """

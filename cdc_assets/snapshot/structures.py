@@ -8,7 +8,7 @@ crash become events by the same structure.
 window of another database may take the next one and pass it in the history; so a snapshot whose number is not the
 newest any more is planned again under the next, and only then its structures are written.
 
-*A writer that was believed dead* may hold structures of the snapshot. It would write them beside those of its successor, so a
+*A writer that was believed dead* may hold structures of the snapshot. It would write them beside those of its successor. So a
 number is closed in the history (`history.store`) before the snapshot gets another one, ends without having been read, or is
 repeated without anything new. What such a writer has written before that is taken.
 

@@ -6,10 +6,8 @@ distinguishes them. If it still exists,
 the clean-up job has moved its low-water mark. If another one has its name,
 it was disabled and enabled again. If it is gone, another one replaced it.
 
-*Why an instance that was replaced leaves a gap even if nothing
-seems to be missing.* "Second created, first dropped" and "first dropped, rows
-changed, second created" leave the same catalogue and the same LSNs, because a
-change made without an instance leaves no trace in `cdc`. Nor do changes that the
+*Why an instance that was replaced leaves a gap even if nothing seems to be missing.* The orders "second created, first dropped" and "first dropped, rows
+changed, second created" leave the same catalogue and the same LSNs: a change made without an instance leaves no trace in `cdc`. Nor do changes that the
 capture job had not read when the first instance was dropped. So it is certain that
 nothing is missing only if both instances were seen while the log had passed the start of the
 second; `planner` searches for that moment and hands over then.

@@ -1,7 +1,7 @@
 """Decides with which structure each capture instance of a window is decoded, and which structures are new.
 
-*At a hand-over* the structure of an instance that is read for the first time is queried, and an
-ALTER is recorded from its first row on, even if events look the same: so each instance has a structure
+*At a hand-over* the structure of an instance that is read for the first time is queried. An ALTER is recorded from its first row
+on, even if events stay the same: so each instance has a structure
 of its own, whatever is recorded of the table later.
 
 *A table that is altered in place* keeps its capture instance, whose rows then
@@ -20,9 +20,8 @@ the window was committed to it already, and before the next window is planned th
 
 *Repeating.* Entries are committed under the window's number before its data. A
 repeat of the window finds them and records no more, because entries of a number are one commit. A repeat that records none
-closes the number (`history.store`). A table that needs another
-one (its structure could not be read the first time, or it was altered in between) is left to
-the next window, which records the structure.
+closes the number (`history.store`). A table that needs another one is left to the next window, which records the structure: it
+could not be read the first time, or was altered in between.
 """
 
 from collections.abc import Mapping

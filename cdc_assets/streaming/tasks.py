@@ -8,9 +8,8 @@ rows after its `begins` and up to its `ends`, of all tables.
 
 *A slice that begins inside a transaction* depends on the rows before it.
 The events' serial numbers need the number of rows that share the place of the last one, which
-is queried from each change table. Transaction metadata need the number of earlier events of each
-table, which `count_open` finds by building the events once without
-writing them, because rows do not show how many events they become.
+is queried from each change table. Transaction metadata need the number of earlier events of each table. `count_open` finds it by
+building the events once without writing them, because rows do not show how many events they become.
 
 *Problems of one table* are returned as values, and the other tables continue. So is the
 error of a database that cannot be read, for ever or this time, for slices of other databases are in the same job.

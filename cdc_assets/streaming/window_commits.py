@@ -4,8 +4,8 @@ The topic tables of captured tables come first, each with the files of its own w
 transactions of all databases in one commit. So a transaction is published after all of its tables
 have it, and a repeat that finds it published has nothing left to commit.
 
-A repeat that has no transactions to publish, or has given up one of the databases, takes the number in their topic
-(`TopicTables.leave_out`), for a writer that was believed dead may hold those of all. Then the next window of each database
+A repeat may have no transactions to publish, or have given up one of the databases. It takes the number in their topic
+(`TopicTables.leave_out`), because a writer that was believed dead may hold those of all. Then the next window of each database
 publishes them (`Unpublished`). Their topic is the one that the plan names: another one has not reached the number, and would get
 them again.
 """

@@ -11,9 +11,8 @@ under the number, with the parts of every window that is carried out.
 does). Before its tasks the structures are recorded; a repeat takes them from the history. The transactions of all databases
 are committed after all tables.
 
-*Trouble of one database.* If a database cannot be read any more, or not this time
-(a deadlock, a lost connection), or was restored, its window is given up and the
-others continue; the server is queried only before the first commit. Windows are
+*Trouble of one database.* A database cannot be read any more, or not this time (a deadlock, a lost connection), or was restored.
+Then its window is given up and the others continue; the server is queried only before the first commit. Windows are
 given up before anything is recorded in the history, and again before anything is
 committed: after a crash later than that, only the others are pending. So nothing
 that was left out of a commit for all databases can be repeated under its number;

@@ -4,8 +4,8 @@ Channels: `log` writes one INFO line, `sink` a row on the topic `notification.si
 turns them into observations. A notification reports finished work, so a failure of a channel is logged and never stops
 the capture.
 
-*After a crash.* A notification about a change of state is recorded in the same manifest row as the change, sent after
-that, and sent again by the next run unless a later row exists. Its number is the application transaction of its commit
+*After a crash.* A notification about a change of state is recorded in the same manifest row as the change, and sent after that.
+The next run sends it again unless a later row exists. Its number is the application transaction of its commit
 to the topic, so the topic has it exactly once, and the other channels at least once. A topic of another name, chosen
 before it is sent again, gets it as well, for who reads that one must not miss it. Progress reports (`IN_PROGRESS`,
 `TABLE_CHUNK_IN_PROGRESS` of a snapshot, `SKIPPED`) are not recorded; they are sent again when the work is repeated.

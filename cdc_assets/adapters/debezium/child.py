@@ -7,8 +7,8 @@ out of memory: so it has a process of its own, which the capture may end at any 
 files in a temporary folder, written again at each start from what the capture sent, and removed with the process. What
 the connector adds is sent along with the events that need it.
 
-*When the source may discard its log.* A record is marked as processed only after the capture's `committed`, so that a
-replication slot never advances past what is in the lake.
+*When the source may discard its log.* A record is marked as processed only after the capture's `committed`. So a replication slot
+never advances past what is in the lake.
 
 *Where chunks end.* Never between records whose offsets agree (`Encoder.java`): a restart continues after the offset, so
 the rest of these records would be lost. The last ones wait until another record shows that they are complete, or until

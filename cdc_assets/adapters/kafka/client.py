@@ -2,8 +2,8 @@
 
 A client whose broker is away reports the refused connection ten times a second.
 
-*Closing in the background.* Whoever drops a client waits for all of its threads, and one of these may be waiting for a token endpoint that takes
-connections and answers nothing: for 20 seconds, which nothing shortens. A run that is to end would wait for that. So a thread drops it
+*Closing in the background.* To drop a client is to wait for all of its threads, and one may be waiting for a token endpoint that
+answers nothing: for 20 seconds, which nothing shortens. A run that is to end would wait for that. So a thread drops it
 (`Client.end`), which is waited for only briefly, and ends with the process. An error may keep a `Client` in its frames, but never what is in it.
 """
 

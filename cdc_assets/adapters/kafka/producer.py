@@ -4,9 +4,9 @@ Partitions are chosen as by Java's producer: murmur2 of the serialised key, a ra
 is of the capture's topic prefix, so of two producers the newer fences the older; starting it waits until the older one's open transaction
 has ended, so the newest committed marker is final.
 
-*Sizes.* The broker refuses a batch that is larger than its topic allows, and the client then fails all of its records. So a topic's
-limit is queried, a record beyond it is refused before it is sent, and a topic whose limit is below the client's batches is flushed
-before a batch could exceed it. A record that fits its topic only if it is compressed is sent by itself, so the answer is about it.
+*Sizes.* The broker refuses a batch that is larger than its topic allows, and the client then fails all of its records. So a
+topic's limit is queried, and a record beyond it is refused before it is sent. A topic whose limit is below the client's batches is
+flushed before a batch could exceed it. A record that fits its topic only if it is compressed is sent by itself, so the answer is about it.
 
 *Partitions.* One that a transform has chosen and the topic does not have is refused as well: no client can wait for it.
 

@@ -1,7 +1,7 @@
 """From events to rows: the state of a table after some of its events, as a Spark data frame.
 
-*Why it is right.* `position` orders the events of a key: a change sorts by its commit LSN, a READ at the LSN up to
-which its row is surely complete, so that a change that the row may lack sorts after it. A row is therefore the result
+*Why it is right.* `position` orders the events of a key: a change sorts by its commit LSN, a READ at the LSN up to which its row
+is surely complete. So a change that the row may lack sorts after it. A row is therefore the result
 of the last event of its key; there is none if that was a deletion. An update of a key is a deletion and a creation, so
 each event is about one key. Tombstones follow deletions and add nothing.
 

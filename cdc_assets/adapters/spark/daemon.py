@@ -6,8 +6,8 @@ Spark's own daemon prints the traceback, which looks like a failure at the end o
 
 What tasks import is imported here once and shared by all workers, which are forked from this process. Spark's daemon has a
 worker look through all that it holds for garbage after each task, which cost more than a small task's own work; so what was
-imported is put out of the collector's reach, here before the forks and in a worker after each task that imported more, and
-stays shared between the processes. What else a task leaves behind is collected as before.
+imported is put out of the collector's reach, and stays shared between the processes. That is done here before the forks, and in a
+worker after each task that imported more. What else a task leaves behind is collected as before.
 
 Spark puts archives of its Python modules in front of the installed ones (`installed`), and no compiled module is kept for an
 archive: to compile them took half of the time in which this process was there.

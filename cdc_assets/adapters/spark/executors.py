@@ -1,9 +1,9 @@
 """The executors of a session: number of parallel tasks, and detection of missing executors.
 
 A cluster without executors gives no error: a job waits for ever. The cluster may be full; its executors may fail to
-reach the driver and end unnoticed by it; or they may start and end again and again. So a
-watch runs during each job and cancels it when no executor has worked within `spark.cdc.executor.timeout` (twice as long
-while a new one is registered, which may be the first that works). On Connect, which shows no executors, tasks must run.
+reach the driver and end unnoticed by it; or they may start and end again and again. So a watch runs during each job and cancels it
+when no executor has worked within `spark.cdc.executor.timeout`. It waits twice as long while a new one is registered, which may be
+the first that works. On Connect, which shows no executors, tasks must run.
 """
 
 import threading

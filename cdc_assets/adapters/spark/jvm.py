@@ -1,8 +1,7 @@
 """The JVM of this process's classic session: whether it lives, how it goes, and what is queried of it that pyspark does not offer.
 
-pyspark starts one JVM per process and keeps it for good, so that each later session of the process is made in it. It has no
-public way to let go of one that was killed (by the kernel for its memory, or by a person), nor of one that is to end before the
-process does: without that, each call fails with a refused connection for as long as the process lives. So only this module
+pyspark starts one JVM per process and keeps it for good, so that each later session of the process is made in it. It has no public
+way to let go of one that was killed by the kernel or by a person. Nor has it one for a JVM that is to end before the process does: without that, each call fails with a refused connection for as long as the process lives. So only this module
 knows where pyspark keeps it. Read at pyspark 4.3.0; `cdc_assets_tests/test_borrowed.py` keeps this list complete.
 
 | name | why there is no public way |

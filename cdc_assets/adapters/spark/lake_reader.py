@@ -1,8 +1,8 @@
 """The lake's tables as Spark data frames, in any session: ours or another's, classic or Connect.
 
 *Which files.* delta-rs reads the Delta log, so no Delta jars are needed (there are none for Spark 4.3, spec spark §5). A
-frame names the files of one version. What lies in the folder besides (files that were replaced, of attempts that were
-given up, of a commit that is still to come) is in no frame, and a frame that was made stays as it is: it can be read as
+frame names the files of one version. Other files in the folder are in no frame: those that were replaced, of attempts that were
+given up, of a commit that is still to come. A frame that was made stays as it is: it can be read as
 long as replaced files are kept (`lake.retention.hours`). Files outside the requested LSNs are skipped by the statistics
 in the log. A log that says more than which files there are, such as which of their rows are deleted, is refused.
 

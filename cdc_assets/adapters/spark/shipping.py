@@ -1,8 +1,8 @@
 """What executors need in addition to Spark and Python: this package, which is shipped with each session, and a few
 libraries.
 
-*Code.* A zip of the package is added to the session. Executors put it into their working directory before their first
-task begins, and in sessions of ours `PYTHONPATH` names it there, so that the process that forks workers finds it as well;
+*Code.* A zip of the package is added to the session. Executors put it into their working directory before their first task begins.
+In sessions of ours `PYTHONPATH` names it there, so that the process that forks workers finds it as well;
 `spark.submit.pyFiles` alone would be too late for that one. So executors always run the driver's code, regardless of
 the code installed there. In a session that others have started a worker finds it as late as it begins a task, which is
 enough to read a lake.

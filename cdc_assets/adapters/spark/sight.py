@@ -1,7 +1,7 @@
 """What of a job is seen from outside: its name on Spark's pages, and where its tasks ran.
 
-*Names.* Spark shows the description and the group that the calling thread has set, so both are set around each job, and
-what a user's own code had set in that thread is put back after it. A server of Spark Connect shows tags instead.
+*Names.* Spark shows the description and the group that the calling thread has set, so both are set around each job. What a user's
+own code had set in that thread is put back after it. A server of Spark Connect shows tags instead.
 
 *Where.* Spark's own count of tasks is only weakly consistent, and a client of Spark Connect has none. So each task says itself
 in which process it runs, and its answer travels with its result.

@@ -1,7 +1,7 @@
 """Keeps secrets among Spark's properties off the command line of its JVM, which every user of the machine may list.
 
-PySpark gives all properties to `spark-submit` as arguments. Those whose names denote secrets (`config.masks`) are handed over in a file
-instead, in a folder that no other user may enter, and which is there until the JVM has answered. `spark-submit` takes from it what it
+PySpark gives all properties to `spark-submit` as arguments. Those whose names denote secrets (`config.masks`) are handed over in a
+file instead. Its folder no other user may enter, and it is there until the JVM has answered. `spark-submit` takes from it what it
 does not find among its arguments, so the session has the same properties.
 
 *A process that is killed meanwhile* leaves the folder behind: the next one of the same user that starts a JVM removes it, once it is so old

@@ -6,12 +6,11 @@ task, whose slice is read again from its start. A watchdog limits each wait for 
 types are exact but two, which the Arrow reader truncates (measured): for datetime2(7) and datetimeoffset statements
 request the server's binary form (`typemap.wire`).
 
-*Memory goes by bytes.* The driver makes room for as many rows of declared width as one fetch requests, and takes a
-value without a declared width as long as it is. So it is asked for pieces: of so many rows that their declared width is
+*Memory goes by bytes.* The driver makes room for as many rows of declared width as one fetch requests. It takes a value without a
+declared width as long as it is. So it is asked for pieces: of so many rows that their declared width is
 bounded; and where a column may hold anything, of a few rows, their number following what the rows before came to. Pieces are
 put together until a batch has its rows or its bytes, whichever comes first. So tables of ordinary width arrive in batches of
-`fetch.size` rows as if they were fetched at once, wide ones in smaller batches, and what is held is at most a batch and a
-piece.
+`fetch.size` rows as if they were fetched at once, wide ones in smaller batches. What is held is at most a batch and a piece.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -2,8 +2,8 @@
 
 Each position is found from the previous one by a seek in the change table's clustered index (commit LSN, command id,
 change LSN, operation) and a scan from there: first over the rows with the same command id, then, if these are too few,
-over those with a greater one. Each condition is one range of the index, so nothing is sorted, and all scans together
-read each row of the transaction at most twice, for any distribution of rows over command ids.
+over those with a greater one. Each condition is one range of the index, so nothing is sorted. All scans together read each row of
+the transaction at most twice, for any distribution of rows over command ids.
 
 Positions are only cut points: rows that are added or cleaned up meanwhile change the sizes of the parts, never the
 result.

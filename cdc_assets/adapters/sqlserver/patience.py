@@ -5,8 +5,8 @@ connection that is open on one side only the answer never comes, and the limit o
 stream would wait that long for a server that answers everybody else.
 
 *Why nothing that is only slow is given up for ever.* The question is repeated on a new connection, first with a statement that asks
-nothing: if that is answered and the question was not, the server is slow to answer this question, and its limit doubles, until it
-is answered or has the limit of all statements. Other questions, which are answered soon, keep theirs. A server that does not
+nothing: if that is answered and the question was not, the server is slow to answer this question. Its limit doubles, until it is
+answered or has the limit of all statements. Other questions, which are answered soon, keep theirs. A server that does not
 answer that statement either hangs, which says nothing about the question: the limit stays, and the end of the hang is found soon.
 """
 

@@ -6,8 +6,8 @@ driver reports a broken connection at once (measured with both drivers: while a 
 result, while rows are discarded), and the native code returns.
 
 *How the socket is found.* Before it sends anything the driver sets the keep-alive times of the connection string on its
-socket. Each connection uses a unique pair of times, so its socket is found among those of the process, also during
-login, and without a lock between threads that connect at once. When the connection is open, the intended times are set
+socket. Each connection uses a unique pair of times, so its socket is found among those of the process. That works during login,
+too, and without a lock between threads that connect at once. When the connection is open, the intended times are set
 instead, and the socket is known by its inode from then on. A connection that the driver reopens by itself has the pair
 again, and is found by it.
 

@@ -6,8 +6,8 @@ disappears with the next window. Here results are reported under the id of the r
 they belong to all of its materializations: one record for each result that is new, however long the run is.
 
 *Another run's result in between.* Dagster has one record for each check and run, in order of their first reports. So a result
-that another run reports meanwhile (checks started by hand) hides the run's own for good. If that matters, because one of the two
-has failed, the run's own result is reported once more without a run, which adds a record, and again after the next
+that another run reports meanwhile (checks started by hand) hides the run's own for good. That matters if one of the two has
+failed. Then the run's own result is reported once more without a run, which adds a record, and again after the next
 materialization.
 
 *One board in a run.* All results of a run are shown here, from any thread, so that none is reported twice.

@@ -2,8 +2,8 @@
 
 Dagster writes two records for each check of a run, and each table has a check: with a thousand tables a run of
 all of them every half hour writes a hundred thousand records a day that say what is shown already. So the schedule compares the
-tables itself, by a few statements for all, and selects the checks of the whole capture and of those tables whose result is
-another one than Dagster shows, or the first. A run of the stream evaluates the checks of the tables that it writes.
+tables itself, by a few statements for all. It selects the checks of the whole capture, and of those tables whose result is another
+one than Dagster shows, or the first. A run of the stream evaluates the checks of the tables that it writes.
 """
 
 from collections.abc import Callable, Iterator, Sequence

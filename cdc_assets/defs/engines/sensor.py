@@ -7,8 +7,8 @@ a tick has started nothing, for the list of ticks.
 A tick that finds nothing waits for a change (`defs.schedule`), by asking for the end of the log, and, if that has moved, whether anything
 captured is after the lake.
 
-*When something is new.* A run starts unless it is proved that the lake is complete to the end of the log (`is_complete`), or
-the last run was quiet at that same end not longer than `_UNPROVED` ago: it says so by its tag `cdc/read_to`. Changes of tables
+*When something is new.* A run starts unless the lake is proved to be complete to the log's end (`is_complete`). No run starts either if
+the last run was quiet there at most `_UNPROVED` ago: it says so by its tag `cdc/read_to`. Changes of tables
 that are not captured move the log, too: a run then only moves the offset, by a heartbeat.
 
 *Without a driver*, or for databases of which nothing is known, the sensor cannot query. It then starts a run when the last one

@@ -2,7 +2,7 @@
 
 Other checks are about one thing each, and can be right while the capture is in trouble: a mirror cannot follow, no run publishes, a right on one
 change table was taken away, a run waits in a queue, an expression matches nothing. This one is made of the report that is the
-page, where that is shown, so it passes only if that is healthy, or at work without need for anybody to act.
+page, where that is shown. So it passes only if that is healthy, or at work without need for anybody to act.
 """
 
 from collections.abc import Iterator
