@@ -1,5 +1,7 @@
-"""Names and phrases that were given up for better ones do not come back."""
+"""Names and phrases that were given up for better ones do not come back; long functions say why at their steps; heads have short sentences."""
 
+import ast
+import io
 import re
 import tokenize
 from collections.abc import Iterator
@@ -83,3 +85,55 @@ def test_phrases_that_were_given_up_are_in_no_text() -> None:
         f"{path.name}:{text.start[0]} {match[0]}" for path, text in texts for match in phrase.finditer(text.string)
     ]
     assert not found
+
+
+MAX_SILENT_LINES = 40
+"""Lines of a function, without signature and docstring, that need no comment."""
+
+
+def silent_functions(source: str) -> Iterator[tuple[str, int, int]]:
+    """Long functions: name, lines, and lines with a comment."""
+    commented = {
+        token.start[0]
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            begin, end = (body[0].lineno if body else 0), node.end_lineno or 0
+            if body and end - begin + 1 > MAX_SILENT_LINES:
+                yield node.name, end - begin + 1, sum(begin <= line <= end for line in commented)
+
+
+def test_long_functions_say_why_at_their_steps() -> None:
+    few = [
+        f"{path.name}: {name} has {lines} lines and {comments} comments"
+        for path in ROOT.rglob("*.py")
+        for name, lines, comments in silent_functions(path.read_text())
+        if comments < lines // 20
+    ]
+    assert not few, "Next: a line at each step that says why, or smaller functions"
+
+
+MAX_SENTENCE = 30
+"""Words of a sentence in the head of a module; what follows a colon or a semicolon counts by itself."""
+
+
+def sentences(head: str) -> Iterator[str]:
+    """Those of paragraphs and of items of lists; tables and trees have none."""
+    for paragraph in re.split(r"\n\s*\n", head):
+        if "|" in paragraph or "├" in paragraph:
+            continue
+        for item in re.split(r"\n(?=\s*(?:[-*]|\d+\.) )", paragraph):
+            yield from re.split(r"(?<=[.!?:;])(?:\*|\)|\")?\s+(?=[A-Z*`\"(a-z])", " ".join(item.split()))
+
+
+def test_sentences_of_heads_are_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}: {sentence}"
+        for path in ROOT.rglob("*.py")
+        for sentence in sentences(ast.get_docstring(ast.parse(path.read_text())) or "")
+        if sum(any(sign.isalnum() for sign in word) for word in sentence.split()) > MAX_SENTENCE
+    ]
+    assert not long

@@ -1,8 +1,8 @@
 """Remembers which page a capture has, so that it is found when the capture's file cannot be read any more.
 
 A file with a comma too many says neither the topic prefix nor the connector, of which the key of the page is made; and it is that page
-which must stop saying that all is well. So each load that succeeds notes them in the state folder, by the path of the file, or by
-the names as they are written if the properties are given in Python or YAML.
+which must stop saying that all is well. So each load that succeeds notes them in the state folder, by the path of the file.
+Properties in Python or YAML have none: theirs are noted by the names as they are written.
 
 *Crash:* the next load notes them. Without a state folder that lasts nothing is known, as of a capture that is new.
 """
