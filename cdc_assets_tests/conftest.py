@@ -39,11 +39,11 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JAVA))
 gc.disable()  # until all tests are collected: very many objects, which all stay
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers a width of 80; tables are as wide as in a pipe
 
-if (worker := os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")).isdecimal():
-    # Threads of a test hand over to each other ten thousand times a second (the server, its client, delta-rs), which costs a fourth
-    # less on one processor than across two
-    processors = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {processors[int(worker) % len(processors)]})
+worker, workers = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if workers > len(processors := sorted(os.sched_getaffinity(0))):
+    # Threads of a test hand over to each other ten thousand times a second (the server, its client, delta-rs), which costs a fifth
+    # less on one processor than across two. Few workers, whose JVMs may have all of them, are left alone
+    os.sched_setaffinity(0, {processors[int(worker.removeprefix("gw")) % len(processors)]})
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is no fault; `timeout` ends what hangs
 settings.load_profile("no deadline")
