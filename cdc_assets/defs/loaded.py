@@ -26,7 +26,7 @@ class Loaded:
     """What the names of a capture's objects in Dagster are made of.
 
     Args:
-        name: of the capture.
+        name: how the capture is called in Dagster.
         prefix: its topic prefix.
         page: short name of the asset that carries its page.
     """
