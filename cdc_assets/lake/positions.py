@@ -15,17 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.lake.files import STATISTICS, DataFile, TopicWriter
+from cdc_assets.lake.joining import JoinTask, batches_of
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.replacing import UNDONE, Fence, Replacement
 from cdc_assets.lake.rewriting import rewrite_files
-from cdc_assets.lake.tables import DeltaTables
+from cdc_assets.lake.tables import DeltaTables, arrow_schema
 
 _OF_WINDOW = re.compile(r"w\d{10,}-")
-_BATCH_ROWS = 32 * 1024
 _ANY_WINDOW = -1
 _USERS = 0
 """Window of rows that users append, whose positions are theirs."""
@@ -37,12 +38,14 @@ class OnceTask:
 
     Args:
         writes: whether files with what stays are written.
+        schema: columns of the table.
     """
 
     location: Location
     directory: str
     paths: tuple[str, ...]
     writes: bool
+    schema: pa.Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,11 @@ def keep_once(tables: DeltaTables, directory: str, runner: TaskRunner, fence: Fe
 
 
 def _found(tables: DeltaTables, directory: str, runner: TaskRunner, *, writes: bool) -> list[Once]:
-    tasks = [OnceTask(tables.location, directory, group, writes) for group in _overlapping(tables, directory)]
+    handle = tables.open(directory)
+    if handle is None:
+        return []
+    schema = arrow_schema(handle)
+    tasks = [OnceTask(tables.location, directory, group, writes, schema) for group in _overlapping(handle)]
     return (
         [one for found in runner.run(once, tasks, Job("rewriting", f"doubled rows: {directory}")) for one in found]
         if tasks
@@ -99,10 +106,9 @@ def _found(tables: DeltaTables, directory: str, runner: TaskRunner, *, writes: b
     )
 
 
-def _overlapping(tables: DeltaTables, directory: str) -> list[tuple[str, ...]]:
+def _overlapping(handle: DeltaTable) -> list[tuple[str, ...]]:
     """Groups of files whose positions overlap, and single files that were joined of others."""
-    handle = tables.open(directory)
-    rows = [] if handle is None else pa.table(handle.get_add_actions(flatten=True)).to_pylist()
+    rows = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
     least, greatest = f"min.{STATISTICS}", f"max.{STATISTICS}"
     groups: list[list[str]] = []
     end = ""
@@ -155,13 +161,13 @@ def _positions(task: OnceTask, path: str) -> pa.Table:
 
 
 def _written(task: OnceTask, path: str, stays: np.ndarray) -> tuple[DataFile, ...]:
-    with _opened(task, path) as parquet:
-        schema, start = parquet.schema_arrow, 0
-        with TopicWriter(task.location, task.directory, schema, _ANY_WINDOW, f"once-{uuid4().hex}-") as writer:
-            for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
-                chosen = batch.filter(pa.array(stays[start : start + batch.num_rows]))
-                start += batch.num_rows
-                writer.write([chosen] if chosen.num_rows else [])
+    """A file with the rows that stay, in the columns of the table: other programs write types that Arrow does not filter."""
+    start = 0
+    with TopicWriter(task.location, task.directory, task.schema, _ANY_WINDOW, f"once-{uuid4().hex}-") as writer:
+        for batch in batches_of(JoinTask(task.location, task.directory, (path,), task.schema), path):
+            chosen = batch.filter(pa.array(stays[start : start + batch.num_rows]))
+            start += batch.num_rows
+            writer.write([chosen] if chosen.num_rows else [])
     return tuple(writer.files)
 
 

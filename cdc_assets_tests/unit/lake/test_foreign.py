@@ -96,6 +96,16 @@ def test_what_is_rewritten_in_turn_stays_once_by_its_positions(tables: TopicTabl
     assert not look(tables, "topic", 0).commits
 
 
+def test_rows_in_files_of_another_program_stay_once(tables: TopicTables) -> None:
+    """Such as those that an UPDATE has written, with types that Arrow does not filter."""
+    handle_of(tables).update(updates={"window_id": "2"}, predicate="window_id = 2")
+    stale(tables)
+    handle_of(tables).optimize.compact()
+    assert len(positions(tables)) == 16
+    watch(tables).look(["topic"])
+    assert positions(tables) == expected(4)
+
+
 def test_where_the_log_is_gone_positions_tell(tables: TopicTables) -> None:
     stale(tables)
     cleaned(tables)
