@@ -25,7 +25,7 @@ from cdc_assets.mirror.ledger import MirrorLedger
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import LSN, OWN
 from cdc_assets.overview import CaptureOverview, TableOverview
-from cdc_assets.overview.words import describe_jobs
+from cdc_assets.overview.formatting import describe_jobs
 
 if TYPE_CHECKING:
     from mssql_standin.control import StandIn

@@ -29,7 +29,7 @@ from cdc_assets.overview.checks.check import Inspection
 from cdc_assets.overview.checks.connector import CHECKS, ConnectorFacts
 from cdc_assets.overview.drift import OverviewSource
 from cdc_assets.overview.engine import answers_of
-from cdc_assets.overview.look import inspected
+from cdc_assets.overview.report_builder import inspect_server
 
 Topics = Mapping[str, tuple[str, Sequence[str]]]
 """Topics of tables by name: the table, and the directories of the topic's generations."""
@@ -193,7 +193,7 @@ def inspect_capture(config: CaptureConfig | EngineConfig, unresolved: CdcError |
         return unread(offsets) if unread else Unread()
 
     if isinstance(config, CaptureConfig):
-        return inspected(config, lambda: source(config), marker=ask_marker(config))
+        return inspect_server(config, lambda: source(config), marker=ask_marker(config))
     unread = ask_unread(config)
     opened = (lambda: probe(config)) if is_asked(config) else None
     overview = EngineOverview(config)

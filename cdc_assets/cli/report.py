@@ -8,14 +8,14 @@ from rich.text import Text
 from cdc_assets.cli.console import FAILED, out
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.checks.check import Found, Inspection
-from cdc_assets.overview.report import STOPPED, DatabaseReport, Health, Reached
-from cdc_assets.overview.words import (
+from cdc_assets.overview.formatting import (
     describe_condition,
     describe_headroom,
     describe_jobs,
     describe_lag,
     describe_published,
 )
+from cdc_assets.overview.report import STOPPED, DatabaseReport, Health, Reached
 
 STYLES = {
     "streaming": "green",

@@ -16,8 +16,7 @@ from cdc_assets.defs.markdown import escaped, markdown_table
 from cdc_assets.defs.row_facts import OPERATIONS, ran_on_facts
 from cdc_assets.defs.runbook import HEALTH_PAGES, runbook_url
 from cdc_assets.overview import CaptureReport
-from cdc_assets.overview.report import STOPPED, DatabaseReport, TableReport
-from cdc_assets.overview.words import (
+from cdc_assets.overview.formatting import (
     describe_condition,
     describe_headroom,
     describe_jobs,
@@ -25,6 +24,7 @@ from cdc_assets.overview.words import (
     duration,
     without_numbers,
 )
+from cdc_assets.overview.report import STOPPED, DatabaseReport, TableReport
 
 _SHOWN_IN_PLACE = 990
 _MAX_TABLES = 200

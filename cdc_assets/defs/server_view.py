@@ -14,7 +14,7 @@ from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.system_topics import WINDOWS
 from cdc_assets.overview import report_of
 from cdc_assets.overview.checks.sqlserver import CHECKS, ServerFacts
-from cdc_assets.overview.look import inspected
+from cdc_assets.overview.report_builder import inspect_server
 
 _AUDIT_S = 0.1
 """Seconds of a look for topics that seem right: a tick that looks every few seconds comes to all of them."""
@@ -50,5 +50,5 @@ def look(catalog: CaptureCatalog, resource: CaptureResource, turns: Turns | None
     with suppress(CdcError):  # which opening the server raises again
         config = resource.config()  # it may name another broker than when definitions were loaded
     marker = TICK_MARKER.ask(config)
-    seen = inspected(config, lambda: resource.server.quick_source(), audit_s=_AUDIT_S, turns=turns, marker=marker)
+    seen = inspect_server(config, lambda: resource.server.quick_source(), audit_s=_AUDIT_S, turns=turns, marker=marker)
     return Seen.of(seen, catalog)

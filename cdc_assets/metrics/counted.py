@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from cdc_assets.capture.progress import Commit
 from cdc_assets.core import counts
-from cdc_assets.metrics.gauges import LookAt, ReportGauges
+from cdc_assets.metrics.gauges import MakeReport, ReportGauges
 
 OPERATIONS: Final = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate"}
 """Value of the label `operation` by envelope operation; tombstones and others keep their name."""
@@ -31,10 +31,10 @@ class CaptureMetrics:
 
     Args:
         capture: value of the label `capture`.
-        look_at: makes the report; None exports no gauges of it.
+        make_report: makes the report; None exports no gauges of it.
     """
 
-    def __init__(self, capture: str, look_at: LookAt | None = None) -> None:
+    def __init__(self, capture: str, make_report: MakeReport | None = None) -> None:
         self._capture = capture
         self.registry, self._counted = CollectorRegistry(), CollectorRegistry()
         self._lock = Lock()
@@ -67,8 +67,8 @@ class CaptureMetrics:
         self._done = gauge("snapshot_slices_done", "Slices of it that are committed.", _DATABASE)
         for registry in (self.registry, self._counted):
             registry.register(_Retries(capture))
-        if look_at is not None:
-            self.registry.register(ReportGauges(look_at))
+        if make_report is not None:
+            self.registry.register(ReportGauges(make_report))
 
     def note(self, progress: Commit) -> None:
         """Count a committed window, round or batch."""

@@ -13,7 +13,7 @@ from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.overview import CaptureReport
 
-Look = Callable[[], CaptureReport | None]
+MakeReport = Callable[[], CaptureReport | None]
 OnCommit = Callable[[Commit], None]
 
 
@@ -21,14 +21,14 @@ OnCommit = Callable[[Commit], None]
 def exported_metrics(
     settings: MetricsSettings,
     prefix: str,
-    look_at: Look,
+    make_report: MakeReport,
     serve: Callable[[int], None] | None = None,
 ) -> Iterator[OnCommit]:
     """Export metrics while the block runs, and once more at its end; the function counts a commit.
 
     Args:
         prefix: value of the label `capture`.
-        look_at: makes the report; None if there is none yet.
+        make_report: makes the report; None if there is none yet.
         serve: called with the port, if one is served; None serves none, and writes no gauges of health into a file, which
             nothing would correct once the run has ended.
 
@@ -45,7 +45,7 @@ def exported_metrics(
     from cdc_assets.metrics.counted import CaptureMetrics
     from cdc_assets.metrics.prometheus import MetricsServer, Textfile
 
-    metrics = CaptureMetrics(prefix, look_at if serve is not None else None)
+    metrics = CaptureMetrics(prefix, make_report if serve is not None else None)
     with ExitStack() as open_:
         if settings.textfile:
             open_.enter_context(Textfile(metrics, Path(settings.textfile)))
@@ -61,7 +61,7 @@ def exported_metrics(
         if settings.otlp:
             from cdc_assets.metrics.otlp import Telemetry
 
-            open_.enter_context(Telemetry(metrics, None if serve is not None else look_at))
+            open_.enter_context(Telemetry(metrics, None if serve is not None else make_report))
         yield metrics.note
 
 

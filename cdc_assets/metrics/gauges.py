@@ -21,7 +21,7 @@ HEALTHS: Final = ("healthy", "working", "not known", "in trouble")
 REPORT_EVERY_S: Final = 5.0
 """Least number of seconds between two reports, however often somebody scrapes."""
 
-LookAt = Callable[[], CaptureReport | None]
+MakeReport = Callable[[], CaptureReport | None]
 """Makes a report; None if there is none yet."""
 
 
@@ -29,11 +29,11 @@ class ReportGauges(Collector):
     """Gauges of the capture's report.
 
     Args:
-        look_at: makes the report.
+        make_report: makes the report.
     """
 
-    def __init__(self, look_at: LookAt) -> None:
-        self._look_at = look_at
+    def __init__(self, make_report: MakeReport) -> None:
+        self._make_report = make_report
         self._lock = Lock()
         self._made: tuple[float, CaptureReport | None] | None = None
 
@@ -45,7 +45,7 @@ class ReportGauges(Collector):
         """All gauges."""
         with self._lock:
             if self._made is None or time.monotonic() - self._made[0] >= REPORT_EVERY_S:
-                self._made = (time.monotonic(), self._look_at())
+                self._made = (time.monotonic(), self._make_report())
             report = self._made[1]
         if report is not None:
             yield from _of_capture(report)

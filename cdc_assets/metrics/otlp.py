@@ -23,7 +23,7 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client.metrics_core import Metric
 
 from cdc_assets.metrics.counted import CaptureMetrics
-from cdc_assets.metrics.gauges import LookAt, ReportGauges
+from cdc_assets.metrics.gauges import MakeReport, ReportGauges
 from cdc_assets.overview.report import CaptureReport
 
 _FRESH_S: Final = 1.0
@@ -35,14 +35,14 @@ class Telemetry:
     """Pushes the metrics of one capture while the block runs, and once at its end.
 
     Args:
-        look_at: makes a report, if the metrics have none of their own.
+        make_report: makes a report, if the metrics have none of their own.
         reader: what collects and exports; OTLP over HTTP if None.
     """
 
     def __init__(
-        self, metrics: CaptureMetrics, look_at: LookAt | None = None, reader: MetricReader | None = None
+        self, metrics: CaptureMetrics, make_report: MakeReport | None = None, reader: MetricReader | None = None
     ) -> None:
-        self._metrics, self._gauges = metrics, ReportGauges(look_at or _no_report)
+        self._metrics, self._gauges = metrics, ReportGauges(make_report or _no_report)
         self._lock = Lock()
         self._collected: tuple[float, dict[str, Metric]] = (float("-inf"), {})
         resource = Resource.create({"service.name": "cdc-assets"})  # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win

@@ -9,12 +9,12 @@ Nothing is claimed and no JVM starts. The questions and the modules that answer 
 | what would a run have to do? | `work` |
 | does a table differ from the structure of its events? | `drift` |
 | how many events per second? | `rates` |
-| all of it on one page, for people and machines | `report`, made by `look` |
+| all of it on one page, for people and machines | `report`, made by `report_builder` |
 """
 
 from cdc_assets.overview.capture import CaptureOverview
-from cdc_assets.overview.look import inspected, published_of, report_of, without_server
 from cdc_assets.overview.report import CaptureReport
+from cdc_assets.overview.report_builder import inspect_server, published_of, report_of, without_server
 from cdc_assets.overview.tables import DatabaseOverview, Headroom, TableOverview
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "DatabaseOverview",
     "Headroom",
     "TableOverview",
-    "inspected",
+    "inspect_server",
     "published_of",
     "report_of",
     "without_server",

@@ -35,7 +35,6 @@ from cdc_assets.engine.source import LogPoint, Retention, SourceProbe, is_comple
 from cdc_assets.engine.topics import routes
 from cdc_assets.engine.unread import AskUnread, Unread
 from cdc_assets.errors import CdcError, describe_error
-from cdc_assets.overview.look import PERIOD
 from cdc_assets.overview.rates import mean_of
 from cdc_assets.overview.report import (
     CaptureReport,
@@ -47,6 +46,7 @@ from cdc_assets.overview.report import (
     TableReport,
     Trouble,
 )
+from cdc_assets.overview.report_builder import PERIOD
 
 OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 

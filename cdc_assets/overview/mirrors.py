@@ -17,8 +17,8 @@ from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.steps import is_behind
 from cdc_assets.overview.capture import CaptureOverview
+from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.report import Trouble
-from cdc_assets.overview.words import duration
 
 _MAX_NAMED = 5
 

@@ -1,7 +1,7 @@
 """The state of a capture on one page: healthy or not and why, lag by cause, rates, tables, queue, what to do next.
 
 Plain values, and the rules that lead from them to a word. The command line, Dagster's pages and metrics show the same object
-(`CaptureReport`); `look` makes it.
+(`CaptureReport`); `report_builder` makes it.
 
 *Never healthy by mistake.* `healthy` has no value of its own: it is the absence of troubles, of questions without an answer and of
 unfinished work. So an answer that is missing never counts as a good one, nor as a bad one: `in trouble` is said of what is known.

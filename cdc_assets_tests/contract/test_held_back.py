@@ -12,7 +12,7 @@ from cdc_assets.core.steps import listening
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.overview import CaptureOverview, published_of
-from cdc_assets.overview.words import describe_published
+from cdc_assets.overview.formatting import describe_published
 from cdc_assets_tests.contract.two import HERE, THERE, Two
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.publish.memory import MemoryBroker

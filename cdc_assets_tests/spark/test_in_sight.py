@@ -23,7 +23,7 @@ from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.mirror.work import StepReport
 from cdc_assets.overview.checks.check import Inspection
-from cdc_assets.overview.look import report_of
+from cdc_assets.overview.report_builder import report_of
 from cdc_assets.reconcile.run import Wishes
 from cdc_assets_tests.shop import Shop, open_shop
 from mssql_standin import sample

@@ -32,7 +32,7 @@ from cdc_assets.metrics import gauges, prometheus
 from cdc_assets.metrics.counted import CaptureMetrics
 from cdc_assets.metrics.otlp import Telemetry
 from cdc_assets.metrics.prometheus import MetricsServer
-from cdc_assets.overview import CaptureReport, inspected
+from cdc_assets.overview import CaptureReport, inspect_server
 from cdc_assets_tests.patience import Patience
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
@@ -59,7 +59,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Samples,
         )
         world.enable("orders")
         world.sql("INSERT INTO dbo.orders VALUES (1, 'a', 1, 'long', NULL), (2, 'b', 1, 'long', NULL)")
-        metrics = CaptureMetrics("shop", lambda: inspected(world.config, lambda: quick_source(world.config)).report)
+        metrics = CaptureMetrics(
+            "shop", lambda: inspect_server(world.config, lambda: quick_source(world.config)).report
+        )
         with world.capture(metrics.note) as capture:
             capture.snapshot()
         world.sql(
@@ -268,7 +270,7 @@ def test_rule_of_the_page_fires_on_an_old_look(scraped: tuple[Samples, set[str],
 def test_telemetry_has_the_same_numbers(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path / "lake"))
     world.make("orders", 3)
-    metrics = CaptureMetrics("shop", lambda: inspected(world.config, lambda: quick_source(world.config)).report)
+    metrics = CaptureMetrics("shop", lambda: inspect_server(world.config, lambda: quick_source(world.config)).report)
     with world.capture(metrics.note) as capture:
         capture.snapshot()
     reader = InMemoryMetricReader()

@@ -22,7 +22,7 @@ import dagster as dg
 
 from cdc_assets.defs.dagster_internals import CheckRecord, newest_target
 from cdc_assets.overview.checks.health import HEALTH
-from cdc_assets.overview.words import without_numbers
+from cdc_assets.overview.formatting import without_numbers
 
 Verdict = tuple[bool, str | None]
 """Whether a check passed, and its description; of `health` without the numbers in it, which change all the time."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_assets.overview.words import describe_headroom
+from cdc_assets.overview.formatting import describe_headroom
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import PreflightError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.overview import inspected
+from cdc_assets.overview import inspect_server
 from cdc_assets.run.readings import OpenReadings
 from cdc_assets.snapshot.moment import Timed
 from cdc_assets.snapshot.plan import Request
@@ -210,7 +210,7 @@ def test_a_reading_that_was_given_up_hides_no_mirror_that_is_behind(
 
     def told() -> str:
         later = datetime.now(UTC) + timedelta(hours=1)
-        report = inspected(shop.world.config, partial(SqlServerSource.of, shop.world.config), now=later).report
+        report = inspect_server(shop.world.config, partial(SqlServerSource.of, shop.world.config), now=later).report
         return " ".join(str(trouble) for trouble in report.troubles if "mirror" in trouble.where)
 
     with pytest.raises(PowerCutError), cut_at("moment-fixed"):

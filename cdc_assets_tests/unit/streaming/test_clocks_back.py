@@ -7,7 +7,7 @@ import pytest
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.overview import CaptureReport
-from cdc_assets.overview.look import inspected
+from cdc_assets.overview.report_builder import inspect_server
 from cdc_assets_tests.unit.publish.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
@@ -37,7 +37,7 @@ class Place:
         self.server.agent.drain()
 
     def report(self) -> CaptureReport:
-        return inspected(self.world.config, lambda: SqlServerSource(self.world.config.connection)).report
+        return inspect_server(self.world.config, lambda: SqlServerSource(self.world.config.connection)).report
 
 
 @pytest.fixture

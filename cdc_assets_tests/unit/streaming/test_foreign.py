@@ -23,7 +23,7 @@ from cdc_assets.lake.sink import Append, commit
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.overview import CaptureReport, inspected
+from cdc_assets.overview import CaptureReport, inspect_server
 from cdc_assets.overview.report import LATE_S
 from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -37,7 +37,7 @@ def report_of(world: World) -> CaptureReport:
     def opened() -> Iterator[SimulatedServer]:
         yield world.server
 
-    return inspected(world.config, opened, now=world.server.now).report  # type: ignore[arg-type]
+    return inspect_server(world.config, opened, now=world.server.now).report  # type: ignore[arg-type]
 
 
 def positions(config: CaptureConfig, table: TableId) -> list[str]:

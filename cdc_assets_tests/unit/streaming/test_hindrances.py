@@ -11,7 +11,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
 from cdc_assets.ledger.hindrances import RecordedHindrances
-from cdc_assets.overview import CaptureReport, inspected
+from cdc_assets.overview import CaptureReport, inspect_server
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
@@ -26,7 +26,7 @@ def seen(server: SimulatedServer, config: CaptureConfig) -> CaptureReport:
     def opened() -> Iterator[SimulatedServer]:
         yield server
 
-    return inspected(config, opened, now=server.now).report  # type: ignore[arg-type]
+    return inspect_server(config, opened, now=server.now).report  # type: ignore[arg-type]
 
 
 @pytest.fixture

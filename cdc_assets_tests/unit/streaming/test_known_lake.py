@@ -11,7 +11,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.overview import CaptureOverview, CaptureReport, inspected
+from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server
 from cdc_assets.run import opening
 from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -20,7 +20,7 @@ from cdc_assets_tests.unit.streaming.tables import started
 
 
 def report_on(server: SimulatedServer, config: CaptureConfig) -> CaptureReport:
-    return inspected(config, lambda: nullcontext(server), now=server.now).report  # type: ignore[arg-type]
+    return inspect_server(config, lambda: nullcontext(server), now=server.now).report  # type: ignore[arg-type]
 
 
 def test_nothing_is_read_into_an_empty_folder(tmp_path: Path) -> None:

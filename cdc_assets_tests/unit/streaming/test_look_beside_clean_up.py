@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.overview import inspected
+from cdc_assets.overview import inspect_server
 from cdc_assets.overview.report import LATE_S
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer
@@ -50,7 +50,7 @@ def test_it_is_never_healthy(tmp_path: Path) -> None:
         server.commit((lines, "insert", 51, "b"))
         server.commit((lines, "insert", 52, "c"))
         source = Asked(server, question)
-        report = inspected(config, lambda source=source: nullcontext(source), now=server.now).report  # type: ignore[misc]
+        report = inspect_server(config, lambda source=source: nullcontext(source), now=server.now).report  # type: ignore[misc]
         assert not report.healthy, f"{DATABASE} was cleaned up before question {question}"
         asked, question = source.asked, question + 1
     assert asked >= len(QUESTIONS)

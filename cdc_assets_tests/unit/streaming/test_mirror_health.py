@@ -14,7 +14,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.overview import CaptureReport, inspected, look
+from cdc_assets.overview import CaptureReport, inspect_server, report_builder
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets.run.readings import OpenReadings
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -39,7 +39,7 @@ class World:
         def opened() -> Iterator[SimulatedServer]:
             yield self.server
 
-        return inspected(self.config, opened, now=datetime.now(UTC) + later).report  # type: ignore[arg-type]
+        return inspect_server(self.config, opened, now=datetime.now(UTC) + later).report  # type: ignore[arg-type]
 
     def change(self) -> None:
         """One more row, in the topic alone."""
@@ -153,5 +153,5 @@ def test_what_stops_all_mirrors_is_told_until_they_go_on(
 def test_kafka_that_is_late_is_a_trouble_after_its_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for behind_s, health in [(30.0, "healthy"), (120.0, "working"), (601.0, "in trouble")]:
         found = PublishedReport(waiting=2, behind_s=behind_s)
-        monkeypatch.setattr(look, "published_of", lambda *_, found=found: found)
+        monkeypatch.setattr(report_builder, "published_of", lambda *_, found=found: found)
         assert world.report().health == health

@@ -22,7 +22,7 @@ from cdc_assets.defs.page import page_of
 from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, DatabaseAwayError, LakeError, QueryError
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
-from cdc_assets.overview import CaptureOverview, CaptureReport, inspected, look, report_of
+from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server, report_builder, report_of
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
 from cdc_assets.overview.server import DatabaseFacts
@@ -152,7 +152,7 @@ def streaming(folder: Path) -> tuple[Broken, object]:
 
 def test_capture_without_trouble_is_healthy(tmp_path: Path) -> None:
     server, config = streaming(tmp_path)
-    report = inspected(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
+    report = inspect_server(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
     assert (report.headline, report.troubles, report.next_steps) == ("healthy", (), [])
     assert report.counts() == {"streaming": 2}
     [database] = report.databases
@@ -175,7 +175,7 @@ def test_no_combination_of_troubles_is_healthy(tmp_path: Path) -> None:
             shutil.copytree(kept, lake)
             for spoil in chosen:
                 spoil(server, lake)
-            report = inspected(config, lambda server=server: opened(server)).report  # type: ignore[misc, arg-type]
+            report = inspect_server(config, lambda server=server: opened(server)).report  # type: ignore[misc, arg-type]
             names = [spoil.__name__ for spoil in chosen]
             assert not report.healthy, names
             assert report.headline != "healthy", names
@@ -192,7 +192,7 @@ def test_stopped_table_is_named_with_the_next_step_and_its_worst_condition(tmp_p
     server, config = streaming(tmp_path)
     add_column(server, tmp_path)
     disable_table(server, tmp_path)
-    report = inspected(config, lambda: opened(server)).report  # type: ignore[arg-type, return-value]
+    report = inspect_server(config, lambda: opened(server)).report  # type: ignore[arg-type, return-value]
     assert {table.table.table: table.condition for table in report.tables} == {"lines": "drifted", "orders": "failed"}
     assert len(report.troubles) == len(report.next_steps) == 2
     assert "and 1 more" in report.headline
@@ -201,7 +201,7 @@ def test_stopped_table_is_named_with_the_next_step_and_its_worst_condition(tmp_p
 def test_server_that_is_away_leaves_what_the_lake_knows(tmp_path: Path) -> None:
     server, config = streaming(tmp_path)
     server.away = True
-    report = inspected(config, lambda: opened(server)).report  # type: ignore[arg-type, return-value]
+    report = inspect_server(config, lambda: opened(server)).report  # type: ignore[arg-type, return-value]
     assert report.counts() == {"streaming": 2}
     assert report.databases[0].complete_to == server.transactions[-1]
     assert "The server does not answer" in report.headline
@@ -211,7 +211,7 @@ def test_server_that_is_away_leaves_what_the_lake_knows(tmp_path: Path) -> None:
 def test_lake_that_cannot_be_read_is_the_report(tmp_path: Path) -> None:
     server, config = streaming(tmp_path)
     shutil.rmtree(tmp_path / "shop.__windows")
-    report = inspected(config, lambda: opened(server)).report  # type: ignore[arg-type, return-value]
+    report = inspect_server(config, lambda: opened(server)).report  # type: ignore[arg-type, return-value]
     assert (report.health, report.tables) == ("in trouble", ())
     assert "is gone or empty" in report.headline
 
@@ -243,7 +243,7 @@ def test_lag_is_split_by_cause(
     times = {lsn(number): START - timedelta(seconds=age) for number, age in ages.items()}
     unread, unplanned = (lsn(place + 1) if place and place < newest else None for place in (reached, planned))
     facts = DatabaseFacts(times=times, newest=lsn(newest), unread=unread, unplanned=unplanned, now=START)
-    found = look.lag_of(
+    found = report_builder.lag_of(
         lsn(reached) if reached else None,
         lsn(planned) if planned else None,
         facts,
@@ -258,9 +258,9 @@ def test_table_that_is_read_shows_percent_and_the_time_that_is_left() -> None:
               SnapshotSlice(ORDERS, 2, (0, 0), every, 200)]  # fmt: skip
     tables = tuple(SnapshotTable(table, 1, "x", lsn(1), (every,), whole=True) for table in (LINES, ORDERS))
     run = SnapshotRun(1, DATABASE, tables, tuple(slices), done=1)
-    assert look._progress(run, 10.0)[LINES] == (50.0, 10.0)
-    assert look._progress(run, 10.0)[ORDERS] == (0.0, 30.0)
-    assert look._progress(run, 0.0)[ORDERS] == (0.0, None)
+    assert report_builder._progress(run, 10.0)[LINES] == (50.0, 10.0)
+    assert report_builder._progress(run, 10.0)[ORDERS] == (0.0, 30.0)
+    assert report_builder._progress(run, 0.0)[ORDERS] == (0.0, None)
 
 
 def test_masked_key_of_the_queue_is_not_shown(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_late_capture_is_working_and_names_how_far_it_is_behind() -> None:
 def test_capture_of_which_nobody_can_tell_how_far_it_is_behind_is_not_healthy() -> None:
     """A table was just enabled and nothing is read since: its position is no commit, so the server has no time of it."""
     facts = DatabaseFacts(times={lsn(9): START - timedelta(hours=20)}, newest=lsn(9), now=START)
-    found = look.lag_of(lsn(1), None, facts, CaptureJob(DATABASE, True, 30))
+    found = report_builder.lag_of(lsn(1), None, facts, CaptureJob(DATABASE, True, 30))
     report = CaptureReport(
         "shop",
         START,
@@ -311,7 +311,7 @@ def test_what_waits_is_late_also_on_a_quiet_server_and_when_it_was_not_read_sinc
     plain.commit((lines, "insert", 50, "a"))
     plain.__class__ = Broken
     server: Broken = plain  # type: ignore[assignment]
-    look_now = lambda: inspected(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value] # noqa: E731
+    look_now = lambda: inspect_server(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value] # noqa: E731
     assert look_now().healthy
     server.behind = timedelta(seconds=LATE_S + 1)
     assert look_now().health == "working"
@@ -333,13 +333,13 @@ def test_unknown_lag_is_told_after_a_minute_without_a_window(tmp_path: Path) -> 
 def test_table_that_the_server_does_not_capture_changes_no_health(tmp_path: Path) -> None:
     server, config = streaming(tmp_path)
     server.create("plain", captured=False)
-    report = inspected(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
+    report = inspect_server(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
     assert (report.health, report.counts()) == ("healthy", {"not captured": 1, "streaming": 2})
     assert "plain is not captured" in report.advice[0]
     alone = replace(report, tables=tuple(table for table in report.tables if table.condition == "not captured"))
     assert alone.headline == "not known: nothing is captured yet"
     server.create("late")
-    report = inspected(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
+    report = inspect_server(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
     assert (report.health, "late is waiting: the active run, or the next one" in report.headline) == ("working", True)
 
 
@@ -379,7 +379,7 @@ def test_schema_history_that_is_gone_is_told_before_and_after_a_run_has_met_it(t
     remove_history(server, tmp_path)
 
     def trouble() -> str:
-        report = inspected(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
+        report = inspect_server(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
         assert report.health == "in trouble"
         return "".join(map(str, report.troubles))
 
@@ -460,7 +460,7 @@ def test_new_table_that_cannot_be_read_is_told_until_it_is(tmp_path: Path) -> No
             raise QueryError("The SELECT permission was denied. Next: GRANT SELECT", 229)
 
     def condition() -> tuple[str, str, str]:
-        report = inspected(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
+        report = inspect_server(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
         [table] = [entry for entry in report.tables if entry.table == late]
         return report.health, table.condition, table.reason
 

@@ -26,6 +26,7 @@ from cdc_assets.overview.capture import AUDIT_S, CaptureOverview
 from cdc_assets.overview.checks.check import Inspection, ReportAlone
 from cdc_assets.overview.checks.sqlserver import CHECKS, ServerFacts
 from cdc_assets.overview.drift import OverviewSource
+from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.mirrors import mirror_troubles
 from cdc_assets.overview.rates import rates_of
 from cdc_assets.overview.report import (
@@ -41,7 +42,6 @@ from cdc_assets.overview.report import (
 )
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets.overview.tables import DatabaseOverview, TableOverview
-from cdc_assets.overview.words import duration
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.place import Published
 from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, is_of
@@ -59,7 +59,7 @@ PERIOD = timedelta(seconds=60)
 """Interval of which rates are the mean."""
 
 
-def inspected(
+def inspect_server(
     config: CaptureConfig,
     open_source: OpenSource,
     *,
