@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 
 
 class Broker(Protocol):
@@ -34,7 +34,7 @@ class Broker(Protocol):
     def begin(self) -> None:
         """Begin a transaction."""
 
-    def send(self, topic: str, records: Run) -> tuple[int, str]:
+    def send(self, topic: str, records: RecordSlice) -> tuple[int, str]:
         """Hand over records in their order.
 
         Returns:

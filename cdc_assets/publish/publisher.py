@@ -1,7 +1,7 @@
 """Publishes complete windows, each event once.
 
-*Why each event is there once.* Events and the marker that says how far they go are written in one transaction. So a consumer that
-reads only committed records sees both or neither. Where to continue is read from the newest committed marker and
+*Why each event is there once.* Events and the marker that says how far they go are written in one transaction, so a
+consumer that reads only committed records sees both or neither. Where to continue is read from the newest committed marker and
 from nothing else, after every other producer of the same name was fenced and its open transaction ended. A crash at any
 moment therefore repeats what no consumer has seen. If nobody knows whether a commit has succeeded, because the
 connection broke, the broker is opened again, which waits for the outcome; then the marker tells.
@@ -9,7 +9,7 @@ connection broke, the broker is opened again, which waits for the outcome; then 
 *Numbers without events* are passed over when events of a later one are there, not before: so structures that are written late under
 a number that nothing else has (`adoption`) are not missed.
 
-*Topics whose database is ahead* of one that holds windows back (`feed`) have offsets of their own in the marker, as those in the
+*Topics whose database is ahead* of one that holds windows back (`feed`) have places of their own in the marker, as those that are in the
 middle of a window have. So the marker's own number never passes a topic that is not complete, nor one that nobody knows of yet.
 
 *What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when
@@ -25,7 +25,7 @@ So does whatever else ends the reading of one topic (`stream.Unreadable`).
 was recorded last (`recorded`), which is never ahead of the marker. A first start that requests what is gone is refused; a topic
 that was dropped from still, because it was published from a copy of the lake, is stopped.
 
-*What is read ahead* (`stream`) counts for nothing until it is handed over: places are noted then, and an attempt that ends waits for
+*What is read ahead* (`cursor`) counts for nothing until it is handed over: places are noted then, and an attempt that ends waits for
 its reader and drops what it made.
 
 *Two publishers.* The newer one fences the older. A producer is also fenced by the broker itself when its transaction took too
@@ -42,15 +42,15 @@ from uuid import uuid4
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.place import WHOLE, Place, Published, parse_published
 from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.rate import Rate
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets.publish.render import Renderer
-from cdc_assets.publish.run import Run
 from cdc_assets.publish.start import WHERE_IT_ENDED, Beginning, Start
 from cdc_assets.publish.stops import Stops, dropped
-from cdc_assets.publish.stream import Ahead, Stream, Unreadable, unpublished_slices
 from cdc_assets.publish.targets import Targets
 from cdc_assets.publish.tombstones import event_of
 
@@ -185,32 +185,28 @@ class Publisher:
         if self._stops.is_due(_RETRY_AFTER_S):
             self._try_all()
         self._complete, topics = self._look()
-        with Ahead() as ahead:
+        with ReadAhead() as ahead:
             yield from self._publish(topics, ahead)
         self._unreadable.ended()
 
-    def _publish(self, topics: Sequence[Topic], ahead: Ahead) -> Iterator[int]:
+    def _publish(self, topics: Sequence[Topic], ahead: ReadAhead) -> Iterator[int]:
         self._begin_pass(topics)
-        streams = [self._stream(topic, ahead) for topic in topics if topic.name not in self.stopped]
-        for stream in streams:
-            stream.read_ahead()
-        # topics are made outside of a transaction, because the broker may refuse them
-        self._targets.prepare(streams)
-        # window by window over all topics, so that a marker can name one window for nearly all of them
-        numbered = [stream for stream in streams if stream.topic.numbered]
+        cursors = [self._cursor(topic, ahead) for topic in topics if topic.name not in self.stopped]
+        for cursor in cursors:
+            cursor.read_ahead()
+        self._targets.prepare(cursors)
+        numbered = [cursor for cursor in cursors if cursor.topic.numbered]
         while live := [s for s in numbered if s.head is not None and s.name not in self.stopped]:
-            window = min(stream.head.window for stream in live if stream.head is not None)
-            for stream in live:
-                yield from self._send(stream, window)
+            window = min(cursor.head.window for cursor in live if cursor.head is not None)
+            for cursor in live:
+                yield from self._send(cursor, window)
             self._reached(numbered, window)
             if self._is_full():
                 yield self._commit()
-        # topics with numbers of their own belong to no window
-        for stream in streams:
-            if not stream.topic.numbered and stream.name not in self.stopped:
-                yield from self._send(stream, None)
-        self._stops.passed([topic.name for topic in topics], [s.name for s in streams if s.name not in self.stopped])
-        # the rest is committed, and a topic that has stopped is recorded even if nothing was sent
+        for cursor in cursors:
+            if not cursor.topic.numbered and cursor.name not in self.stopped:
+                yield from self._send(cursor, None)
+        self._stops.passed([topic.name for topic in topics], [s.name for s in cursors if s.name not in self.stopped])
         if self._begun or self._stops.reasons() != self._published.stopped:
             self._complete = self._base
             self._begin()
@@ -235,41 +231,41 @@ class Publisher:
         last = complete if self._span.last is None else min(complete, self._span.last)
         return last, [replace(topic, complete=last) for topic in topics if topic.numbered]
 
-    def _stream(self, topic: Topic, ahead: Ahead) -> Stream:
+    def _cursor(self, topic: Topic, ahead: ReadAhead) -> TopicCursor:
         """What a topic holds behind its place."""
         place = self._published.of(topic.name, numbered=topic.numbered)
         until = self._span.until if self._span else ""
-        runs = unpublished_slices(topic, self._renderer, place, self._after, until)
-        return Stream(topic, self._unreadable.guarded(runs, place, topic.complete), ahead)
+        slices = unpublished_slices(topic, self._renderer, place, self._after, until)
+        return TopicCursor(topic, self._unreadable.guarded(slices, place, topic.complete), ahead)
 
-    def _reached(self, streams: list[Stream], window: int) -> None:
+    def _reached(self, cursors: list[TopicCursor], window: int) -> None:
         """Note that a window is sent: all topics that are not stopped are published up to it, if it is complete in all of them; else those
         that had events in it, whose own places say so until the others come."""
         if window <= self._complete:
             self._base = max(self._base, window)
         else:
-            streams = [stream for stream in streams if self._places[stream.name][0] == window]
-        for stream in streams:
-            if stream.name not in self.stopped:
-                self._places[stream.name] = max(self._places[stream.name], (window, WHOLE))
+            cursors = [cursor for cursor in cursors if self._places[cursor.name][0] == window]
+        for cursor in cursors:
+            if cursor.name not in self.stopped:
+                self._places[cursor.name] = max(self._places[cursor.name], (window, WHOLE))
 
-    def _send(self, stream: Stream, window: int | None) -> Iterator[int]:
+    def _send(self, cursor: TopicCursor, window: int | None) -> Iterator[int]:
         """Send a topic's records of one window, or all of them; yields the rows of transactions that are full."""
         last = ""
-        while (head := stream.head) is not None and stream.has(window):
+        while (head := cursor.head) is not None and cursor.has(window):
             if self._is_full() and event_of(head.first) != last:
                 yield self._commit()
             self._begin()
-            records = stream.take(max(1, self._max_rows - self._rows))
-            taken, reason = self._targets.send(stream.name, records)
+            records = cursor.take(max(1, self._max_rows - self._rows))
+            taken, reason = self._targets.send(cursor.name, records)
             if taken:
                 done = records.slice(0, taken)
                 last = event_of(done.last)
-                self._note(stream, done)
+                self._note(cursor, done)
             if reason:
                 refused = records.slice(taken, taken + 1).first
                 what = f"the event at {refused} is refused" if refused else "what comes next cannot be read"
-                self._stops.add(stream.name, f"{what}: {reason}")
+                self._stops.add(cursor.name, f"{what}: {reason}")
                 if refused and event_of(refused) == last:
                     raise _Refused  # others share its position, and must not be there without it, nor a delete
                 return
@@ -283,11 +279,11 @@ class Publisher:
     def _is_full(self) -> bool:
         return self._rows >= self._max_rows or (self._rows > 0 and monotonic() - self._begun_at >= _LONGEST_S)
 
-    def _note(self, stream: Stream, records: Run) -> None:
+    def _note(self, cursor: TopicCursor, records: RecordSlice) -> None:
         """Count what was handed over; it is in the order of positions."""
-        if stream.topic.is_of_table:
+        if cursor.topic.is_of_table:
             self._lsn = max(self._lsn, records.last.partition("/")[0])
-        self._places[stream.name] = records.window, records.last
+        self._places[cursor.name] = records.window, records.last
         if not self._rows:
             step("publish-begun")
         self._rows += len(records)

@@ -1,6 +1,6 @@
 """Rows of a topic as Kafka's records, byte for byte as Kafka Connect's converters write them.
 
-Keys and values are rendered column by column (`forms`), and stay columns (`run`). The simple header converter prints texts as they are, and structs as JSON
+Keys and values are rendered column by column (`forms`), and stay columns (`records`). The simple header converter prints texts as they are, and structs as JSON
 (Connect's, too, but for decimals and times in them) without escapes of control characters; a changed key in a header is JSON in the lake already.
 """
 
@@ -21,7 +21,15 @@ from cdc_assets.envelope.json import KEY_HEADERS, described_key, same_headers
 from cdc_assets.envelope.json_schema import schema_text
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.publish.forms import Form, JsonForm, escape_pairs_of, form_of
-from cdc_assets.publish.run import Headers, Run, Sent, binary, cut, merged, trouble
+from cdc_assets.publish.records import (
+    Headers,
+    RecordSlice,
+    TransformedRows,
+    binary,
+    merge_parts,
+    problem_record,
+    split_by_target,
+)
 from cdc_assets.publish.tombstones import end_of
 from cdc_assets.publish.transforms.chain import Chain
 from cdc_assets.publish.transforms.part import Column, Part
@@ -55,7 +63,7 @@ class Renderer:
         self.needs_deletes = self._chain.needs_deletes
         """Whether a tombstone must come in one batch with its delete."""
 
-    def runs(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
+    def slices(self, topic: str, batch: pa.RecordBatch) -> Iterator[RecordSlice]:
         """Records of the rows of a topic, in their order; one with a problem in place of those that cannot be rendered.
 
         Raises:
@@ -67,31 +75,33 @@ class Renderer:
             stop = end_of(batch, first + max_rows) if self.needs_deletes else first + max_rows
             part, first = batch.slice(first, stop - first), stop
             try:
-                yield from self._runs(topic, part)
+                yield from self._slices(topic, part)
             except InvalidValueError as error:
-                yield trouble(part["window_id"][0].as_py(), part["position"][0].as_py(), str(error))
+                yield problem_record(part["window_id"][0].as_py(), part["position"][0].as_py(), str(error))
                 return
 
-    def _runs(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
+    def _slices(self, topic: str, batch: pa.RecordBatch) -> Iterator[RecordSlice]:
         if self._settings.flat and is_of_table(batch.schema):
-            runs = self._flat(topic, batch)
+            slices = self._flat(topic, batch)
             rename = self._rename
-            return runs if rename is None else (replace(run, topic=rename(topic)) for run in runs)
+            return slices if rename is None else (replace(one, topic=rename(topic)) for one in slices)
         if self._chain or self._rename:
             return self._transformed(topic, batch)
         key, value = batch.schema.field("key"), batch.schema.field("value")
         keys = binary(self._key.render(topic, key, batch.column("key")))
         values = binary(self._value.render(topic, value, batch.column("value")))
         headers = self._headers(key, batch.column("headers"))
-        return cut(Run(-1, batch.column("position"), keys, values, headers), batch.column("window_id"))
+        return split_by_target(
+            RecordSlice(-1, batch.column("position"), keys, values, headers), batch.column("window_id")
+        )
 
-    def _transformed(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
+    def _transformed(self, topic: str, batch: pa.RecordBatch) -> Iterator[RecordSlice]:
         """What the transforms make of rows, in the order of the rows; of those that they drop, only the place."""
-        sent: list[Sent] = []
+        sent: list[TransformedRows] = []
         for part in self._chain.apply(topic, batch):
             name = self._rename(part.topic) if self._rename else part.topic
             sent.append(
-                Sent(
+                TransformedRows(
                     name,
                     part.rows,
                     _side(self._key, name, part.key, nulls_described=part.key_nulls_described),
@@ -101,7 +111,7 @@ class Renderer:
                     part.timestamp,
                 )
             )
-        return merged(sent, batch.column("window_id"), batch.column("position"))
+        return merge_parts(sent, batch.column("window_id"), batch.column("position"))
 
     def _all_headers(self, part: Part) -> Sequence[Headers] | None:
         """The lake's headers, and those that transforms have added; None if there are none."""
@@ -122,7 +132,7 @@ class Renderer:
             return [null if text is None else text for text in binary(texts).to_pylist()]
         return [None if text is None else text.encode() for text in simple_texts(*column)]
 
-    def _flat(self, topic: str, batch: pa.RecordBatch) -> Iterator[Run]:
+    def _flat(self, topic: str, batch: pa.RecordBatch) -> Iterator[RecordSlice]:
         """FlinkX records: none of a tombstone, two of an update if it is split; they have no headers."""
         paved, split = self._settings.paved, self._settings.split
         records = flat_records(batch, paved=paved, split=split, last_number=self._last.get(topic, -1))
@@ -134,8 +144,8 @@ class Renderer:
         keys = binary(self._key.render(topic, batch.schema.field("key"), batch.column("key"))).take(rows)
         at = pa.array(np.cumsum(is_sent) - 1, mask=~is_sent)
         values = binary(flat_json(records)).take(at)
-        whole = Run(-1, batch.column("position").take(rows), keys, values)
-        return cut(whole, batch.column("window_id").take(rows), is_sent - 1, ("",))
+        whole = RecordSlice(-1, batch.column("position").take(rows), keys, values)
+        return split_by_target(whole, batch.column("window_id").take(rows), is_sent - 1, ("",))
 
     def _headers(self, key: pa.Field, headers: pa.Array) -> Sequence[Headers] | None:
         """Those of the lake; None if no row has any."""

@@ -6,9 +6,9 @@ Several topics of the lake may go into one topic in Kafka, by a transform. If th
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from cdc_assets.publish.cursor import TopicCursor
 from cdc_assets.publish.ports import Broker
-from cdc_assets.publish.run import Run
-from cdc_assets.publish.stream import Stream
+from cdc_assets.publish.records import RecordSlice
 
 
 class Targets:
@@ -26,12 +26,12 @@ class Targets:
         self._prepared.clear()
         self._unwritable.clear()
 
-    def prepare(self, streams: Sequence[Stream]) -> None:
+    def prepare(self, cursors: Sequence[TopicCursor]) -> None:
         """Make the topics of the next records, as many as possible at once."""
-        heads = [(stream.head, stream.name) for stream in streams if stream.head is not None]
+        heads = [(cursor.head, cursor.name) for cursor in cursors if cursor.head is not None]
         self._make(dict.fromkeys(head.topic or name for head, name in heads if not head.is_left_out))
 
-    def send(self, name: str, records: Run) -> tuple[int, str]:
+    def send(self, name: str, records: RecordSlice) -> tuple[int, str]:
         """Send records where they are to go.
 
         Args:

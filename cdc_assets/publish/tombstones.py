@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.publish.run import Numbers
+from cdc_assets.publish.records import Numbers
 
 _SUFFIX = "t"
 

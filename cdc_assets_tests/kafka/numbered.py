@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.errors import ConnectionLostError, FencedError
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import read_committed
 from cdc_assets_tests.patience import Patience
@@ -18,11 +18,11 @@ QUICK = {"delivery.timeout.ms": "15000", "request.timeout.ms": "5000", "transact
 """Options of a producer that gives up soon."""
 
 
-def records(numbers: Sequence[int], size: int) -> Run:
+def records(numbers: Sequence[int], size: int) -> RecordSlice:
     """Records whose keys are the numbers."""
     texts = [b"%d" % number for number in numbers]
     keys, values = (pa.array(side, pa.large_binary()) for side in (texts, [text.ljust(size) for text in texts]))
-    return Run(1, pa.array(list(map(str, numbers))), keys, values, [[("h", b"v")]] * len(texts))
+    return RecordSlice(1, pa.array(list(map(str, numbers))), keys, values, [[("h", b"v")]] * len(texts))
 
 
 def send_while(

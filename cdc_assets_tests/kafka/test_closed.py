@@ -16,7 +16,7 @@ from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError, FencedError
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets_tests.kafka.broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -48,9 +48,9 @@ def open_sockets() -> int:
     return found
 
 
-def records(count: int, size: int) -> Run:
+def records(count: int, size: int) -> RecordSlice:
     column = pa.array([b"x" * size] * count, pa.large_binary())
-    return Run(1, pa.array(list(map(str, range(count)))), column, column)
+    return RecordSlice(1, pa.array(list(map(str, range(count)))), column, column)
 
 
 def ours(broker: Broker, prefix: str) -> KafkaBroker:

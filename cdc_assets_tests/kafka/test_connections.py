@@ -11,7 +11,7 @@ import pytest
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings.kafka import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.contract.source.proxy import Proxy, proxy
 from cdc_assets_tests.kafka.broker import Broker
@@ -50,7 +50,7 @@ def publish(broker: Broker, topic: str, begun: Callable[[], None] = lambda: None
             begun()
             for number in range(BATCHES):
                 own = values(number)
-                ours.send(topic, Run(1, pa.array(np.arange(RECORDS).astype(str)), own, own))
+                ours.send(topic, RecordSlice(1, pa.array(np.arange(RECORDS).astype(str)), own, own))
                 time.sleep(0.005)  # so that they are many batches
             assert not ours.commit("marker")
             break

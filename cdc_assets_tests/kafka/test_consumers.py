@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaGateway
 
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import listed
 from cdc_assets_tests.kafka.records import Fields, some
@@ -50,7 +50,10 @@ def test_all_of_it_is_read(broker: Broker, java: JavaGateway, expected: list[byt
     for at in range(0, len(expected), 4000):
         own = column.slice(at, 4000)
         keys = pa.array([b"%d" % number for number in range(at, at + len(own))], pa.large_binary())
-        assert ours.send(topic, Run(1, pa.array(map(str, range(at, at + len(own)))), keys, own)) == (len(own), "")
+        assert ours.send(topic, RecordSlice(1, pa.array(map(str, range(at, at + len(own)))), keys, own)) == (
+            len(own),
+            "",
+        )
     assert not ours.commit("marker")
     ours.close()
     assert max(records_of_batches(java, broker, topic)) > 1000
@@ -68,8 +71,8 @@ def test_records_of_every_form_are_read_as_they_were_sent(broker: Broker) -> Non
     ours.begin()
     expected: list[Fields] = []
     for _ in range(30):
-        run, fields = some(chance)
-        assert ours.send("forms", run) == (len(run), "")
+        records, fields = some(chance)
+        assert ours.send("forms", records) == (len(records), "")
         expected += fields
     assert not ours.commit("marker")
     ours.close()

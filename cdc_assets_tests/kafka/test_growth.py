@@ -8,7 +8,7 @@ from confluent_kafka.admin import NewPartitions
 
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import murmur2, read_committed
 
@@ -23,7 +23,7 @@ def test_keys_choose_among_new_partitions_once_the_client_knows_them(broker: Bro
 
     def send() -> dict[bytes, int]:
         ours.begin()
-        assert ours.send("grown", Run(1, pa.array(list(map(str, range(20)))), keys, keys)) == (20, "")
+        assert ours.send("grown", RecordSlice(1, pa.array(list(map(str, range(20)))), keys, keys)) == (20, "")
         assert not ours.commit("marker")
         ours.newest()
         return {one.key: one.partition for one in read_committed(broker, "grown")}

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import FencedError
-from cdc_assets.publish.run import Headers, Run
+from cdc_assets.publish.records import Headers, RecordSlice
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing, read_committed
 from mssql_standin.control import StandIn
@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 HEADERS: list[Headers | None] = [None, [("context", b"x" * 50)]]
 
 
-def run(headers: Headers | None, *sizes: int) -> Run:
+def slice_of(headers: Headers | None, *sizes: int) -> RecordSlice:
     keys, values = (pa.array([b"v" * size for size in sizes], pa.large_binary()) for _ in range(2))
     positions = pa.array([f"{number:04}" for number in range(len(sizes))])
-    return Run(1, positions, keys.cast(pa.large_binary()), values, headers and [headers] * len(sizes))
+    return RecordSlice(1, positions, keys.cast(pa.large_binary()), values, headers and [headers] * len(sizes))
 
 
 @pytest.mark.parametrize("headers", HEADERS)
@@ -36,13 +36,13 @@ def test_a_limit_that_was_lowered_meanwhile_is_told_by_the_commit(broker: Broker
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[lower])
     broker.admin.incremental_alter_configs([resource])[resource].result(30)
     ours.begin()
-    assert ours.send(name, run(headers, 10, 10_000, 10)) == (3, "")
+    assert ours.send(name, slice_of(headers, 10, 10_000, 10)) == (3, "")
     assert list(ours.commit("marker")) == [name]
     ours.abort()
     assert ours.open() is None, "a marker"
     assert not ours.prepare([name])
     ours.begin()
-    taken, reason = ours.send(name, run(headers, 10, 10_000, 10))
+    taken, reason = ours.send(name, slice_of(headers, 10, 10_000, 10))
     assert (taken, "max.message.bytes" in reason) == (1, True)
     assert not ours.commit("marker")
     assert ours.newest() == "marker"
@@ -61,11 +61,11 @@ def test_a_refusal_that_comes_before_the_commit_is_told_by_it(broker: Broker) ->
     broker.admin.incremental_alter_configs([resource])[resource].result(30)
     ours.begin()
     for _ in range(60):
-        assert ours.send("early", run(None, *[5000] * 100)) == (100, "")
+        assert ours.send("early", slice_of(None, *[5000] * 100)) == (100, "")
     assert list(ours.commit("marker")) == ["early"]
     ours.abort()
     ours.begin()
-    assert ours.send("other", run(None, 1)) == (1, "")
+    assert ours.send("other", slice_of(None, 1)) == (1, "")
     assert not ours.commit("other marker")
     assert ours.open() == "other marker"
     ours.close()
@@ -93,7 +93,7 @@ def test_a_record_that_fits_its_topic_compressed_is_taken(broker: Broker) -> Non
     ours.open()
     assert not ours.prepare(["compressed"])
     ours.begin()
-    taken, reason = ours.send("compressed", run(None, 10, 1_000_000, 10, 3_000_000))
+    taken, reason = ours.send("compressed", slice_of(None, 10, 1_000_000, 10, 3_000_000))
     assert (taken, reason) == (4, "")
     assert not ours.commit("marker")
     ours.close()
@@ -109,7 +109,7 @@ def test_a_record_beyond_the_clients_limit_is_refused_and_those_before_it_are_ta
     ours.open()
     assert not ours.prepare([name])
     ours.begin()
-    taken, reason = ours.send(name, run(headers, 10, 24_000, 30_000, 10))
+    taken, reason = ours.send(name, slice_of(headers, 10, 24_000, 30_000, 10))
     assert (taken, "max.request.size" in reason) == (2, True)
     assert not ours.commit("marker")
     ours.close()
@@ -122,7 +122,7 @@ def test_a_partition_that_does_not_exist_is_refused_and_records_before_it_are_ta
     ours = KafkaBroker(KafkaSettings(servers=broker.servers), name)
     ours.open()
     ours.begin()
-    records = replace(run(None, *[10] * 5), partitions=pa.array([0, 1, None, wrong, 0], pa.int32()))
+    records = replace(slice_of(None, *[10] * 5), partitions=pa.array([0, 1, None, wrong, 0], pa.int32()))
     taken, reason = ours.send(name, records)
     assert (taken, f"partition {wrong}," in reason, "0 to 1" in reason) == (3, True, True)
     assert not ours.commit("marker")
@@ -137,7 +137,7 @@ def test_a_time_before_1970_is_refused_as_by_java_and_the_first_moment_is_that_b
     ours = KafkaBroker(KafkaSettings(servers=broker.servers), name)
     ours.open()
     ours.begin()
-    records = replace(run(None, *[10] * 4), timestamps=pa.array([0, None, -2_208_988_800_000, 0], pa.int64()))
+    records = replace(slice_of(None, *[10] * 4), timestamps=pa.array([0, None, -2_208_988_800_000, 0], pa.int64()))
     taken, reason = ours.send(name, records)
     assert (taken, "before 1970" in reason) == (2, True)
     assert not ours.commit("marker")
@@ -213,7 +213,7 @@ def test_librdkafkas_tuning_changes_nothing(broker: Broker) -> None:
     ours.open()
     assert not ours.prepare(["room"])
     ours.begin()
-    assert ours.send("room", run(None, *range(1, 200))) == (199, "")
+    assert ours.send("room", slice_of(None, *range(1, 200))) == (199, "")
     assert not ours.commit("marker")
     ours.close()
 

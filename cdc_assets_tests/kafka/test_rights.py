@@ -19,7 +19,7 @@ from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import PreflightError
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets_tests.certificates import self_signed
 from cdc_assets_tests.kafka.broker import PASSWORD, Broker
 from cdc_assets_tests.kafka.publishing import Publishing, read_committed
@@ -107,10 +107,10 @@ def ours(broker: Broker, options: dict[str, str]) -> Iterator[Callable[[str], Ka
         one.close()
 
 
-def records(*numbers: int, size: int = 10) -> Run:
+def records(*numbers: int, size: int = 10) -> RecordSlice:
     column = pa.array([b"%d" % number for number in numbers], pa.large_binary())
     values = pa.array([b"x" * size] * len(numbers), pa.large_binary())
-    return Run(1, pa.array(map(str, numbers)), column, values)
+    return RecordSlice(1, pa.array(map(str, numbers)), column, values)
 
 
 def opened(own: KafkaBroker) -> str | None:

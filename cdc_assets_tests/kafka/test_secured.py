@@ -11,7 +11,7 @@ from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets_tests.certificates import self_signed
 from cdc_assets_tests.kafka.broker import PASSWORD, Broker
 
@@ -64,7 +64,7 @@ def test_a_user_who_is_known_writes_and_another_does_not(broker: Broker, certifi
     assert not right.prepare([kind])
     right.begin()
     column = pa.array([b"1"], pa.large_binary())
-    assert right.send(kind, Run(1, pa.array(["1"]), column, column)) == (1, "")
+    assert right.send(kind, RecordSlice(1, pa.array(["1"]), column, column)) == (1, "")
     assert not right.commit("marker")
     assert right.open() == "marker"
     right.close()

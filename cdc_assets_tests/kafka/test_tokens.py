@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
-from cdc_assets.publish.run import Run
+from cdc_assets.publish.records import RecordSlice
 from cdc_assets_tests.certificates import self_signed
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import read_committed
@@ -142,9 +142,9 @@ def client(broker: Broker, issuer: Issuer, certificate: Path, prefix: str) -> Ka
     return KafkaBroker(KafkaSettings(servers=broker.secured, producer=tuple(given.items())), prefix)
 
 
-def records(begin: int, count: int) -> Run:
+def records(begin: int, count: int) -> RecordSlice:
     column = pa.array([b"%d" % number for number in range(begin, begin + count)], pa.large_binary())
-    return Run(1, pa.array([str(begin)] * count), column, pa.array([b"x" * 3000] * count, pa.large_binary()))
+    return RecordSlice(1, pa.array([str(begin)] * count), column, pa.array([b"x" * 3000] * count, pa.large_binary()))
 
 
 def test_tokens_and_connections_that_end_while_much_is_published(

@@ -16,7 +16,7 @@ from cdc_assets.adapters.kafka.producer import KafkaBroker
 from cdc_assets.adapters.kafka.transactions import Transactions
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError, FencedError
-from cdc_assets.publish.run import Headers, Run
+from cdc_assets.publish.records import Headers, RecordSlice
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.numbered import QUICK
 from cdc_assets_tests.kafka.publishing import Publishing, read_committed
@@ -30,10 +30,10 @@ CHANCE = random.Random("two topics")  # noqa: S311 - bytes that no codec makes f
 HEADERS: Headers = [("h", b"v")]
 
 
-def run(*values: bytes, headers: Headers | None = None) -> Run:
+def slice_of(*values: bytes, headers: Headers | None = None) -> RecordSlice:
     keys = pa.array([b"%d" % number for number in range(len(values))], pa.large_binary())
     positions = pa.array(map(str, range(len(values))))
-    return Run(1, positions, keys, pa.array(values, pa.large_binary()), headers and [headers] * len(values))
+    return RecordSlice(1, positions, keys, pa.array(values, pa.large_binary()), headers and [headers] * len(values))
 
 
 def set_limit(broker: Broker, topic: str, size: int) -> None:
@@ -76,13 +76,13 @@ def test_no_record_that_is_taken_is_told_to_python(
     with opened(broker, f"quiet{bool(headers)}", *topics) as own:
         own.begin()
         for topic in topics:
-            assert own.send(topic, run(*values, headers=headers)) == (len(values), "")
+            assert own.send(topic, slice_of(*values, headers=headers)) == (len(values), "")
         assert not own.commit("marker")
         assert not told
         set_limit(broker, topics[0], 1000)
         own.begin()
         for topic in topics:
-            assert own.send(topic, run(b"x" * 5000, headers=headers)) == (1, "")
+            assert own.send(topic, slice_of(b"x" * 5000, headers=headers)) == (1, "")
         assert list(own.commit("never")) == topics[:1]
         assert told
     for topic in topics:
@@ -97,8 +97,8 @@ def test_a_topic_with_a_low_limit_takes_all_that_fits_it_beside_another(broker: 
         own.begin()
         for start in range(0, 300, 50):
             for topic in ("low.a", "low.b"):
-                assert own.send(topic, run(*values[start : start + 50])) == (50, "")
-        found = own.send("low.a", run(b"x", b"x" * 5000, b"x"))
+                assert own.send(topic, slice_of(*values[start : start + 50])) == (50, "")
+        found = own.send("low.a", slice_of(b"x", b"x" * 5000, b"x"))
         assert (found[0], "the topic takes 5,000" in found[1]) == (1, True)
         assert not own.commit("marker")
     assert sorted(sent(broker, "low.a")) == sorted([*values, b"x"])
@@ -110,18 +110,18 @@ def test_a_record_that_fits_its_topic_compressed_is_taken_and_one_that_does_not_
     small, wide, noise = b"small", b"wide and alike " * 10_000, CHANCE.randbytes(20_000)
     with opened(broker, "packed", "packed.a", "packed.b", compression_type="zstd") as own:
         own.begin()
-        assert own.send("packed.b", run(small)) == (1, "")
-        assert own.send("packed.a", run(small, wide, small)) == (3, "")
+        assert own.send("packed.b", slice_of(small)) == (1, "")
+        assert own.send("packed.a", slice_of(small, wide, small)) == (3, "")
         assert not own.commit("marker")
         own.begin()
-        assert own.send("packed.b", run(small)) == (1, "")
-        found = own.send("packed.a", run(small, wide, noise, small))
+        assert own.send("packed.b", slice_of(small)) == (1, "")
+        found = own.send("packed.a", slice_of(small, wide, noise, small))
         assert (found[0], "the topic takes 5,000" in found[1]) == (2, True)
-        assert own.send("packed.b", run(small)) == (1, ""), "which is dropped, as all of this transaction"
+        assert own.send("packed.b", slice_of(small)) == (1, ""), "which is dropped, as all of this transaction"
         assert list(own.commit("never")) == ["packed.a"]
         own.abort()
         own.begin()
-        assert own.send("packed.b", run(small, small)) == (2, "")
+        assert own.send("packed.b", slice_of(small, small)) == (2, "")
         assert not own.commit("other")
         assert own.newest() == "other"
     assert (sent(broker, "packed.a"), sent(broker, "packed.b")) == ([small, wide, small], [small] * 3)
@@ -133,8 +133,8 @@ def test_a_refusal_of_a_record_that_was_sent_before_is_not_taken_for_that_of_the
     with opened(broker, "before", "before.a", "before.b", compression_type="zstd") as own:
         set_limit(broker, "before.a", 1000)
         own.begin()
-        assert own.send("before.b", run(b"small")) == (1, "")
-        assert own.send("before.a", run(CHANCE.randbytes(3000), b"wide and alike " * 1000)) == (2, "")
+        assert own.send("before.b", slice_of(b"small")) == (1, "")
+        assert own.send("before.a", slice_of(CHANCE.randbytes(3000), b"wide and alike " * 1000)) == (2, "")
         assert list(own.commit("never")) == ["before.a"]
     assert not sent(broker, "before.b")
 
@@ -144,7 +144,7 @@ def test_nothing_is_committed_without_its_marker(broker: Broker) -> None:
     with opened(broker, "unmarked", *topics) as own:
         own.begin()
         for topic in topics:
-            assert own.send(topic, run(b"1")) == (1, "")
+            assert own.send(topic, slice_of(b"1")) == (1, "")
         with pytest.raises(ConnectionLostError, match=r"refuses a marker in .* more than producer\.max\.request\.size"):
             own.commit("x" * 2_000_000)
         own.abort()
@@ -219,7 +219,7 @@ def test_a_commit_whose_outcome_nobody_knows_is_told_by_the_marker(broker: Broke
     own.open()
     own.begin()
     for topic in topics:
-        assert own.send(topic, run(b"1", b"2")) == (2, "")
+        assert own.send(topic, slice_of(b"1", b"2")) == (2, "")
     committed = False
     with suppress(ConnectionLostError), stopped_after(broker, pause_s):
         committed = not own.commit("marker")
@@ -268,7 +268,7 @@ def test_a_newer_producer_fences_an_older_one_whatever_it_does(broker: Broker, h
 
         def go_on() -> None:
             for topic in topics:
-                older.send(topic, run(b"1"))
+                older.send(topic, slice_of(b"1"))
             steps[how]()
             older.abort()
             older.begin()

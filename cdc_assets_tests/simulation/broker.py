@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.errors import ConnectionLostError, FencedError
-from cdc_assets.publish.run import Record, Run
+from cdc_assets.publish.records import Record, RecordSlice
 from cdc_assets_tests.simulation.scheduler import Scheduler
 
 
@@ -61,7 +61,7 @@ class Producer:
     def begin(self) -> None:
         self._ask("begin")
 
-    def send(self, topic: str, records: Run) -> tuple[int, str]:
+    def send(self, topic: str, records: RecordSlice) -> tuple[int, str]:
         self._ask("send")
         if self._cluster.refused.get(topic) == "send":
             return 0, "it is refused"

@@ -120,14 +120,14 @@ MUTANTS = (
     ),
     Mutant(
         "a mark is an upper bound for the publisher",
-        "publish/stream.py",
+        "publish/cursor.py",
         "    if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):",
         "    if topic.numbered and is_behind:",
     ),
     Mutant(
         "a stopped topic loses its place",
         "publish/publisher.py",
-        "            if stream.name not in self.stopped:\n                self._places[stream.name] = max",
+        "            if cursor.name not in self.stopped:\n                self._places[cursor.name] = max",
         "            if True:\n                self._places[stream.name] = max",
     ),
     Mutant(

@@ -30,7 +30,7 @@ from cdc_assets.adapters.kafka.sizes import DEFAULT_BYTES, HEAD_BYTES, Limits, r
 from cdc_assets.adapters.kafka.transactions import Transactions
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
-from cdc_assets.publish.run import Numbers, Run
+from cdc_assets.publish.records import Numbers, RecordSlice
 
 _REQUEST_TIMEOUT_S: Final = 30.0
 """Time limit of a request to a broker."""
@@ -107,7 +107,7 @@ class KafkaBroker:
         with self._translated():
             self._open_transactions.begin()
 
-    def send(self, topic: str, records: Run) -> tuple[int, str]:
+    def send(self, topic: str, records: RecordSlice) -> tuple[int, str]:
         """See `Broker`."""
         if self._open_transactions.is_over:  # nothing of this transaction will be committed, and the commit says why
             return len(records), ""
@@ -166,7 +166,7 @@ class KafkaBroker:
             raise ConnectionLostError(f"Kafka at {self._settings.servers} is not connected. Next: open it again.")
         return self._transactions
 
-    def _hand_over(self, topic: str, records: Run, sizes: Numbers) -> tuple[int, str]:
+    def _hand_over(self, topic: str, records: RecordSlice, sizes: Numbers) -> tuple[int, str]:
         """Hand over records; how many come before the first that is refused, and why; all of them, and nothing, if none is."""
         for start, stop in self._parts(topic, sizes):
             if self._open_transactions.is_over:  # by an earlier record
@@ -201,7 +201,7 @@ class KafkaBroker:
         self._open_transactions.flush(self._outcome_s)
         self._unflushed.clear()
 
-    def _invalid_partition(self, topic: str, records: Run) -> tuple[int, str]:
+    def _invalid_partition(self, topic: str, records: RecordSlice) -> tuple[int, str]:
         """How many records come before the first whose chosen partition does not exist, and what is reported of it."""
         if records.partitions is None:
             return len(records), ""
@@ -243,14 +243,14 @@ class KafkaBroker:
         return "" if self._transactions is None else self._transactions.connection_error
 
 
-def _one(key: bytes, value: bytes) -> Run:
+def _one(key: bytes, value: bytes) -> RecordSlice:
     """A marker, for the first partition."""
-    return Run(
+    return RecordSlice(
         -1, pa.array([""]), pa.array([key], pa.large_binary()), pa.array([value], pa.large_binary()), partition=0
     )
 
 
-def _invalid_timestamp(records: Run) -> tuple[int, str]:
+def _invalid_timestamp(records: RecordSlice) -> tuple[int, str]:
     """How many records come before the first whose time Kafka does not have, and what is reported of it."""
     if records.timestamps is None:
         return len(records), ""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.adapters.kafka.rights import grant_hint
-from cdc_assets.publish.run import Headers, Numbers, Run
+from cdc_assets.publish.records import Headers, Numbers, RecordSlice
 
 HEAD_BYTES: Final = 61
 """Bytes of a batch besides its records."""
@@ -25,7 +25,7 @@ _HEADER_BYTES: Final = 10
 """The most that a header has besides name and value."""
 
 
-def record_sizes(records: Run) -> Numbers:
+def record_sizes(records: RecordSlice) -> Numbers:
     """The most bytes that each record has in a batch."""
     found: Numbers = _lengths(records.keys) + _lengths(records.values) + _FRAME_BYTES
     return found if records.headers is None else found + _of_headers(records.headers)

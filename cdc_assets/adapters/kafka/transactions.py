@@ -21,7 +21,7 @@ from cdc_assets.adapters.kafka.client import made
 from cdc_assets.adapters.kafka.waits import PATIENCE_S, STEP_S, Wait, repeated
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.core.interruption import Interrupted
-from cdc_assets.publish.run import Run, binary
+from cdc_assets.publish.records import RecordSlice, binary
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Transactions:
         found = repeated(self._kafka, lambda step_s: self._producer.list_topics(topic, step_s), limit_s)
         return len(found.topics[topic].partitions)
 
-    def send(self, topic: str, records: Run, limit_s: float) -> int:
+    def send(self, topic: str, records: RecordSlice, limit_s: float) -> int:
         """Hand over records, once there is room; they are dropped if this transaction cannot be committed, and the commit says why.
 
         Returns:
@@ -223,7 +223,7 @@ class Transactions:
             self._denied = error
 
 
-def _columns(records: Run) -> Iterator[tuple[bytes | None, bytes | None, int, int, Sequence[Any]]]:
+def _columns(records: RecordSlice) -> Iterator[tuple[bytes | None, bytes | None, int, int, Sequence[Any]]]:
     """Key, value, partition, time and headers of each, as the client takes them."""
     keys, values = (binary(side).to_pylist() for side in (records.keys, records.values))
     partitions: Any = repeat(records.partition)

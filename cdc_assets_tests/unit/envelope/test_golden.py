@@ -113,7 +113,7 @@ def documents(plan: EventPlan, events: pa.RecordBatch | pa.Table, *, schemas: bo
         same_as_avro_converter(batch, texts)
     side = ConverterSettings(schema=schemas)
     form = KafkaSettings(key=side, value=side, headers=JSON, header_schema=schemas)
-    records = [record for run in Renderer(form).runs("t", batch) for record in run]
+    records = [record for one in Renderer(form).slices("t", batch) for record in one]
     for record, (key, value, headers) in zip(records, rows, strict=True):
         assert [record.key, record.value] == [text and compact(json.loads(text)) for text in (key, value)]
         assert list(record.headers) == [(name, compact(part)) for name, part in json.loads(headers).items()]

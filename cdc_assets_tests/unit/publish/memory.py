@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.run import Record, Run
+from cdc_assets.publish.records import Record, RecordSlice
 from cdc_assets_tests.unit.streaming.child import DATABASE
 
 TOPIC = f"shop.{DATABASE}.dbo.t"
@@ -45,7 +45,7 @@ class MemoryBroker:
     def begin(self) -> None:
         self.called("begin")
 
-    def send(self, topic: str, records: Run) -> tuple[int, str]:
+    def send(self, topic: str, records: RecordSlice) -> tuple[int, str]:
         for number, record in enumerate(records):
             self.called("send")
             if topic == TOPIC and len(record.value or b"") > self.most_bytes:

@@ -4,12 +4,14 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.adapters.kafka.sizes import Limits, record_sizes
-from cdc_assets.publish.run import Headers, Run
+from cdc_assets.publish.records import Headers, RecordSlice
 
 
-def run(*values: bytes | None, headers: list[Headers] | None = None) -> Run:
+def slice_of(*values: bytes | None, headers: list[Headers] | None = None) -> RecordSlice:
     side = pa.array(values, pa.large_binary())
-    return Run(1, pa.array(map(str, range(len(values)))), pa.nulls(len(values), pa.large_binary()), side, headers)
+    return RecordSlice(
+        1, pa.array(map(str, range(len(values)))), pa.nulls(len(values), pa.large_binary()), side, headers
+    )
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,7 @@ def run(*values: bytes | None, headers: list[Headers] | None = None) -> Run:
     ],
 )
 def test_the_first_record_that_is_too_large_is_told(size: int, compressed: bool, most: int, told: str) -> None:
-    records = run(b"before", b"x" * size, b"behind")
+    records = slice_of(b"before", b"x" * size, b"behind")
     limits = Limits({"t": 10_000}, most, 10**6, compressed=compressed)
     taken, reason = limits.too_large("t", record_sizes(records))
     assert (taken, told in reason, bool(reason)) == ((1, True, True) if told else (3, True, False))
@@ -31,13 +33,13 @@ def test_the_first_record_that_is_too_large_is_told(size: int, compressed: bool,
 
 def test_a_limit_that_cannot_be_asked_for_is_kafkas_default_and_the_right_is_named() -> None:
     limits = Limits({}, 2 * 10**6, 10**6, compressed=False)
-    taken, reason = limits.too_large("t", record_sizes(run(b"x" * 1_100_000)))
+    taken, reason = limits.too_large("t", record_sizes(slice_of(b"x" * 1_100_000)))
     assert (taken, "DESCRIBE_CONFIGS" in reason) == (0, True)
 
 
 def test_headers_and_nulls_count() -> None:
     shared: Headers = [("name", b"value"), ("other", None)]
-    bare = record_sizes(run(b"abc", None)).tolist()
+    bare = record_sizes(slice_of(b"abc", None)).tolist()
     assert bare[0] - bare[1] == 3
-    found = record_sizes(run(b"abc", None, headers=[shared, shared])).tolist()
+    found = record_sizes(slice_of(b"abc", None, headers=[shared, shared])).tolist()
     assert [one - other for one, other in zip(found, bare, strict=True)] == [34, 34]

@@ -95,7 +95,7 @@ def test_wide_rows_are_rendered_few_at_a_time(tables: TopicTables) -> None:
     ]
     [batch] = pa.Table.from_pylist(rows, schema).to_batches()
     plain = ConverterSettings(schema=False)
-    sizes = [len(run) for run in Renderer(KafkaSettings(key=plain, value=plain)).runs("t", batch)]
+    sizes = [len(one) for one in Renderer(KafkaSettings(key=plain, value=plain)).slices("t", batch)]
     assert (sum(sizes), max(sizes)) == (20, 7)
 
 
@@ -198,8 +198,8 @@ def test_texts_that_repeat_come_as_dictionaries_and_mean_the_same(tables: TopicT
     assert {batch.column("value").field("op").type for batch in coded} == {pa.dictionary(pa.int32(), pa.string())}
     assert {batch.column("value").field("b").type for batch in coded} == {pa.string()}
     renderer = Renderer(KafkaSettings(key=ConverterSettings(), value=ConverterSettings()))
-    runs = [[list(run) for batch in batches for run in renderer.runs("t", batch)] for batches in (plain, coded)]
-    assert runs[0] == runs[1]
+    slices = [[list(one) for batch in batches for one in renderer.slices("t", batch)] for batches in (plain, coded)]
+    assert slices[0] == slices[1]
 
 
 def test_an_event_has_the_columns_that_there_were(tables: TopicTables) -> None:
@@ -210,8 +210,8 @@ def test_an_event_has_the_columns_that_there_were(tables: TopicTables) -> None:
     records = [
         record
         for batch in TopicRows(tables, "t").read(BEGINNING, None)
-        for run in renderer.runs("t", batch)
-        for record in run
+        for one in renderer.slices("t", batch)
+        for record in one
     ]
     assert [record.value for record in records] == [b'{"a":"p"}', b'{"b":"q","a":"q"}']
     assert [record.key for record in records] == [b'"p"', b'"q"']

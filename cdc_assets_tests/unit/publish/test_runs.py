@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.errors import LakeError
+from cdc_assets.publish.cursor import ReadAhead, TopicCursor
 from cdc_assets.publish.feed import Topic
-from cdc_assets.publish.run import Headers, Run, Sent, cut, merged
-from cdc_assets.publish.stream import Ahead, Stream
+from cdc_assets.publish.records import Headers, RecordSlice, TransformedRows, merge_parts, split_by_target
 
 
 def data(*values: str | None) -> pa.Array:
@@ -19,12 +19,12 @@ def data(*values: str | None) -> pa.Array:
 def test_parts_of_a_batch_are_joined_in_the_order_of_its_rows() -> None:
     one: Headers = [("h", b"1")]
     parts = [
-        Sent("a", np.array([0, 2, 5]), data("k0", "k2", "k5"), data("v0", None, "v5"), None, None, None),
-        Sent("b", np.array([1]), data("k1"), data("v1"), [one], pa.array([3], pa.int64()), pa.array([7])),
+        TransformedRows("a", np.array([0, 2, 5]), data("k0", "k2", "k5"), data("v0", None, "v5"), None, None, None),
+        TransformedRows("b", np.array([1]), data("k1"), data("v1"), [one], pa.array([3], pa.int64()), pa.array([7])),
     ]
     positions = pa.array([f"p{row}" for row in range(6)])
-    runs = list(merged(parts, pa.array([1, 1, 1, 1, 2, 2]), positions))
-    assert [(run.window, run.topic, run.is_left_out, len(run)) for run in runs] == [
+    slices = list(merge_parts(parts, pa.array([1, 1, 1, 1, 2, 2]), positions))
+    assert [(one.window, one.topic, one.is_left_out, len(one)) for one in slices] == [
         (1, "a", False, 1),
         (1, "b", False, 1),
         (1, "a", False, 1),
@@ -32,7 +32,7 @@ def test_parts_of_a_batch_are_joined_in_the_order_of_its_rows() -> None:
         (2, "", True, 1),
         (2, "a", False, 1),
     ]
-    records = [record for run in runs for record in run]
+    records = [record for one in slices for record in one]
     assert [record.position for record in records] == positions.to_pylist()
     assert [(r.key, r.value) for r in records if not r.is_left_out] == [
         (b"k0", b"v0"),
@@ -44,21 +44,23 @@ def test_parts_of_a_batch_are_joined_in_the_order_of_its_rows() -> None:
 
 
 def test_records_between_two_positions() -> None:
-    run = Run(1, pa.array(["a", "b", "c", "d"]), data(*"abcd"), data(*"abcd"))
-    assert [record.position for record in run.between("a", "d")] == ["b", "c"]
-    assert not len(run.between("x", "z"))
-    assert not len(run.between("c", "b"))
+    one = RecordSlice(1, pa.array(["a", "b", "c", "d"]), data(*"abcd"), data(*"abcd"))
+    assert [record.position for record in one.between("a", "d")] == ["b", "c"]
+    assert not len(one.between("x", "z"))
+    assert not len(one.between("c", "b"))
 
 
-def stream(count: int, ahead: Ahead, made: list[int]) -> Stream:
-    def runs() -> Iterator[Run]:
+def stream(count: int, ahead: ReadAhead, made: list[int]) -> TopicCursor:
+    def slices() -> Iterator[RecordSlice]:
         for number in range(count):
             made.append(number)
             if number == 20:
                 raise LakeError("a file is gone")
-            yield from cut(Run(-1, pa.array([str(number)] * 2), data("k", "k"), data("v", "v")), pa.array([number] * 2))
+            yield from split_by_target(
+                RecordSlice(-1, pa.array([str(number)] * 2), data("k", "k"), data("v", "v")), pa.array([number] * 2)
+            )
 
-    return Stream(topic("t"), runs(), ahead)
+    return TopicCursor(topic("t"), slices(), ahead)
 
 
 def topic(name: str) -> Topic:
@@ -68,7 +70,7 @@ def topic(name: str) -> Topic:
 
 def test_runs_are_made_ahead_in_their_order_and_a_few_only() -> None:
     made: list[int] = []
-    with Ahead() as ahead:
+    with ReadAhead() as ahead:
         found = stream(15, ahead, made)
         others = [stream(3, ahead, []) for _ in range(10)]
         seen = []
@@ -84,7 +86,7 @@ def test_runs_are_made_ahead_in_their_order_and_a_few_only() -> None:
 
 
 def test_what_fails_ahead_fails_where_it_is_asked_for() -> None:
-    with Ahead() as ahead:
+    with ReadAhead() as ahead:
         found = stream(30, ahead, [])
         for number in range(19):
             assert found.take(10).window == number

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.settings.kafka import AVRO, JSON, KafkaSettings
+from cdc_assets.publish.records import Record
 from cdc_assets.publish.render import Renderer
-from cdc_assets.publish.run import Record
 from cdc_assets.reader.encode import Encoder
 from cdc_assets.reader.messages import JsonParts, Message, one_line
 from cdc_assets_tests.unit.publish.registry import Registry
@@ -76,7 +76,7 @@ def _rendered(trial: Trial, settings: KafkaSettings) -> list[Record | None]:
     found: list[Record | None] = [None] * len(trial.events)
     renderer = Renderer(settings)
     for topic, batch in batches(trial.events):
-        for record in chain.from_iterable(renderer.runs(topic, batch)):
+        for record in chain.from_iterable(renderer.slices(topic, batch)):
             found[int(record.position)] = None if record.is_left_out else record
             if record.problem:
                 for position in batch.column("position").to_pylist():

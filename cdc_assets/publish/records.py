@@ -1,7 +1,7 @@
 """Records in their order, as columns.
 
-Thousands of neighbouring records share place, target and whether they are sent, so they are handled as slices, cut where
-it differs, and handed on as a *run*. Bytes become Python's objects only where a client takes them.
+Thousands of neighbouring records share place, target and whether they are sent, so they are handled as columns, cut where
+it differs, and handed on as a *slice*. Bytes become Python's objects only where a client takes them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordSlice:
     """Neighbouring records of one window that have one fate.
 
     Args:
@@ -95,7 +95,7 @@ class Run:
         """Position of its last record."""
         return str(self.positions[-1].as_py())
 
-    def slice(self, start: int, stop: int) -> "Run":
+    def slice(self, start: int, stop: int) -> "RecordSlice":
         """Some neighbours of it."""
         if start <= 0 and stop >= len(self):
             return self
@@ -113,7 +113,7 @@ class Run:
             timestamps=part(self.timestamps),
         )
 
-    def between(self, low: str, high: str) -> "Run":
+    def between(self, low: str, high: str) -> "RecordSlice":
         """The records whose positions, which are in order, lie between two."""
         start = pc.sum(pc.less_equal(self.positions, low)).as_py() or 0
         return self.slice(start, max(start, pc.sum(pc.less(self.positions, high)).as_py() or 0))
@@ -124,13 +124,15 @@ def binary(texts: pa.Array) -> pa.Array:
     return texts.cast(pa.large_binary())
 
 
-def trouble(window: int, position: str, problem: str) -> Run:
+def problem_record(window: int, position: str, problem: str) -> RecordSlice:
     """In place of what has no form in Kafka."""
     nothing = pa.nulls(1, pa.large_binary())
-    return Run(window, pa.array([position]), nothing, nothing, problem=problem)
+    return RecordSlice(window, pa.array([position]), nothing, nothing, problem=problem)
 
 
-def cut(whole: Run, windows: pa.Array, fates: Numbers | None = None, topics: Sequence[str] = ()) -> Iterator[Run]:
+def split_by_target(
+    whole: RecordSlice, windows: pa.Array, fates: Numbers | None = None, topics: Sequence[str] = ()
+) -> Iterator[RecordSlice]:
     """Cut records where their window or their fate changes.
 
     Args:
@@ -156,7 +158,7 @@ def cut(whole: Run, windows: pa.Array, fates: Numbers | None = None, topics: Seq
         )
 
 
-class Sent(NamedTuple):
+class TransformedRows(NamedTuple):
     """What a transform has made of some rows of a batch, for one topic."""
 
     topic: str
@@ -168,8 +170,8 @@ class Sent(NamedTuple):
     timestamps: pa.Array | None
 
 
-def merged(parts: Sequence[Sent], windows: pa.Array, positions: pa.Array) -> Iterator[Run]:
-    """Parts of a batch as runs in the order of its rows; rows in no part are left out.
+def merge_parts(parts: Sequence[TransformedRows], windows: pa.Array, positions: pa.Array) -> Iterator[RecordSlice]:
+    """Parts of a batch as slices in the order of its rows; rows in no part are left out.
 
     Args:
         windows: of each row.
@@ -178,8 +180,8 @@ def merged(parts: Sequence[Sent], windows: pa.Array, positions: pa.Array) -> Ite
     count = len(positions)
     if len(parts) == 1 and len(parts[0].rows) == count:
         topic, _, keys, values, headers, partitions, timestamps = parts[0]
-        whole = Run(-1, positions, keys, values, headers, partitions=partitions, timestamps=timestamps)
-        return cut(whole, windows, np.zeros(count, np.int64), (topic,))
+        whole = RecordSlice(-1, positions, keys, values, headers, partitions=partitions, timestamps=timestamps)
+        return split_by_target(whole, windows, np.zeros(count, np.int64), (topic,))
     topics = list(dict.fromkeys(part.topic for part in parts))
     fates, at = np.full(count, -1), np.full(count, -1)
     begin = 0
@@ -204,5 +206,5 @@ def merged(parts: Sequence[Sent], windows: pa.Array, positions: pa.Array) -> Ite
     if any(part.timestamps is not None for part in parts):
         timestamps = joined([part.timestamps for part in parts], pa.int64())
     keys, values = (joined([getattr(part, side) for part in parts], pa.large_binary()) for side in ("keys", "values"))
-    whole = Run(-1, positions, keys, values, headers, partitions=partitions, timestamps=timestamps)
-    return cut(whole, windows, fates, topics)
+    whole = RecordSlice(-1, positions, keys, values, headers, partitions=partitions, timestamps=timestamps)
+    return split_by_target(whole, windows, fates, topics)

@@ -16,8 +16,8 @@ from typing import Self
 from cdc_assets.errors import LakeError, RetryableError, describe_error
 from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.place import WHOLE, Place
+from cdc_assets.publish.records import RecordSlice, problem_record
 from cdc_assets.publish.render import Renderer
-from cdc_assets.publish.run import Run, trouble
 from cdc_assets.publish.tombstones import undivided
 
 log = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ _AHEAD = 4
 """Runs that wait to be sent, over all topics."""
 
 
-class Ahead:
-    """Makes runs before they are requested, as long as its context; none is made after its end."""
+class ReadAhead:
+    """Makes slices before they are requested, as long as its context; none is made after its end."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "read-ahead")
@@ -41,25 +41,25 @@ class Ahead:
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def ask(self, runs: Iterator[Run], under_way: "deque[Future[Run | None]]") -> None:
-        """Have runs made as far as there is room."""
+    def ask(self, slices: Iterator[RecordSlice], under_way: "deque[Future[RecordSlice | None]]") -> None:
+        """Have slices made as far as there is room."""
         while self._free:
             self._free -= 1
-            under_way.append(self._pool.submit(next, runs, None))
+            under_way.append(self._pool.submit(next, slices, None))
 
-    def take(self, under_way: "deque[Future[Run | None]]") -> Run | None:
+    def take(self, under_way: "deque[Future[RecordSlice | None]]") -> RecordSlice | None:
         """The oldest one; waits for it."""
         self._free += 1
         return under_way.popleft().result()
 
 
-class Stream:
-    """Records of one topic, the next run known."""
+class TopicCursor:
+    """Records of one topic, the next slice known."""
 
-    def __init__(self, topic: Topic, runs: Iterator[Run], ahead: Ahead) -> None:
-        self.topic, self._runs, self._ahead = topic, runs, ahead
-        self._under_way: deque[Future[Run | None]] = deque()
-        self.head = next(runs, None)
+    def __init__(self, topic: Topic, slices: Iterator[RecordSlice], ahead: ReadAhead) -> None:
+        self.topic, self._slices, self._ahead = topic, slices, ahead
+        self._under_way: deque[Future[RecordSlice | None]] = deque()
+        self.head = next(slices, None)
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class Stream:
         """Whether the next record is of a window; None is any."""
         return self.head is not None and (window is None or self.head.window == window)
 
-    def take(self, max_rows: int) -> Run:
+    def take(self, max_rows: int) -> RecordSlice:
         """The next records of `head`."""
         head = self.head
         if head is None:
@@ -78,14 +78,14 @@ class Stream:
         if len(head) > max_rows:
             self.head = head.slice(max_rows, len(head))
             return head.slice(0, max_rows)
-        self.head = self._ahead.take(self._under_way) if self._under_way else next(self._runs, None)
+        self.head = self._ahead.take(self._under_way) if self._under_way else next(self._slices, None)
         self.read_ahead()
         return head
 
     def read_ahead(self) -> None:
-        """Have the runs behind `head` made."""
+        """Have the slices after `head` made."""
         if self.head is not None:
-            self._ahead.ask(self._runs, self._under_way)
+            self._ahead.ask(self._slices, self._under_way)
 
 
 class Unreadable:
@@ -102,7 +102,7 @@ class Unreadable:
         """An attempt has succeeded."""
         self._is_again = False
 
-    def guarded(self, runs: Iterator[Run], place: Place, complete: int) -> Iterator[Run]:
+    def guarded(self, slices: Iterator[RecordSlice], place: Place, complete: int) -> Iterator[RecordSlice]:
         """A topic's records; in place of what cannot be read, why.
 
         Args:
@@ -111,7 +111,7 @@ class Unreadable:
         """
         window = min(place[0] + 1, complete)
         try:
-            for found in runs:
+            for found in slices:
                 window = found.window
                 yield found
         except Exception as error:
@@ -119,10 +119,10 @@ class Unreadable:
                 self._is_again |= isinstance(error, LakeError)
                 raise
             log.exception("Events after window %s cannot be published.", window)
-            yield trouble(window, "", describe_error(error))
+            yield problem_record(window, "", describe_error(error))
 
 
-def unpublished_slices(topic: Topic, renderer: Renderer, place: Place, after: str, until: str) -> Iterator[Run]:
+def unpublished_slices(topic: Topic, renderer: Renderer, place: Place, after: str, until: str) -> Iterator[RecordSlice]:
     """A topic's records behind its place.
 
     Args:
@@ -137,7 +137,7 @@ def unpublished_slices(topic: Topic, renderer: Renderer, place: Place, after: st
     until_window, newest = (complete, topic.newest) if topic.numbered else (None, None)
     batches = topic.rows.read(place, until_window, newest, dictionaries=renderer.takes_dictionaries)
     for batch in undivided(batches) if renderer.needs_deletes else batches:
-        for run in (run for part in topic.described(batch) for run in renderer.runs(topic.name, part)):
-            found = run.between(low, high) if topic.numbered and (after or until) else run
+        for one in (one for part in topic.described(batch) for one in renderer.slices(topic.name, part)):
+            found = one.between(low, high) if topic.numbered and (after or until) else one
             if len(found):
                 yield replace(found, partition=0) if topic.in_first_partition else found
