@@ -53,7 +53,7 @@ class History:
     def reached(self, records: Sequence[str], offsets: Offsets) -> list[str]:
         """Records up to these offsets that are not there yet, those held back before included; from now on they are known."""
         waiting = [*self._ahead, *records]
-        places = [_place(offset) for _, offset in offsets]
+        places = [_position(offset) for _, offset in offsets]
         count = next((n for n, record in enumerate(waiting) if _is_ahead(record, places)), len(waiting))
         self._ahead = waiting[count:]
         found = []
@@ -72,18 +72,18 @@ def newest_structure(records: Sequence[str]) -> tuple[TableId, str, str, datetim
             names = [name.replace('""', '"') for name in _QUOTED.findall(change.get("id", ""))]
             if names:
                 table = TableId(names[0], names[1] if len(names) > 2 else "", names[-1])
-                place = point_of_offset(found.get("position", {}))
+                position = point_of_offset(found.get("position", {}))
                 at = datetime.fromtimestamp(found.get("ts_ms", 0) / 1000, UTC)
-                return table, str(change.get("type", "")), str(place or ""), at
+                return table, str(change.get("type", "")), str(position or ""), at
     return None
 
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
-Place = tuple[str, int]
+HistoryPosition = tuple[str, int]
 
 
-def _place(position: Mapping[str, Any]) -> Place | None:
+def _position(position: Mapping[str, Any]) -> HistoryPosition | None:
     """Position of a record or an offset: binlog file and position, or SCN; None if it has neither, or GTIDs."""
     if position.get("gtids"):  # compared by the connector itself, and numbers of another server say nothing
         return None
@@ -93,9 +93,9 @@ def _place(position: Mapping[str, Any]) -> Place | None:
     return ("", int(position["scn"])) if str(position.get("scn")).isdigit() else None
 
 
-def _is_ahead(record: str, reached: Sequence[Place | None]) -> bool:
-    place = _place(json.loads(record).get("position", {}))
-    return place is not None and all(at is not None and place > at for at in reached)
+def _is_ahead(record: str, reached: Sequence[HistoryPosition | None]) -> bool:
+    position = _position(json.loads(record).get("position", {}))
+    return position is not None and all(at is not None and position > at for at in reached)
 
 
 def _identity(record: str) -> str:

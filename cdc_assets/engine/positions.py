@@ -30,14 +30,14 @@ import pyarrow.compute as pc
 
 from cdc_assets.engine.boundaries import Boundary, has_boundaries, without_recorded
 
-Place = tuple[int | str, ...]
+LogPosition = tuple[int | str, ...]
 """Compared part by part."""
 Source = Mapping[str, Any]
 _STREAMED = (None, "false", "")
 _AMID_STREAM = "incremental"
 
 
-def place_of(source: Source) -> Place | None:
+def position_of(source: Source) -> LogPosition | None:
     """The position of a streamed event; None if it has none that can be compared."""
     rule = _RULES.get(source.get("connector") or "")
     if rule is None or source.get("snapshot") not in _STREAMED:
@@ -48,33 +48,33 @@ def place_of(source: Source) -> Place | None:
         return None
 
 
-def _binlog(source: Source) -> Place | None:
+def _binlog(source: Source) -> LogPosition | None:
     number = re.search(r"\.(\d+)$", source["file"])
     if source.get("gtid") or number is None:
         return None
     return int(number.group(1)), int(source["pos"]), int(source["row"])
 
 
-def _wal(source: Source) -> Place | None:
+def _wal(source: Source) -> LogPosition | None:
     before, own = json.loads(source["sequence"])
     if source["txId"] is None:
         return None
     return int(before or 0), int(own)
 
 
-def _redo(source: Source) -> Place:
+def _redo(source: Source) -> LogPosition:
     own = int(source["scn"]), str(source.get("rs_id") or ""), int(source.get("ssn") or 0)
     return int(source["commit_scn"]), str(source["txId"]), *own
 
 
-def is_behind(place: Place, recorded: Place) -> bool:
+def is_behind(position: LogPosition, recorded: LogPosition) -> bool:
     """Whether an event is new. Two transactions of Oracle may commit at one SCN: their order is then unknown."""
-    if isinstance(place[1], str) and place[1] != recorded[1]:
-        return place[:1] >= recorded[:1]
-    return place > recorded
+    if isinstance(position[1], str) and position[1] != recorded[1]:
+        return position[:1] >= recorded[:1]
+    return position > recorded
 
 
-_RULES: Mapping[str, Callable[[Source], Place | None]] = {
+_RULES: Mapping[str, Callable[[Source], LogPosition | None]] = {
     "mysql": _binlog,
     "mariadb": _binlog,
     "postgresql": _wal,
@@ -82,7 +82,7 @@ _RULES: Mapping[str, Callable[[Source], Place | None]] = {
 }
 
 
-def start_of(connector: str, offset: Mapping[str, Any]) -> Place:
+def start_of(connector: str, offset: Mapping[str, Any]) -> LogPosition:
     """The least position that a connector sends when it is started after an offset; () if that is not known."""
     try:
         if connector in ("mysql", "mariadb") and (number := re.search(r"\.(\d+)$", offset["file"])):
@@ -102,7 +102,7 @@ class Repetitions:
     """
 
     def __init__(
-        self, recorded: Place | None, offsets: Sequence[Mapping[str, Any]], boundary: Boundary | None = None
+        self, recorded: LogPosition | None, offsets: Sequence[Mapping[str, Any]], boundary: Boundary | None = None
     ) -> None:
         self._recorded, self._offsets, self._boundary = recorded, offsets, boundary
 
@@ -130,7 +130,7 @@ class Repetitions:
 
 
 def repeated(
-    tables: Sequence[pa.Table], recorded: Place, offsets: Sequence[Mapping[str, Any]] = ()
+    tables: Sequence[pa.Table], recorded: LogPosition, offsets: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[list[list[bool]], bool]:
     """Which events of a chunk a batch holds already.
 
@@ -152,10 +152,10 @@ def repeated(
     drop = False
     for _, part, row in order:
         if (source := sources[part][row]) is not None:
-            place = place_of(source)
-            if _is_of_new_snapshot(source) or (place is not None and _is_new(source, place, recorded, offsets)):
+            position = position_of(source)
+            if _is_of_new_snapshot(source) or (position is not None and _is_new(source, position, recorded, offsets)):
                 return found, True
-            drop = place is not None
+            drop = position is not None
         found[part][row] = drop
     return found, False
 
@@ -164,25 +164,25 @@ def _is_of_new_snapshot(source: Source) -> bool:
     return source.get("snapshot") not in (*_STREAMED, _AMID_STREAM)
 
 
-def _is_new(source: Source, place: Place, recorded: Place, offsets: Sequence[Mapping[str, Any]]) -> bool:
+def _is_new(source: Source, position: LogPosition, recorded: LogPosition, offsets: Sequence[Mapping[str, Any]]) -> bool:
     starts = [start_of(str(source["connector"]), offset) for offset in offsets]
-    return is_behind(place, recorded) or any(place[: len(start)] < start for start in starts)
+    return is_behind(position, recorded) or any(position[: len(start)] < start for start in starts)
 
 
-def last_place(tables: Sequence[pa.Table]) -> Place | None:
+def last_position(tables: Sequence[pa.Table]) -> LogPosition | None:
     """The position of the last streamed event of a chunk; None if none has one."""
-    found = [last for table in tables if (last := _last_place(table)) is not None]
+    found = [last for table in tables if (last := _last_position(table)) is not None]
     return max(found)[1] if found else None
 
 
-def _last_place(table: pa.Table) -> tuple[int, Place] | None:
+def _last_position(table: pa.Table) -> tuple[int, LogPosition] | None:
     """Index and position of the last event that has one; snapshots' are passed over together, and no row is built in vain."""
     if "value" not in table.column_names or not (blocks := _blocks(table)):
         return None
     for row in _streamed_rows(blocks[0]):
         source = sources_of(table.slice(row, 1))[0]
-        if source is not None and (place := place_of(source)) is not None:
-            return table.column("n")[row].as_py(), place
+        if source is not None and (position := position_of(source)) is not None:
+            return table.column("n")[row].as_py(), position
     return None
 
 

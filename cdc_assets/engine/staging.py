@@ -15,7 +15,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.engine.boundaries import Boundary, last_boundary
 from cdc_assets.engine.feed import Chunk, Lines
 from cdc_assets.engine.ledger import Batch
-from cdc_assets.engine.positions import Place, Repetitions, last_place
+from cdc_assets.engine.positions import LogPosition, Repetitions, last_position
 from cdc_assets.engine.schemas import read_lines, topic_schema
 from cdc_assets.envelope.plan import POSITION, WINDOW
 from cdc_assets.lake.files import DataFile, TopicWriter
@@ -57,7 +57,7 @@ class Staging:
         self._stack = ExitStack()
         self._offsets: dict[str, tuple[object, object]] = {}
         self._added_history: list[str] = []
-        self._place: Place | None = None
+        self._position: LogPosition | None = None
         self._boundary: Boundary | None = None
         self._repetitions = repetitions
         self.rows = self.next_number = self.chunk = 0
@@ -76,7 +76,7 @@ class Staging:
             for schema, lines in zip(schemas, chunk.lines, strict=True)
         ]
         new = self._repetitions.drop(found)
-        self._place = last_place(new) or self._place
+        self._position = last_position(new) or self._position
         self._boundary = last_boundary(new) or self._boundary
         for schema, lines, table in zip(schemas, chunk.lines, new, strict=True):
             self._write(lines, schema, table)
@@ -138,7 +138,7 @@ class Staging:
         files = {directory: written for directory, written in files.items() if written}
         step("files-written")
         offsets = list(self._offsets.values())
-        return Batch(self._batch_id, files, offsets, self.rows, self._place, self._boundary, anew=self.anew)
+        return Batch(self._batch_id, files, offsets, self.rows, self._position, self._boundary, anew=self.anew)
 
     def _write_history(self) -> list[DataFile]:
         directory = history_directory(self._prefix)

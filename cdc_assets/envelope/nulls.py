@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from cdc_assets.typemap.connect import described
 from cdc_assets.typemap.kernels import Numbers
 
-Place = tuple[str, str]
+FieldPath = tuple[str, str]
 """Name of a record, and of one of its fields."""
 
 
@@ -28,9 +28,9 @@ def by_description(field: pa.Field, array: pa.Array) -> Sequence[tuple[Numbers |
         array: its values.
     """
     present = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    found: dict[Place, Numbers] = {}
-    for place, nulls in _nulls(field, array, present):
-        found[place] = found[place] | nulls if place in found else nulls
+    found: dict[FieldPath, Numbers] = {}
+    for path, nulls in _nulls(field, array, present):
+        found[path] = found[path] | nulls if path in found else nulls
     if not found:
         return [(None, field)]
     patterns, own = np.unique(np.column_stack(list(found.values())), axis=0, return_inverse=True)
@@ -38,13 +38,13 @@ def by_description(field: pa.Field, array: pa.Array) -> Sequence[tuple[Numbers |
     return [
         (
             np.flatnonzero(own == number),
-            _optional(field, {place for place, is_null in zip(found, pattern, strict=True) if is_null}),
+            _optional(field, {path for path, is_null in zip(found, pattern, strict=True) if is_null}),
         )
         for number, pattern in enumerate(patterns)
     ]
 
 
-def _nulls(field: pa.Field, array: pa.Array, present: Numbers | None) -> Iterator[tuple[Place, Numbers]]:
+def _nulls(field: pa.Field, array: pa.Array, present: Numbers | None) -> Iterator[tuple[FieldPath, Numbers]]:
     """Required fields of records that are null in some rows, and these rows.
 
     Args:
@@ -67,14 +67,14 @@ def _nulls(field: pa.Field, array: pa.Array, present: Numbers | None) -> Iterato
         yield from _nulls(child, values, inside)
 
 
-def _optional(field: pa.Field, places: set[Place]) -> pa.Field:
+def _optional(field: pa.Field, paths: set[FieldPath]) -> pa.Field:
     """A field with some fields of its records optional, and without their defaults."""
-    if not places or not pa.types.is_struct(field.type) or b"connect.type" not in (field.metadata or {}):
+    if not paths or not pa.types.is_struct(field.type) or b"connect.type" not in (field.metadata or {}):
         return field
     name, children = described(field).name, []
     for child in field.type:
-        child = _optional(child, places)
-        if (name, child.name) in places:
+        child = _optional(child, paths)
+        if (name, child.name) in paths:
             known = {key: text for key, text in (child.metadata or {}).items() if key != b"connect.default"}
             child = child.with_metadata(known | {b"connect.optional": b"true"})
         children.append(child)

@@ -43,7 +43,7 @@ from cdc_assets.overview.report import (
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets.overview.tables import DatabaseOverview, TableOverview
 from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.place import Published
+from cdc_assets.publish.offset import Published
 from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, is_of
 from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
 from cdc_assets.publish.waiting import waiting_unlisted

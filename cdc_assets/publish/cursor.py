@@ -15,7 +15,7 @@ from typing import Self
 
 from cdc_assets.errors import LakeError, RetryableError, describe_error
 from cdc_assets.publish.feed import Topic
-from cdc_assets.publish.place import WHOLE, Place
+from cdc_assets.publish.offset import END_OF_WINDOW, PublishOffset
 from cdc_assets.publish.records import RecordSlice, problem_record
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.tombstones import undivided
@@ -102,14 +102,14 @@ class Unreadable:
         """An attempt has succeeded."""
         self._is_again = False
 
-    def guarded(self, slices: Iterator[RecordSlice], place: Place, complete: int) -> Iterator[RecordSlice]:
+    def guarded(self, slices: Iterator[RecordSlice], offset: PublishOffset, complete: int) -> Iterator[RecordSlice]:
         """A topic's records; in place of what cannot be read, why.
 
         Args:
-            place: how far the topic is published.
+            offset: how far the topic is published.
             complete: greatest window that is complete.
         """
-        window = min(place[0] + 1, complete)
+        window = min(offset[0] + 1, complete)
         try:
             for found in slices:
                 window = found.window
@@ -122,7 +122,9 @@ class Unreadable:
             yield problem_record(window, "", describe_error(error))
 
 
-def unpublished_slices(topic: Topic, renderer: Renderer, place: Place, after: str, until: str) -> Iterator[RecordSlice]:
+def unpublished_slices(
+    topic: Topic, renderer: Renderer, offset: PublishOffset, after: str, until: str
+) -> Iterator[RecordSlice]:
     """A topic's records behind its place.
 
     Args:
@@ -130,12 +132,12 @@ def unpublished_slices(topic: Topic, renderer: Renderer, place: Place, after: st
         until: commit LSN up to which they are; empty for all.
     """
     complete = topic.complete
-    is_behind = topic.newest is not None and (topic.newest < place[0] or (topic.newest, WHOLE) == place)
-    if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):  # a mark alone does not show that
+    is_behind = topic.newest is not None and (topic.newest < offset[0] or (topic.newest, END_OF_WINDOW) == offset)
+    if topic.numbered and is_behind and topic.rows.has_nothing(offset, complete):  # a mark alone does not show that
         return
-    low, high = after and after + WHOLE, (until or WHOLE) + WHOLE
+    low, high = after and after + END_OF_WINDOW, (until or END_OF_WINDOW) + END_OF_WINDOW
     until_window, newest = (complete, topic.newest) if topic.numbered else (None, None)
-    batches = topic.rows.read(place, until_window, newest, dictionaries=renderer.takes_dictionaries)
+    batches = topic.rows.read(offset, until_window, newest, dictionaries=renderer.takes_dictionaries)
     for batch in undivided(batches) if renderer.needs_deletes else batches:
         for one in (one for part in topic.described(batch) for one in renderer.slices(topic.name, part)):
             found = one.between(low, high) if topic.numbered and (after or until) else one

@@ -35,7 +35,7 @@ from cdc_assets.lake.system_topics import HISTORY, WINDOWS, manifest_directory, 
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.publish.recorded import RecordedPlace
+from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.publish.rows import TopicRows
 from cdc_assets.publish.shared import OwnRows, own_rows
 from cdc_assets.publish.structures import Structures
@@ -191,9 +191,9 @@ class Feed:
         except OSError:
             return None
 
-    def recorded(self) -> RecordedPlace:
+    def recorded(self) -> RecordedOffset:
         """Where the lake records how far topics are published."""
-        return RecordedPlace(self._tables.location, self._config.events.topic_prefix)
+        return RecordedOffset(self._tables.location, self._config.events.topic_prefix)
 
     def forget(self) -> None:
         """Open tables again the next time; reads nothing now, since the lake may be away."""

@@ -44,7 +44,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
-from cdc_assets.publish.place import WHOLE, Place, Published, parse_published
+from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, parse_published
 from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.rate import Rate
 from cdc_assets.publish.records import RecordSlice
@@ -113,7 +113,7 @@ class Publisher:
         self._targets, self._rate, self._unreadable = Targets(broker), Rate(), Unreadable()
         self._lsn = ""
         self._rows, self._begun, self._begun_at, self._complete = 0, False, 0.0, -1
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, PublishOffset] = {}
         self._base = -1
         self._record, self._recorded_at = feed.recorded(), 0.0
 
@@ -247,7 +247,7 @@ class Publisher:
             cursors = [cursor for cursor in cursors if self._places[cursor.name][0] == window]
         for cursor in cursors:
             if cursor.name not in self.stopped:
-                self._places[cursor.name] = max(self._places[cursor.name], (window, WHOLE))
+                self._places[cursor.name] = max(self._places[cursor.name], (window, END_OF_WINDOW))
 
     def _send(self, cursor: TopicCursor, window: int | None) -> Iterator[int]:
         """Send a topic's records of one window, or all of them; yields the rows of transactions that are full."""
@@ -307,7 +307,7 @@ class Publisher:
                     if name in self.stopped:  # by a record that was named when it was sent
                         continue
                     window, at = self._published.of(name)
-                    where = f"window {window}" if at == WHOLE else f"{at} of window {window}"
+                    where = f"window {window}" if at == END_OF_WINDOW else f"{at} of window {window}"
                     self._stops.add(name, f"an event after {where} is refused: {reason}")
             raise _Refused
         self._published = marker

@@ -3,7 +3,7 @@
 import time
 from collections import deque
 
-from cdc_assets.publish.place import RATE_S
+from cdc_assets.publish.offset import RATE_S
 
 
 class Rate:

@@ -12,12 +12,12 @@ from cdc_assets.errors import LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.system_topics import manifest_directory
-from cdc_assets.publish.place import Published, parse_published
+from cdc_assets.publish.offset import Published, parse_published
 
 _NAME = "published.json"
 
 
-class RecordedPlace:
+class RecordedOffset:
     """Reads and writes the file; every method may raise LakeError.
 
     Args:

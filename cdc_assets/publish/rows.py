@@ -34,7 +34,7 @@ from cdc_assets.errors import LakeError
 from cdc_assets.lake.files import ROW_GROUP_ROWS
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.publish.place import WHOLE, Place
+from cdc_assets.publish.offset import END_OF_WINDOW, PublishOffset
 from cdc_assets.publish.prefetch import prefetched
 from cdc_assets.publish.reached import reached
 
@@ -69,7 +69,7 @@ class Piece:
     position: str
 
     @property
-    def bound(self) -> Place:
+    def bound(self) -> PublishOffset:
         """No row of it comes before."""
         return self.min_window, self.position
 
@@ -87,10 +87,10 @@ class TopicRows:
         self._known: dict[tuple[str, str], list[Piece]] = {}
         """Pieces of files whose footer was read."""
         self._directories: Sequence[str] = ()
-        self._nothing: tuple[Place, int] | None = None
+        self._nothing: tuple[PublishOffset, int] | None = None
         """Place and window up to which the tables were found to have nothing after it."""
 
-    def has_nothing(self, after: Place, until: int) -> bool:
+    def has_nothing(self, after: PublishOffset, until: int) -> bool:
         """Whether nothing was committed after a place up to a window that is complete; its tables are read once for each.
 
         Raises:
@@ -99,7 +99,7 @@ class TopicRows:
         if self._nothing != (after, until):
             self._directories = self._directories or self._tables.generations(self.topic)
             reached = max((self._tables.reached(directory) for directory in self._directories), default=-1)
-            if reached > after[0] or (reached == after[0] and after[1] != WHOLE):
+            if reached > after[0] or (reached == after[0] and after[1] != END_OF_WINDOW):
                 return False
             self._nothing = after, until
         return True
@@ -108,7 +108,7 @@ class TopicRows:
         """See `reached`."""
         return reached(self._tables, self.topic)
 
-    def first_behind(self, place: Place, until: int, after: str = "") -> int | None:
+    def first_behind(self, place: PublishOffset, until: int, after: str = "") -> int | None:
         """The least number after a place, up to a window, of which a file has events; None if none has.
 
         Args:
@@ -117,7 +117,7 @@ class TopicRows:
         Raises:
             LakeError: a table cannot be read.
         """
-        first = place[0] + (place[1] == WHOLE)
+        first = place[0] + (place[1] == END_OF_WINDOW)
         found = list[int]()
         for directory in self._tables.generations(self.topic):
             handle = self._tables.open(directory)
@@ -131,7 +131,7 @@ class TopicRows:
         return min(found, default=None)
 
     def read(
-        self, after: Place, until: int | None, newest: int | None = None, *, dictionaries: bool = False
+        self, after: PublishOffset, until: int | None, newest: int | None = None, *, dictionaries: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """Rows behind a place and up to a window, in order, each batch from one file.
 
@@ -171,7 +171,7 @@ class TopicRows:
     ) -> Iterator[Piece]:
         for row in pa.table(handle.get_add_actions(flatten=True)).to_pylist():
             path, rows = row["path"], row["num_records"] or 0
-            if after and (row.get("max.position") or WHOLE) <= after + WHOLE:
+            if after and (row.get("max.position") or END_OF_WINDOW) <= after + END_OF_WINDOW:
                 continue
             match = _OF_WINDOW.match(path)
             if match is not None and rows <= ROW_GROUP_ROWS and row["size_bytes"] <= _WHOLE_BYTES:
@@ -207,7 +207,7 @@ class TopicRows:
         self,
         pieces: Sequence[Piece],
         schemas: dict[str, pa.Schema],
-        after: Place,
+        after: PublishOffset,
         until: int | None,
         dictionaries: bool,
     ) -> Iterator[pa.RecordBatch]:
@@ -225,7 +225,7 @@ class TopicRows:
                 rest = rest[1:]
 
     def _piece(
-        self, piece: Piece, schema: pa.Schema, after: Place, until: int | None, dictionaries: bool
+        self, piece: Piece, schema: pa.Schema, after: PublishOffset, until: int | None, dictionaries: bool
     ) -> tuple[pa.RecordBatch, Sequence[Piece]]:
         """Rows of a piece, and what is left of it: row groups in the order of their bounds."""
         rest: list[Piece] = []
@@ -268,7 +268,7 @@ class _Waiting:
         """Window, position, batch and row of each."""
         self._count = 0
 
-    def add(self, batch: pa.RecordBatch, following: Place | None) -> Iterator[pa.RecordBatch]:
+    def add(self, batch: pa.RecordBatch, following: PublishOffset | None) -> Iterator[pa.RecordBatch]:
         """Rows that come before everything that is not read yet.
 
         Args:
@@ -291,7 +291,7 @@ class _Waiting:
 def once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows in order without those that came before: an event may be there twice while another program's rewrite is not undone
     yet (`lake.foreign`). An event and its tombstone share a place."""
-    last: Place | None = None
+    last: PublishOffset | None = None
     seen: set[bool] = set()
     """Whether an event, and a tombstone, of the last place came."""
     for batch in batches:
@@ -309,8 +309,8 @@ def once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _without_repeated(
-    batch: pa.RecordBatch, last: Place | None, seen: set[bool]
-) -> tuple[pa.RecordBatch, Place | None, set[bool]]:
+    batch: pa.RecordBatch, last: PublishOffset | None, seen: set[bool]
+) -> tuple[pa.RecordBatch, PublishOffset | None, set[bool]]:
     """Rows that did not come before; the place of the last one, and what came of it."""
     windows, positions = batch.column("window_id").to_pylist(), batch.column("position").to_pylist()
     stays: list[bool] = []
@@ -351,7 +351,7 @@ def _narrowed(found: pa.Field, described: pa.Field) -> pa.Field:
     return pa.field(described.name, kind, described.nullable, described.metadata)
 
 
-def _is_next(batch: pa.RecordBatch, following: Place | None) -> bool:
+def _is_next(batch: pa.RecordBatch, following: PublishOffset | None) -> bool:
     """Whether all its rows are in their order, and before those of the next piece."""
     if not len(batch):
         return True

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from cdc_assets.errors import ConfigurationError, PreflightError
 from cdc_assets.publish.feed import Topic
-from cdc_assets.publish.place import Published
+from cdc_assets.publish.offset import Published
 from cdc_assets.publish.span import Span
 
 WithoutMarker = Literal["", "anew", "resume"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 
 from cdc_assets.publish.feed import Topic
-from cdc_assets.publish.place import WHOLE, Published
+from cdc_assets.publish.offset import END_OF_WINDOW, Published
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def dropped(topic: Topic, published: Published, after: str) -> str:
         after: commit LSN after which events are published; empty for all.
     """
     window, at = published.of(topic.name, numbered=topic.numbered)
-    unpublished = topic.holds.window >= (window + 1 if at == WHOLE else window)
+    unpublished = topic.holds.window >= (window + 1 if at == END_OF_WINDOW else window)
     if not (topic.numbered and unpublished and after < topic.holds.after):
         return ""
     return (

@@ -26,7 +26,7 @@ from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.publish.place import Place
+from cdc_assets.publish.offset import PublishOffset
 
 _SAME = (b"connect.type", b"connect.name", b"connect.version")
 """What a column's values mean; if it differs, they are others."""
@@ -45,7 +45,7 @@ class Structures:
         self._config, self._tables = config, tables
         self._history = SchemaHistory(tables, config.events, config.history, ConnectorIdentity())
         self._lock, self._is_due, self._version = Lock(), True, -1
-        self._begins: dict[str, list[Place]] = {}
+        self._begins: dict[str, list[PublishOffset]] = {}
         """Where entries begin, by topic."""
         self._entries: dict[str, list[HistoryEntry]] = {}
         self._planned: dict[tuple[str, int], pa.Schema | None] = {}
@@ -70,10 +70,10 @@ class Structures:
                 yield self._described(topic, number, batch.slice(start, stop - start))
 
     @staticmethod
-    def _entry(begins: Sequence[Place], batch: pa.RecordBatch, row: int) -> int:
+    def _entry(begins: Sequence[PublishOffset], batch: pa.RecordBatch, row: int) -> int:
         """Number of a row's entry; -1 if there is none."""
-        place = batch.column("window_id")[row].as_py(), batch.column("position")[row].as_py()
-        return bisect_right(begins, place) - 1
+        offset = batch.column("window_id")[row].as_py(), batch.column("position")[row].as_py()
+        return bisect_right(begins, offset) - 1
 
     def _refresh(self) -> None:
         """Read the history if that is due. It stays due if it cannot be read: no row may be described by less than there is."""
@@ -125,7 +125,7 @@ class Structures:
         return self._planned[topic, number]
 
 
-def _first_row(batch: pa.RecordBatch, begin: Place) -> int:
+def _first_row(batch: pa.RecordBatch, begin: PublishOffset) -> int:
     """Number of the first row that is not before a place; rows are in their order."""
     window, position = batch.column("window_id"), batch.column("position")
     before = pc.or_(

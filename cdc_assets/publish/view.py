@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.publish.place import RATE_S, WHOLE, Published, parse_published
+from cdc_assets.publish.offset import END_OF_WINDOW, RATE_S, Published, parse_published
 
 AskMarker = Callable[[], str | None]
 """Queries a broker for the newest marker."""
@@ -107,7 +107,7 @@ def _waits(row: Mapping[str, Any], known: Published, numbered: Collection[str]) 
     marks = json.loads(row["detail"]).get("marks", {}) if known.places else {}
     reached = {directory.partition("@")[0]: mark["window"] for directory, mark in marks.items() if mark}
     own = reached.keys() & set(numbered)
-    return not own or any(known.of(topic) < (reached[topic], WHOLE) for topic in own)
+    return not own or any(known.of(topic) < (reached[topic], END_OF_WINDOW) for topic in own)
 
 
 def _before(row: Mapping[str, Any], after: str) -> bool:

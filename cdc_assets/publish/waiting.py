@@ -17,7 +17,7 @@ from typing import Any
 
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.place import WHOLE, Place, Published
+from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset
 from cdc_assets.publish.view import has_events
 
 
@@ -36,24 +36,24 @@ def waiting_unlisted(
     """
     known, topics = known or Published(""), feed.topics(state)
     listed = min((row["number"] for row in rows if has_events(row)), default=None) if waits else None
-    places = {topic.name: known.of(topic.name) for topic in topics if topic.numbered}
+    offsets = {topic.name: known.of(topic.name) for topic in topics if topic.numbered}
     changed = feed.changed_topics(state)
-    for topic in sorted(topics, key=lambda topic: places.get(topic.name, (0, ""))):
-        place = places.get(topic.name)
-        behind = place is not None and topic.newest is not None and _is_behind(place, topic.newest)
-        if place is None or not (behind or topic.name in changed):
+    for topic in sorted(topics, key=lambda topic: offsets.get(topic.name, (0, ""))):
+        offset = offsets.get(topic.name)
+        behind = offset is not None and topic.newest is not None and _is_behind(offset, topic.newest)
+        if offset is None or not (behind or topic.name in changed):
             continue
         until = topic.complete if listed is None else min(topic.complete, listed - 1)  # what rows list is counted
-        if not behind and not _is_behind(place, topic.rows.reached()):
+        if not behind and not _is_behind(offset, topic.rows.reached()):
             continue
-        number = topic.rows.first_behind(place, until, known.after)
+        number = topic.rows.first_behind(offset, until, known.after)
         if number is not None:
             return _since(rows, topic.name, number)
     return None
 
 
-def _is_behind(place: Place, newest: int) -> bool:
-    return place[0] < newest or (place[0] == newest and place[1] != WHOLE)
+def _is_behind(offset: PublishOffset, newest: int) -> bool:
+    return offset[0] < newest or (offset[0] == newest and offset[1] != END_OF_WINDOW)
 
 
 def _since(rows: Sequence[Mapping[str, Any]], topic: str, number: int) -> datetime:

@@ -33,7 +33,7 @@ from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.delta import MirrorTables, current_directory
 from cdc_assets.mirror.ledger import MirrorLedger
-from cdc_assets.publish.recorded import RecordedPlace
+from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.retention.compact import Compaction
 from cdc_assets.retention.files import latest, listed, newest_in
 from cdc_assets.retention.limits import Limit, Readers
@@ -118,7 +118,7 @@ class Retention:
             self._config,
             MirrorLedger(mirrors.tables, prefix).read(),
             _mirror_exists(mirrors),
-            RecordedPlace(self._tables.location, prefix).read(),
+            RecordedOffset(self._tables.location, prefix).read(),
         )
 
     def _limit(self, table: TableId, topic: str) -> Limit:

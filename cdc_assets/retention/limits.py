@@ -13,7 +13,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.mirror.capture import has_mirror
 from cdc_assets.mirror.ledger import MirrorState
-from cdc_assets.publish.place import WHOLE, Published
+from cdc_assets.publish.offset import END_OF_WINDOW, Published
 
 NOTHING = ""
 
@@ -62,7 +62,7 @@ class Readers:
         window = None
         if self._published is not None:
             newest, at = self._published.of(topic)
-            window = newest if at == WHOLE else newest - 1
+            window = newest if at == END_OF_WINDOW else newest - 1
         below, reason = self._below(state, state.tables[table], topic)
         if below and window is not None:
             reason = f"{reason}; published up to window {window}"

@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "a mark is an upper bound for the publisher",
         "publish/cursor.py",
-        "    if topic.numbered and is_behind and topic.rows.has_nothing(place, complete):",
+        "    if topic.numbered and is_behind and topic.rows.has_nothing(offset, complete):",
         "    if topic.numbered and is_behind:",
     ),
     Mutant(

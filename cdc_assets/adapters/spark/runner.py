@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.adapters.spark.executors import context_of
 from cdc_assets.adapters.spark.failures import JOB_ERRORS, job_error
 from cdc_assets.adapters.spark.jobs import cancelled_when, cancelled_with_run, outcomes
-from cdc_assets.adapters.spark.sight import Place, application_of, named, own_place
+from cdc_assets.adapters.spark.sight import TaskLocation, application_of, named, own_location
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ran_on import RanOn
 
@@ -106,37 +106,37 @@ class SparkTaskRunner:
             with named(session, job), cancelled_when(job.over, session):
                 packed = outcomes(session, lambda index: _carry_out(payload, index), len(tasks))
         done = [pickle.loads(outcome) for outcome in packed]  # noqa: S301 - our own workers wrote them
-        self._note(job, application, [place for place, _, _ in done])
+        self._note(job, application, [location for location, _, _ in done])
         return [_result(result, failure) for _, result, failure in done]
 
-    def _note(self, job: Job, application: RanOn, places: Sequence[Place]) -> None:
-        own, processes = own_place(), {(place.host, place.process) for place in places}
-        here = sum((place.host, place.process) == (own.host, own.process) for place in places)
+    def _note(self, job: Job, application: RanOn, locations: Sequence[TaskLocation]) -> None:
+        own, processes = own_location(), {(location.host, location.process) for location in locations}
+        here = sum((location.host, location.process) == (own.host, own.process) for location in locations)
         why = "Spark has no processes of its own there" if here else ""
-        job.note(replace(application, jobs=1, tasks=len(places) - here, here=here, why=why))
-        if any(place.attempt for place in places):
+        job.note(replace(application, jobs=1, tasks=len(locations) - here, here=here, why=why))
+        if any(location.attempt for location in locations):
             log.info("%s: Spark has started some of its tasks again, because an executor or a worker was lost.", job)
-        log.debug("%s: stage %d, %d tasks in %s", job, places[0].stage, len(places), sorted(processes))
+        log.debug("%s: stage %d, %d tasks in %s", job, locations[0].stage, len(locations), sorted(processes))
 
 
 def _carry_out(payload: bytes, index: int) -> bytes:
     """In the worker: run one task; where it ran, and its result or error."""
     function, tasks = pickle.loads(payload)  # noqa: S301 - our own driver wrote it
     try:
-        return bytes(cloudpickle.dumps((own_place(), function(tasks[index]), None)))
+        return bytes(cloudpickle.dumps((own_location(), function(tasks[index]), None)))
     except Exception as error:  # noqa: BLE001 - the driver raises it again
         return _packed(error)
 
 
 def _packed(error: Exception) -> bytes:
     """An error as bytes; its own pickling is not used, because that calls `__init__` with the wrong arguments."""
-    text, place = "".join(traceback.format_exception(error)), own_place()
+    text, location = "".join(traceback.format_exception(error)), own_location()
     with suppress(Exception):  # what cannot be pickled, or not be read again, travels as text
-        packed = bytes(cloudpickle.dumps((place, None, (type(error), error.args, error.__getstate__(), text))))
+        packed = bytes(cloudpickle.dumps((location, None, (type(error), error.args, error.__getstate__(), text))))
         _, _, (*failure, _) = pickle.loads(packed)  # noqa: S301 - as the driver will
         _unpacked(*failure)
         return packed
-    return bytes(cloudpickle.dumps((place, None, (RuntimeError, (f"{type(error).__name__}: {error}",), None, text))))
+    return bytes(cloudpickle.dumps((location, None, (RuntimeError, (f"{type(error).__name__}: {error}",), None, text))))
 
 
 def _result(result: Any, failure: tuple[Any, ...] | None) -> Any:

@@ -23,7 +23,7 @@ from cdc_assets.core.ran_on import RanOn
 _SET_BY_GROUP = ("spark.job.description", "spark.jobGroup.id", "spark.job.interruptOnCancel")
 
 
-class Place(NamedTuple):
+class TaskLocation(NamedTuple):
     """Where a task ran.
 
     Args:
@@ -39,11 +39,11 @@ class Place(NamedTuple):
     attempt: int = 0
 
 
-def own_place() -> Place:
+def own_location() -> TaskLocation:
     """Where this code runs, in a task or in the driver."""
     task = TaskContext.get()
     numbers = (task.stageId(), task.attemptNumber()) if task is not None else (-1, 0)
-    return Place(socket.gethostname(), os.getpid(), *numbers)
+    return TaskLocation(socket.gethostname(), os.getpid(), *numbers)
 
 
 def application_of(session: SparkSession, address: str) -> RanOn:

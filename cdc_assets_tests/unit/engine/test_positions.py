@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from cdc_assets.engine.positions import Repetitions, Source, is_behind, last_place, place_of, start_of
+from cdc_assets.engine.positions import Repetitions, Source, is_behind, last_position, position_of, start_of
 
 BINLOG: Source = {"connector": "mysql", "file": "bin.000009", "pos": 900, "row": 0, "snapshot": None, "gtid": None}
 WAL: Source = {"connector": "postgresql", "sequence": '["100","90"]', "snapshot": "false", "txId": 7}
@@ -32,7 +32,7 @@ REDO: Source = {
     ],
 )
 def test_order(earlier: Source, later: Source) -> None:
-    first, second = place_of(earlier), place_of(later)
+    first, second = position_of(earlier), position_of(later)
     assert first is not None
     assert second is not None
     assert is_behind(second, first)
@@ -41,7 +41,7 @@ def test_order(earlier: Source, later: Source) -> None:
 
 
 def test_transactions_of_one_commit_number_are_not_taken_for_each_other() -> None:
-    first, second = place_of(REDO), place_of({**REDO, "txId": "b", "scn": "140"})
+    first, second = position_of(REDO), position_of({**REDO, "txId": "b", "scn": "140"})
     assert first is not None
     assert second is not None
     assert is_behind(second, first)
@@ -63,7 +63,7 @@ def test_transactions_of_one_commit_number_are_not_taken_for_each_other() -> Non
     ],
 )
 def test_what_cannot_be_compared_is_never_dropped(source: Source) -> None:
-    assert place_of(source) is None
+    assert position_of(source) is None
 
 
 NAMES = ("connector", "file", "pos", "row", "snapshot", "gtid")
@@ -82,7 +82,7 @@ def at(pos: int, snapshot: str | None = None, file: str = "bin.000009") -> Sourc
 def kept(recorded: Source, *sources: Source | None, start: Source | None = None) -> list[int]:
     """Places of the events that are not taken for repetitions."""
     offsets = [] if start is None else [{"file": start["file"], "pos": start["pos"]}]
-    [table] = Repetitions(place_of(recorded), offsets).drop([chunk(*sources)])
+    [table] = Repetitions(position_of(recorded), offsets).drop([chunk(*sources)])
     found: list[int] = table.column("n").to_pylist()
     return found
 
@@ -113,9 +113,9 @@ def test_the_start_that_an_offset_gives() -> None:
 
 
 def test_the_last_position_is_that_of_the_last_streamed_event() -> None:
-    assert last_place([chunk(at(800), at(850), at(4000, "incremental"), None)]) == place_of(at(850))
-    assert last_place([chunk(at(800), None), chunk(at(700, "true"))]) == place_of(at(800))
-    assert last_place([chunk(at(700, "true"), at(800, "last"))]) is None
+    assert last_position([chunk(at(800), at(850), at(4000, "incremental"), None)]) == position_of(at(850))
+    assert last_position([chunk(at(800), None), chunk(at(700, "true"))]) == position_of(at(800))
+    assert last_position([chunk(at(700, "true"), at(800, "last"))]) is None
 
 
 def test_the_last_position_is_that_of_the_event_that_was_sent_last() -> None:
@@ -126,9 +126,9 @@ def test_the_last_position_is_that_of_the_event_that_was_sent_last() -> None:
         source = {name: {**REDO, "txId": transaction}[name] for name in names}
         return pa.table({"n": [n], "value": pa.array([{"source": source}])})
 
-    assert last_place([sent(0, "b"), sent(1, "a")]) == place_of({**REDO, "txId": "a"})
+    assert last_position([sent(0, "b"), sent(1, "a")]) == position_of({**REDO, "txId": "a"})
 
 
 def test_a_chunk_may_have_no_source_blocks() -> None:
     beats = pa.table({"n": [0], "value": pa.array([{"ts_ms": 1}])})
-    assert last_place([beats, pa.table({"n": [1]})]) is None
+    assert last_position([beats, pa.table({"n": [1]})]) is None

@@ -9,7 +9,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.overview import CaptureOverview, published_of
-from cdc_assets.publish.place import parse_published
+from cdc_assets.publish.offset import parse_published
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.unit.publish.memory import MemoryBroker

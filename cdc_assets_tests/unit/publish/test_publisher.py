@@ -17,7 +17,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish import publisher as publishing
-from cdc_assets.publish.place import Published, parse_published
+from cdc_assets.publish.offset import Published, parse_published
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published, publisher

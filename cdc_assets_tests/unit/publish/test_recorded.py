@@ -7,14 +7,14 @@ import pytest
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.system_topics import manifest_directory
-from cdc_assets.publish.place import Published
-from cdc_assets.publish.recorded import RecordedPlace
+from cdc_assets.publish.offset import Published
+from cdc_assets.publish.recorded import RecordedOffset
 
 
 @pytest.mark.parametrize("root", ["", "file://"])
 def test_nothing_is_written_where_the_lake_is_not(tmp_path: Path, root: str) -> None:
     lake = tmp_path / "lake"
-    record = RecordedPlace(Location(f"{root}{lake}"), "shop")
+    record = RecordedOffset(Location(f"{root}{lake}"), "shop")
     for there in (False, True):
         if there:
             lake.mkdir()

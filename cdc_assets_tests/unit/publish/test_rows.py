@@ -16,14 +16,14 @@ from cdc_assets.lake import files
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.publish.place import WHOLE
+from cdc_assets.publish.offset import END_OF_WINDOW
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.rows import TopicRows, once
 from cdc_assets.typemap.connect import ConnectType, struct
 from cdc_assets_tests.unit.lake.writing import join_all
 
 TEXT = ConnectType("string")
-BEGINNING = (-1, WHOLE)
+BEGINNING = (-1, END_OF_WINDOW)
 
 
 def layout(*names: str) -> pa.Schema:
@@ -106,7 +106,7 @@ def test_compaction_changes_neither_order_nor_bounds(tables: TopicTables) -> Non
         whole += [(window, at) for at in positions]
         if window in (2, 4):
             join_all(tables, "t")
-        for after in (BEGINNING, (0, "c"), (1, WHOLE), (2, "")):
+        for after in (BEGINNING, (0, "c"), (1, END_OF_WINDOW), (2, "")):
             for until in (None, 3):
                 wanted = [place for place in whole if place > after and (until is None or place[0] <= until)]
                 assert found(tables, after, until) == wanted
@@ -141,7 +141,7 @@ def test_events_that_are_there_twice_come_once(tables: TopicTables) -> None:
     late.optimize.compact()
     commit(tables, 4, "pq", "a")
     whole += [(4, "p"), (4, "q")]
-    for after in (BEGINNING, (0, "c"), (1, WHOLE), (3, "x")):
+    for after in (BEGINNING, (0, "c"), (1, END_OF_WINDOW), (3, "x")):
         assert found(tables, after) == [place for place in whole if place > after]
     DeltaTable(tables.location.uri("t")).optimize.compact()
     assert found(tables) == whole

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.publish.place import parse_published
+from cdc_assets.publish.offset import parse_published
 from cdc_assets.publish.rows import TopicRows
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.retention.world import HOURS, World, publish_all, publisher, require_published

@@ -11,7 +11,7 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish import follow, publisher
 from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.place import parse_published
+from cdc_assets.publish.offset import parse_published
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.rows import TopicRows

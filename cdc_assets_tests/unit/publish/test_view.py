@@ -7,7 +7,7 @@ import pytest
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import LakeError
-from cdc_assets.publish.place import Published
+from cdc_assets.publish.offset import Published
 from cdc_assets.publish.view import published_report
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger import manifest_rows
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.overview import CaptureOverview, published_of
-from cdc_assets.publish.place import parse_published
+from cdc_assets.publish.offset import parse_published
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published, publisher

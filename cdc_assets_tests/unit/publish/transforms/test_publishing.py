@@ -7,7 +7,7 @@ import pytest
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.settings.transforms import Predicate, RouteSettings, Step, UnwrapSettings
-from cdc_assets.publish.place import parse_published
+from cdc_assets.publish.offset import parse_published
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published

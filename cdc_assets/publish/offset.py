@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field, replace
 
 from cdc_assets.errors import LakeError
 
-Place = tuple[int, str]
+PublishOffset = tuple[int, str]
 """A window's number, and the position in it up to which a topic is published, inclusive."""
 
 RATE_S = 60.0
 """Seconds of which the rate is the mean."""
-WHOLE = "~"
+END_OF_WINDOW = "~"
 """Sorts after every position: the window is published as a whole."""
 
 
@@ -35,7 +35,7 @@ class Published:
 
     lake: str
     window: int = -1
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, PublishOffset] = field(default_factory=dict)
     stopped: Mapping[str, str] = field(default_factory=dict)
     after: str = ""
     writer: str = ""
@@ -44,17 +44,17 @@ class Published:
     per_second: float = 0.0
     span: str = ""
 
-    def of(self, topic: str, *, numbered: bool = True) -> Place:
+    def of(self, topic: str, *, numbered: bool = True) -> PublishOffset:
         """How far a topic is.
 
         Args:
             numbered: whether its commits have the numbers of windows.
         """
-        return self.places.get(topic, (self.window if numbered else -1, WHOLE))
+        return self.places.get(topic, (self.window if numbered else -1, END_OF_WINDOW))
 
-    def at(self, window: int, places: Mapping[str, Place]) -> "Published":
+    def at(self, window: int, places: Mapping[str, PublishOffset]) -> "Published":
         """The same with other places; those that say no more than the window are left out."""
-        return replace(self, window=window, places={t: p for t, p in places.items() if p != (window, WHOLE)})
+        return replace(self, window=window, places={t: p for t, p in places.items() if p != (window, END_OF_WINDOW)})
 
     def text(self) -> str:
         """As JSON, for the marker's value."""
