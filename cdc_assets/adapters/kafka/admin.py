@@ -7,7 +7,7 @@ from typing import Any, Final
 from cdc_assets.adapters.kafka.client import Client, client_library, made
 from cdc_assets.adapters.kafka.marker_topic import unfit
 from cdc_assets.adapters.kafka.options import connection_options
-from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, no_create_permission, refused, unwritable
+from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, no_create_permission, no_write_permission, permission_error
 from cdc_assets.adapters.kafka.waits import outcome, repeated
 from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.config.settings import KafkaSettings, TopicRule
@@ -55,7 +55,7 @@ class KafkaTopics:
                 raise PreflightError(f"{reason}.")
         return troubles
 
-    def unwritable(self, topics: Sequence[str]) -> Mapping[str, str]:
+    def unwritable_topics(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Those among topics that the user may not write, with the reason.
 
         Raises:
@@ -72,7 +72,7 @@ class KafkaTopics:
                         raise
                     allowed = ()  # it may not even see it
                 if allowed is not None and "WRITE" not in [one.name for one in allowed]:
-                    found[name] = unwritable(name)
+                    found[name] = no_write_permission(name)
         return found
 
     def _admin(self) -> Client:
@@ -102,7 +102,9 @@ class KafkaTopics:
                     troubles[name] = no_create_permission(name)
                 else:
                     what = "create the topic of markers"
-                    raise refused(self._settings.servers, what, ["CREATE", "WRITE", "READ"], "topic", name) from None
+                    raise permission_error(
+                        self._settings.servers, what, ["CREATE", "WRITE", "READ"], "topic", name
+                    ) from None
         return troubles
 
     def _new_topic(self, name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import client_library, made
 from cdc_assets.adapters.kafka.options import connection_options
-from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, refused
+from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, permission_error
 from cdc_assets.adapters.kafka.waits import STEP_S, Wait, repeated
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
@@ -82,7 +82,7 @@ class KafkaMarker:
         except self._kafka.KafkaException as error:
             if error.args[0].code() in NOT_AUTHORIZED:
                 what = "read the topic of markers"
-                raise refused(self._settings.servers, what, ["READ"], "topic", self.topic) from None
+                raise permission_error(self._settings.servers, what, ["READ"], "topic", self.topic) from None
             raise ConnectionLostError(
                 f"Kafka at {self._settings.servers} cannot be read: {error.args[0].str()}. "
                 "Next: check bootstrap.servers and the producer options."

@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from cdc_assets.adapters.kafka.admin import KafkaTopics
 from cdc_assets.adapters.kafka.client import client_library
+from cdc_assets.adapters.kafka.errors import Translation
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.options import producer_options, whole
-from cdc_assets.adapters.kafka.refusals import Translation
 from cdc_assets.adapters.kafka.sizes import DEFAULT_BYTES, HEAD_BYTES, Limits, record_sizes
 from cdc_assets.adapters.kafka.transactions import Transactions
 from cdc_assets.config.settings import KafkaSettings
@@ -225,7 +225,7 @@ class KafkaBroker:
         if (
             not found and error.code() == self._kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
         ):  # which of them, it does not say
-            found = dict(self._topics.unwritable([*self._sent, self._marker.topic]))
+            found = dict(self._topics.unwritable_topics([*self._sent, self._marker.topic]))
         return found
 
     @contextmanager

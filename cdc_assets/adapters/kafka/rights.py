@@ -22,7 +22,7 @@ def grant_hint(operations: Sequence[str], resource: str, name: str) -> str:
     )
 
 
-def unwritable(topic: str) -> str:
+def no_write_permission(topic: str) -> str:
     """Why a topic is not published whose records are refused."""
     return f"the user may not write it: it needs {grant_hint(['WRITE'], 'topic', topic)}"
 
@@ -35,7 +35,7 @@ def no_create_permission(topic: str) -> str:
     )
 
 
-def refused(servers: str, what: str, operations: Sequence[str], resource: str, name: str) -> PreflightError:
+def permission_error(servers: str, what: str, operations: Sequence[str], resource: str, name: str) -> PreflightError:
     """Nothing can be published without these rights.
 
     Args:

@@ -33,17 +33,17 @@ from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import Client, client_library, made
 from cdc_assets.adapters.kafka.options import consumer_options
-from cdc_assets.adapters.kafka.places import (
-    ANEW,
+from cdc_assets.adapters.kafka.partitions import (
     ANYWHERE,
     AT_THE_END,
     MISSING,
+    READ_AGAIN,
     jumped_span,
     lost_span,
-    named,
-    place_name,
+    partition_name,
+    partition_of,
     stream_name,
-    was_anew,
+    was_recreated,
 )
 from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, grant_hint
 from cdc_assets.adapters.kafka.topic_ids import TopicIds
@@ -154,13 +154,13 @@ class KafkaSource:
 
     def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
-        topic, partition = named(stream)
+        topic, partition = partition_of(stream)
         id_ = self._ids.get(topic)
         return {"topic": topic, "partition": partition}, {"offset": behind} | ({"topic_id": id_} if id_ else {})
 
     def stop(self, stream: str) -> None:
         """See `Source`."""
-        own = named(stream)
+        own = partition_of(stream)
         self._stopped.add(own)
         if own in self._assigned:
             self._consumer.incremental_unassign([self._assigned.pop(own)])
@@ -171,7 +171,7 @@ class KafkaSource:
 
     def committed(self, behind: Mapping[str, int]) -> None:
         """Write the group's offsets, for monitoring; nothing depends on them."""
-        own = [self._kafka.TopicPartition(*named(stream), place) for stream, place in behind.items()]
+        own = [self._kafka.TopicPartition(*partition_of(stream), place) for stream, place in behind.items()]
         try:
             if own:
                 self._consumer.commit(offsets=own, asynchronous=True)
@@ -215,7 +215,7 @@ class KafkaSource:
         for own in sorted(self._assigned):
             if (id_ := ids.get(own[0])) and id_ != self._ids.setdefault(own[0], id_):
                 text = f"it was deleted and recreated: what was read of it in the last {since_s:.0f} s may be the new topic's"
-                self._give_up(*own, f"{text}; {ANEW}")
+                self._give_up(*own, f"{text}; {READ_AGAIN}")
         self._ids = {**ids, **self._ids}
 
     def _stop_missing(self, there: Sequence[tuple[str, int]]) -> None:
@@ -251,10 +251,10 @@ class KafkaSource:
                 own.offset = self._begun[stream_name(topic, partition)] = high
         elif id_ and id_then and id_ != id_then:
             if self._reset not in ANYWHERE:
-                self._give_up(topic, partition, was_anew(recorded))
+                self._give_up(topic, partition, was_recreated(recorded))
                 return None
             own.offset = self._begun[stream_name(topic, partition)] = low
-            log.warning("%s was recreated: it is read from its beginning.", place_name(topic, partition))
+            log.warning("%s was recreated: it is read from its beginning.", partition_name(topic, partition))
         elif low <= recorded <= high:
             own.offset = recorded
             if id_ and not id_then:
@@ -263,7 +263,7 @@ class KafkaSource:
             stream, own.offset = stream_name(topic, partition), high if self._reset in AT_THE_END else low
             self._begun[stream] = own.offset
             span = jumped_span(recorded, low, own.offset, self._reset)
-            self._report(stream, f"{place_name(topic, partition)}: {span}")
+            self._report(stream, f"{partition_name(topic, partition)}: {span}")
         else:
             self._give_up(topic, partition, lost_span(recorded, low, high))
             return None
@@ -276,7 +276,7 @@ class KafkaSource:
     def _give_up(self, topic: str, partition: int, reason: str) -> None:
         if (topic, partition) not in self._stopped:
             self.stop(stream_name(topic, partition))
-            self._report(stream_name(topic, partition), f"{place_name(topic, partition)}: {reason}")
+            self._report(stream_name(topic, partition), f"{partition_name(topic, partition)}: {reason}")
 
     def _trouble(self, message: Any) -> None:
         error, own, codes = message.error(), (message.topic(), message.partition()), self._kafka.KafkaError
@@ -300,7 +300,7 @@ class KafkaSource:
 
     def _item(self, message: Any) -> Item:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
-        stream, place = stream_name(topic, partition), f"{place_name(topic, partition)} offset {offset}"
+        stream, place = stream_name(topic, partition), f"{partition_name(topic, partition)} offset {offset}"
         raw = message.value()
         try:
             key, value = (

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import client_library, made
 from cdc_assets.adapters.kafka.options import of_connections
-from cdc_assets.adapters.kafka.places import ANYWHERE, AT_THE_END, MISSING, lost_span, place_name, was_anew
+from cdc_assets.adapters.kafka.partitions import ANYWHERE, AT_THE_END, MISSING, lost_span, partition_name, was_recreated
 from cdc_assets.adapters.kafka.topic_ids import TopicIds
 from cdc_assets.config.reader import ReaderSettings
 from cdc_assets.engine.feed import Offsets
@@ -69,7 +69,9 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
         return Unread(missing=f"the broker shows no topic of {named}. Next: {SEE}", absent=absent)
     recorded = {(place["topic"], place["partition"]): at["offset"] for place, at in offsets if "partition" in place}
     there = {(name, number) for name in wanted for number in topics[name].partitions}
-    lost = [f"{place_name(*own)}: {MISSING}" for own in sorted(recorded) if settings.takes(own[0]) and own not in there]
+    lost = [
+        f"{partition_name(*own)}: {MISSING}" for own in sorted(recorded) if settings.takes(own[0]) and own not in there
+    ]
     reset, ahead = dict(settings.options).get("auto.offset.reset"), []
     anew = _made_anew(kafka, settings, offsets, wanted)
     for place in (kafka.TopicPartition(*own) for own in sorted(there)):
@@ -78,10 +80,10 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
         at = recorded.get((place.topic, place.partition), first)
         if (place.topic, place.partition) in anew:
             if reset not in ANYWHERE:
-                lost.append(f"{place_name(place.topic, place.partition)}: {was_anew(at)}")
+                lost.append(f"{partition_name(place.topic, place.partition)}: {was_recreated(at)}")
             at = low
         elif not low <= at <= high:
-            lost.append(f"{place_name(place.topic, place.partition)}: {lost_span(at, low, high)}")
+            lost.append(f"{partition_name(place.topic, place.partition)}: {lost_span(at, low, high)}")
         place.offset = max(low, at)
         if place.offset < high:
             ahead.append((place, high))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_assets.adapters.kafka.rights import refused, unwritable
+from cdc_assets.adapters.kafka.rights import no_write_permission, permission_error
 from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
 
 
@@ -41,7 +41,7 @@ class Translation:
             codes.TOPIC_AUTHORIZATION_FAILED,
         )
         return {
-            topic: unwritable(topic) if code == codes.TOPIC_AUTHORIZATION_FAILED else error.str()
+            topic: no_write_permission(topic) if code == codes.TOPIC_AUTHORIZATION_FAILED else error.str()
             for (topic, code), error in failed.items()
             if code in final
         }
@@ -56,7 +56,9 @@ class Translation:
         codes, found = self.kafka.KafkaError, {error.code() for error in errors}
         if codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED in found:
             what = "use the transactional id"
-            return refused(self.servers, what, ["WRITE", "DESCRIBE"], "transactional-id", self.transactional_id)
+            return permission_error(
+                self.servers, what, ["WRITE", "DESCRIBE"], "transactional-id", self.transactional_id
+            )
         if codes.INVALID_TRANSACTION_TIMEOUT in found:
             return PreflightError(
                 f"Kafka at {self.servers} does not allow transactions as long as transaction.timeout.ms: {errors[0].str()}. "
@@ -84,8 +86,8 @@ class Translation:
         Args:
             why: the reason.
         """
-        if why == unwritable(self.marker):
-            return refused(self.servers, "write the topic of markers", ["WRITE", "READ"], "topic", self.marker)
+        if why == no_write_permission(self.marker):
+            return permission_error(self.servers, "write the topic of markers", ["WRITE", "READ"], "topic", self.marker)
         return ConnectionLostError(
             f"Kafka at {self.servers} refuses a marker in {self.marker}: {why}. Next: check the topic's options."
         )

@@ -6,7 +6,7 @@ AT_THE_END: Final = ("latest", "largest", "end")
 AT_THE_BEGINNING: Final = ("earliest", "smallest", "beginning")
 ANYWHERE: Final = (*AT_THE_END, *AT_THE_BEGINNING)
 """Values of `auto.offset.reset`, with librdkafka's other names for them."""
-ANEW: Final = "consumer.override.auto.offset.reset=earliest lets the next run read it from its beginning"
+READ_AGAIN: Final = "consumer.override.auto.offset.reset=earliest lets the next run read it from its beginning"
 MISSING: Final = (
     "it was read before and no longer exists: the topic was deleted, the user may not see it (DESCRIBE), or bootstrap.servers is "
     "another cluster; leave it out of topics or topics.regex if it is not needed any more"
@@ -21,9 +21,9 @@ def lost_span(recorded: int, low: int, high: int) -> str:
     return f"it ends at {high}, before the recorded offset {recorded}: it was recreated; {hint}"
 
 
-def was_anew(recorded: int) -> str:
+def was_recreated(recorded: int) -> str:
     """The reason why a partition stops if its recorded offset belongs to a former topic with the same name and another id."""
-    return f"it was recreated after it was read to offset {recorded}; {ANEW}"
+    return f"it was recreated after it was read to offset {recorded}; {READ_AGAIN}"
 
 
 def jumped_span(recorded: int, low: int, begin: int, reset: str) -> str:
@@ -41,12 +41,12 @@ def stream_name(topic: str, partition: int) -> str:
     return f"{topic}:{partition}"
 
 
-def named(stream: str) -> tuple[str, int]:
+def partition_of(stream: str) -> tuple[str, int]:
     """The partition of a stream."""
     topic, _, partition = stream.rpartition(":")
     return topic, int(partition)
 
 
-def place_name(topic: str, partition: int) -> str:
+def partition_name(topic: str, partition: int) -> str:
     """A partition, for people."""
     return f"{topic} partition {partition}"

@@ -4,7 +4,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
-from cdc_assets.adapters.kafka.refusals import Translation
+from cdc_assets.adapters.kafka.errors import Translation
 from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
 
 OWN = Translation(confluent_kafka, "a:1", "shop", "cdc-assets-shop", "shop.__published")
