@@ -86,7 +86,7 @@ class Content:
     def _parts(self, offset: int) -> Iterator[bytes]:
         """The bytes after a place."""
         if self._packed:
-            yield from _behind(self._unpacked(), offset)
+            yield from _skipped(self._unpacked(), offset)
             return
         with self._files.open_input_file(self._path) as file:
             if file.size() < offset:
@@ -117,7 +117,7 @@ class Content:
 _SHORT: Final = "it is shorter than what was read of it"
 
 
-def _behind(parts: Iterator[bytes], offset: int) -> Iterator[bytes]:
+def _skipped(parts: Iterator[bytes], offset: int) -> Iterator[bytes]:
     for part in parts:
         if offset < len(part):
             yield part[offset:]

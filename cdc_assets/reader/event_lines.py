@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from cdc_assets.reader.messages import BadRecordError, JsonParts, Message, Part, header_text, one_line, scanned
+from cdc_assets.reader.messages import BadRecordError, JsonDecoder, Message, Part, header_text, one_line, scan_value
 
 _TOKEN = re.compile(r"[ \t\r\n]*([{}:,]?)[ \t\r\n]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -59,33 +59,35 @@ class EventLines:
         prefix: topic prefix, whose own tables no line may name; nor those of other captures.
     """
 
-    def __init__(self, key: JsonParts, value: JsonParts, topic: str, prefix: str) -> None:
+    def __init__(self, key: JsonDecoder, value: JsonDecoder, topic: str, prefix: str) -> None:
         self._parts = {"key": key, "value": value}
         self.topic, self._prefix = topic, prefix
 
-    def message(self, stream: str, behind: int, place: str, text: str) -> Message:
+    def message(self, stream: str, next_offset: int, place: str, text: str) -> Message:
         """The message of one line.
 
         Args:
             stream: the file.
-            behind: place after the line.
+            next_offset: place after the line.
             place: for people.
             text: the line.
 
         Raises:
             BadRecordError: it is none.
         """
-        found = self._event(text) or {"value": self._parts["value"].whole(text)}
+        found = self._event(text) or {"value": self._parts["value"].decode(text)}
         key, value = found.get("key"), found.get("value")
         headers = tuple((name, header_text(inner)) for name, inner in _pairs(found.get("headers")))
-        return Message(stream, behind, place, self._topic_of(stream, found.get("topic"), value), key, value, headers)
+        return Message(
+            stream, next_offset, place, self._topic_of(stream, found.get("topic"), value), key, value, headers
+        )
 
     def _event(self, text: str) -> dict[str, Any]:
         """What an event's line holds; nothing if it is a bare value."""
         try:
             found = self._members(text)
         except BadRecordError:  # a column of a row may be called as a part, and hold what no part does
-            row, end = scanned(text, 0)
+            row, end = scan_value(text, 0)
             if not isinstance(row, dict) or not row or _is_event(row) or text[end:].strip():
                 raise
             return {}
@@ -102,7 +104,7 @@ class EventLines:
         if _TOKEN.match(text, end).group(1) == "}":  # type: ignore[union-attr]  # it matches nothing too
             raise BadRecordError("it is an empty object")
         while True:
-            name, end = scanned(text, end)
+            name, end = scan_value(text, end)
             if not isinstance(name, str):
                 raise BadRecordError(f"it is no JSON: a name is expected before character {end}")
             start = _after(text, end, ":")
@@ -112,7 +114,7 @@ class EventLines:
             if side is not None:
                 found[name], end = self._side(side, text, start)
             else:
-                found[name], end = scanned(text, start)
+                found[name], end = scan_value(text, start)
             follows = _TOKEN.match(text, end)
             end = follows.end()  # type: ignore[union-attr]  # it matches nothing too
             if follows.group(1) == "}":  # type: ignore[union-attr]  # it matches nothing too
@@ -124,9 +126,9 @@ class EventLines:
         return found
 
     def _side(self, side: str, text: str, start: int) -> tuple[Part | None, int]:
-        part, end = self._parts[side].at(text, start)
+        part, end = self._parts[side].decode_at(text, start)
         if part is not None and part.schema is None and isinstance(part.parsed, str) and part.parsed[:1] in ("{", "["):
-            return self._parts[side].whole(part.parsed), end
+            return self._parts[side].decode(part.parsed), end
         return part, end
 
     def _topic_of(self, file: str, given: Any, value: Part | None) -> str:

@@ -44,16 +44,16 @@ class Source(Protocol):
     def begun(self) -> Mapping[str, int]:
         """Streams that are not read from their beginning, with their places; each is reported once."""
 
-    def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def offset(self, stream: str, next_offset: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """What is recorded for a stream: which it is, and where to continue."""
 
     def stop(self, stream: str) -> None:
         """Read no more of a stream."""
 
-    def waits(self, stream: str, behind: str) -> bool:
+    def waits(self, stream: str, stopped: str) -> bool:
         """Whether nothing more may come of a stream if another one, or itself, is stopped."""
 
-    def committed(self, behind: Mapping[str, int]) -> None:
+    def committed(self, next_offsets: Mapping[str, int]) -> None:
         """All before these places is in the lake."""
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Reader:
         )
         value = {name: _printable(text) for name, text in shown.items()}
         part = Part(_REJECTED, one_line(value), value)
-        return Message(item.stream, item.behind, item.place, f"{self._prefix}.rejected", None, part)
+        return Message(item.stream, item.next_offset, item.place, f"{self._prefix}.rejected", None, part)
 
 
 def _printable(text: str | None) -> str | None:
@@ -143,7 +143,7 @@ class ReaderFeed:
     ) -> None:
         self._source, self._encoder, self._aside, self._stopped = source, encoder, aside, stopped
         self._number = 0
-        self._behind: dict[int, dict[str, int]] = {}
+        self._next_offsets: dict[int, dict[str, int]] = {}
 
     @property
     def started(self) -> bool:
@@ -168,12 +168,12 @@ class ReaderFeed:
             if not reasons:
                 break
             items = self._without(items, reasons)
-        behind = {**self._source.begun(), **{item.stream: item.behind for item in items}}
-        if not behind:
+        next_offsets = {**self._source.begun(), **{item.stream: item.next_offset for item in items}}
+        if not next_offsets:
             return None
         self._number += 1
-        self._behind[self._number] = behind
-        offsets = [self._source.offset(stream, place) for stream, place in behind.items()]
+        self._next_offsets[self._number] = next_offsets
+        offsets = [self._source.offset(stream, place) for stream, place in next_offsets.items()]
         return Chunk(self._number, lines if items else [], len(items), offsets)
 
     def _without(self, items: Sequence[Item], reasons: Mapping[int, str]) -> list[Item]:
@@ -196,10 +196,10 @@ class ReaderFeed:
 
     def committed(self, number: int) -> None:
         """See `EngineFeed`."""
-        behind: dict[str, int] = {}
-        for chunk in sorted(chunk for chunk in self._behind if chunk <= number):
-            behind |= self._behind.pop(chunk)
-        self._source.committed(behind)
+        next_offsets: dict[str, int] = {}
+        for chunk in sorted(chunk for chunk in self._next_offsets if chunk <= number):
+            next_offsets |= self._next_offsets.pop(chunk)
+        self._source.committed(next_offsets)
 
     def close(self) -> None:
         """See `EngineFeed`."""

@@ -126,9 +126,9 @@ class FileSource:
         self._places |= {(path, progress.offset): progress for path, progress in begun.items()}
         return {path: progress.offset for path, progress in begun.items()}
 
-    def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def offset(self, stream: str, next_offset: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
-        at = self._places[stream, behind]
+        at = self._places[stream, next_offset]
         return {"file": stream}, FORGOTTEN if at == Progress() else asdict(at)
 
     def stop(self, stream: str) -> None:
@@ -137,9 +137,9 @@ class FileSource:
         if stream not in self._missed:
             self._waiting.add(self._group(stream))
 
-    def waits(self, stream: str, behind: str) -> bool:
+    def waits(self, stream: str, stopped: str) -> bool:
         """See `Source`."""
-        return stream == behind or (behind not in self._missed and self._group(stream) == self._group(behind))
+        return stream == stopped or (stopped not in self._missed and self._group(stream) == self._group(stopped))
 
     def _is_stopped(self, path: str) -> bool:
         return path in self._stopped or self._group(path) in self._waiting
@@ -152,7 +152,7 @@ class FileSource:
             return f"{folder}/" if is_own else ""
         return topic
 
-    def committed(self, behind: Mapping[str, int]) -> None:
+    def committed(self, next_offsets: Mapping[str, int]) -> None:
         """See `Source`."""
 
     def close(self) -> None:
@@ -268,7 +268,7 @@ class FileSource:
             if block:
                 self._files.note_block(info.path, start, block)
             if items:
-                self._places[info.path, items[-1].behind] = self._place_of(items[-1], at)
+                self._places[info.path, items[-1].next_offset] = self._place_of(items[-1], at)
             yield items
             gave |= bool(items)
             if self._is_stopped(info.path):
@@ -280,15 +280,15 @@ class FileSource:
 
     def _place_of(self, last: Item, at: Progress) -> Progress:
         """What is recorded after the last line of a block, which blank lines may follow."""
-        return replace(self._places[last.stream, last.behind], size=at.size, mtime=at.mtime, done=at.done)
+        return replace(self._places[last.stream, last.next_offset], size=at.size, mtime=at.mtime, done=at.done)
 
-    def _item(self, path: str, behind: int, line: int, raw: bytes) -> Item:
+    def _item(self, path: str, next_offset: int, line: int, raw: bytes) -> Item:
         place = f"{path} line {line}"
         try:
-            text = raw.removeprefix(codecs.BOM_UTF8) if behind == len(raw) else raw
-            return self._lines.message(path, behind, place, text.decode())
+            text = raw.removeprefix(codecs.BOM_UTF8) if next_offset == len(raw) else raw
+            return self._lines.message(path, next_offset, place, text.decode())
         except (BadRecordError, UnicodeDecodeError) as error:
-            return Unreadable(path, behind, place, "", str(error), raw.decode("utf-8", "replace"))
+            return Unreadable(path, next_offset, place, "", str(error), raw.decode("utf-8", "replace"))
 
 
 def folder_of(path: str, options: Sequence[tuple[str, str]]) -> Location:

@@ -44,7 +44,7 @@ class Message:
 
     Args:
         stream: the partition or file.
-        behind: where to continue after it.
+        next_offset: where to continue after it.
         place: where it is, for people.
         topic: which it came from, and whose table it goes into.
         key: None if it has none.
@@ -53,7 +53,7 @@ class Message:
     """
 
     stream: str
-    behind: int
+    next_offset: int
     place: str
     topic: str
     key: Part | None
@@ -67,7 +67,7 @@ class Unreadable:
 
     Args:
         stream: see `Message`.
-        behind: see `Message`.
+        next_offset: see `Message`.
         place: see `Message`.
         topic: its topic; empty if it is unknown.
         reason: what is wrong.
@@ -75,7 +75,7 @@ class Unreadable:
     """
 
     stream: str
-    behind: int
+    next_offset: int
     place: str
     topic: str
     reason: str
@@ -91,7 +91,7 @@ def one_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-class JsonParts:
+class JsonDecoder:
     """Takes keys or values apart.
 
     Args:
@@ -102,34 +102,34 @@ class JsonParts:
         self._schemas = schemas
         self._remembered: dict[str, Schema] = {}
 
-    def whole(self, text: str) -> Part | None:
+    def decode(self, text: str) -> Part | None:
         """The part that is a whole text; None for null.
 
         Raises:
             BadRecordError: it is no JSON, or its schema is none.
         """
-        part, end = self.at(text, 0)
+        part, end = self.decode_at(text, 0)
         if _SPACE.match(text, end).end() != len(text):  # type: ignore[union-attr]  # it matches nothing too
             raise BadRecordError(f"text follows the JSON at character {end}")
         return part
 
-    def at(self, text: str, start: int) -> tuple[Part | None, int]:
+    def decode_at(self, text: str, start: int) -> tuple[Part | None, int]:
         """The part that begins there, and its end.
 
         Raises:
-            BadRecordError: see `whole`.
+            BadRecordError: see `decode`.
         """
         if self._schemas is not False:
             for before, schema in self._remembered.items():
                 if text.startswith(before, start):
-                    parsed, end = scanned(text, start + len(before))
+                    parsed, end = scan_value(text, start + len(before))
                     closed = _closing(text, end)
                     if closed:
                         return _part(schema, text[start + len(before) : end], parsed), closed
             if found := self._first(text, start):
                 return found
         start = _SPACE.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing too
-        parsed, end = scanned(text, start)
+        parsed, end = scan_value(text, start)
         if self._schemas is not False and isinstance(parsed, dict) and set(parsed) == {"schema", "payload"}:
             schema = parsed["schema"]
             if schema is None or (isinstance(schema, dict) and "type" in schema):
@@ -145,12 +145,12 @@ class JsonParts:
         opening = _BEFORE_SCHEMA.match(text, start)
         if opening is None:
             return None
-        schema, end = scanned(text, opening.end())
+        schema, end = scan_value(text, opening.end())
         between = _BEFORE_PAYLOAD.match(text, end)
         if between is None or not isinstance(schema, dict) or "type" not in schema:
             return None
         own = normalised(schema)
-        parsed, end = scanned(text, between.end())
+        parsed, end = scan_value(text, between.end())
         closed = _closing(text, end)
         if not closed:
             return None
@@ -166,7 +166,7 @@ def _part(schema: Schema | None, text: str, parsed: Any) -> Part | None:
     return Part(schema, one_line(parsed) if "\n" in text or "\r" in text else text, parsed)
 
 
-def scanned(text: str, start: int) -> tuple[Any, int]:
+def scan_value(text: str, start: int) -> tuple[Any, int]:
     """The JSON value that begins there, and its end.
 
     Raises:
@@ -218,7 +218,7 @@ def header_text(value: Any) -> str | None:
         if not value.startswith("{"):
             return value
         try:
-            part = JsonParts(None).whole(value)
+            part = JsonDecoder(None).decode(value)
         except BadRecordError:
             return value
         return part.text if part is not None and part.schema is not None else value

@@ -15,7 +15,7 @@ from cdc_assets.reader.encode import Encoder
 from cdc_assets.reader.event_lines import EventLines
 from cdc_assets.reader.feed import Reader, Source
 from cdc_assets.reader.files import FileSource, folder_of
-from cdc_assets.reader.messages import JsonParts, Schema, checked_schemas
+from cdc_assets.reader.messages import JsonDecoder, Schema, checked_schemas
 from cdc_assets.registry import SchemaRegistry
 
 Report = Callable[[str, str], None]
@@ -66,7 +66,7 @@ def asked_registries(settings: ReaderSettings) -> Iterator[tuple[str, CdcError |
 
 def _files(settings: ReaderSettings, offsets: Offsets, report: Report) -> FileSource:
     check_converters(settings)
-    key, value = JsonParts(settings.key.schemas), JsonParts(settings.value.schemas)
+    key, value = JsonDecoder(settings.key.schemas), JsonDecoder(settings.value.schemas)
     lines = EventLines(key, value, settings.topic, settings.prefix)
     location = folder_of(settings.path, settings.options)
     return FileSource(location, settings.pattern, lines, offsets, report)

@@ -54,7 +54,7 @@ from cdc_assets.errors import ConnectionLostError
 from cdc_assets.reader.avro import AvroParts
 from cdc_assets.reader.event_lines import checked_topic
 from cdc_assets.reader.feed import Item
-from cdc_assets.reader.messages import BadRecordError, JsonParts, Message, Part, Unreadable, header_text, one_line
+from cdc_assets.reader.messages import BadRecordError, JsonDecoder, Message, Part, Unreadable, header_text, one_line
 
 log = logging.getLogger(__name__)
 
@@ -152,11 +152,11 @@ class KafkaSource:
         begun, self._begun = self._begun, {}
         return begun
 
-    def offset(self, stream: str, behind: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def offset(self, stream: str, next_offset: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
         topic, partition = partition_of(stream)
         id_ = self._ids.get(topic)
-        return {"topic": topic, "partition": partition}, {"offset": behind} | ({"topic_id": id_} if id_ else {})
+        return {"topic": topic, "partition": partition}, {"offset": next_offset} | ({"topic_id": id_} if id_ else {})
 
     def stop(self, stream: str) -> None:
         """See `Source`."""
@@ -165,13 +165,13 @@ class KafkaSource:
         if own in self._assigned:
             self._consumer.incremental_unassign([self._assigned.pop(own)])
 
-    def waits(self, stream: str, behind: str) -> bool:
+    def waits(self, stream: str, stopped: str) -> bool:
         """See `Source`: partitions have no order among them."""
-        return stream == behind
+        return stream == stopped
 
-    def committed(self, behind: Mapping[str, int]) -> None:
+    def committed(self, next_offsets: Mapping[str, int]) -> None:
         """Write the group's offsets, for monitoring; nothing depends on them."""
-        own = [self._kafka.TopicPartition(*partition_of(stream), place) for stream, place in behind.items()]
+        own = [self._kafka.TopicPartition(*partition_of(stream), place) for stream, place in next_offsets.items()]
         try:
             if own:
                 self._consumer.commit(offsets=own, asynchronous=True)
@@ -341,8 +341,8 @@ def _parts_of(converter: Converter) -> Callable[[bytes], Part | None]:
         return AvroParts(converter.registry, converter.credentials).part
     if converter.format == "string":
         return lambda data: Part(_STRING, one_line(text := data.decode()), text)
-    parts = JsonParts(converter.schemas)
-    return lambda data: parts.whole(data.decode())
+    parts = JsonDecoder(converter.schemas)
+    return lambda data: parts.decode(data.decode())
 
 
 _STRING: Final[Mapping[str, Any]] = {"type": "string", "optional": False}

@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema
 from cdc_assets.envelope.naming import CURRENT, HISTORY
 from cdc_assets.reader.avro import AvroParts, fetch_from
 from cdc_assets.reader.event_lines import RECORDS, checked_topic
-from cdc_assets.reader.messages import BadRecordError, JsonParts
+from cdc_assets.reader.messages import BadRecordError, JsonDecoder
 from cdc_assets.registry import SchemaRegistry
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +69,7 @@ def test_an_answer_that_is_no_schema_is_a_bad_record(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("schemas", [True, False, None])
 def test_json_that_python_does_not_read_is_a_bad_record(text: str, schemas: bool | None) -> None:
     with pytest.raises(BadRecordError):
-        JsonParts(schemas).whole(text)
+        JsonDecoder(schemas).decode(text)
 
 
 @pytest.mark.parametrize(

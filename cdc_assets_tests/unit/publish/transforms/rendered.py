@@ -12,7 +12,7 @@ from cdc_assets.config.settings.kafka import AVRO, JSON, KafkaSettings
 from cdc_assets.publish.records import Record
 from cdc_assets.publish.render import Renderer
 from cdc_assets.reader.encode import Encoder
-from cdc_assets.reader.messages import JsonParts, Message, one_line
+from cdc_assets.reader.messages import JsonDecoder, Message, one_line
 from cdc_assets_tests.unit.publish.registry import Registry
 from cdc_assets_tests.unit.publish.transforms.trials import Event, Trial
 
@@ -21,15 +21,15 @@ _START, _MIDDLE = '{"schema":', ',"payload":'
 
 def batches(events: Sequence[Event]) -> list[tuple[str, pa.RecordBatch]]:
     """Rows of each topic and pair of schemas, `position` being the event's number."""
-    parts = JsonParts(True)
+    parts = JsonDecoder(True)
     messages = [
         Message(
             "s",
             0,
             "p",
             event.topic,
-            parts.whole(one_line(event.key)) if event.key is not None else None,
-            parts.whole(one_line(event.value)) if event.value is not None else None,
+            parts.decode(one_line(event.key)) if event.key is not None else None,
+            parts.decode(one_line(event.value)) if event.value is not None else None,
             tuple((name, _text(part)) for name, part in event.headers.items()),
         )
         for event in events
