@@ -16,8 +16,14 @@ from cdc_assets.core.signal import Signal
 from cdc_assets.engine.feed import EngineFeed, EngineStart, Habits, Offsets
 from cdc_assets.engine.forwarded import ForwardedSignals
 from cdc_assets.engine.ledger import Batch, BatchLedger
-from cdc_assets.engine.requested import RequestedSnapshot, channels_of, signal_file, takes_signals, with_file_channel
 from cdc_assets.engine.run import EngineRun, EngineSummary
+from cdc_assets.engine.signalled_run import (
+    RequestedSnapshot,
+    channels_of,
+    signal_file,
+    takes_signals,
+    with_file_channel,
+)
 from cdc_assets.engine.source import LogPoint
 from cdc_assets.engine.topics import notification_topic, with_notifications
 from cdc_assets.engine.unread import AskUnread, Unread

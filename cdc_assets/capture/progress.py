@@ -65,7 +65,7 @@ class Commit(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What no event shows, by name (`core.counts`)."""
+        """What no event shows, by name (`core.task_counters`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Progress:
         slices_read: those of this round; empty if an earlier run has read them.
         lag_s: seconds between the newest commit read and the server's clock, if known.
         structures: structures that the window recorded in the schema history, in order.
-        counts: what no event shows, by name (`core.counts`); of windows only.
+        counts: what no event shows, by name (`core.task_counters`); of windows only.
         ran_on: where its tasks ran; windows that are carried out together share their jobs.
     """
 

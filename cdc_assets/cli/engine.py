@@ -14,9 +14,9 @@ from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.load import refers_to_file
 from cdc_assets.core.interruption import listening
 from cdc_assets.core.ran_on import count_of
-from cdc_assets.engine.counted import counted
+from cdc_assets.engine.batch_metrics import parts_by_database
 from cdc_assets.engine.ledger import Batch
-from cdc_assets.engine.requested import INCREMENTAL_NEEDS, why_no_incremental
+from cdc_assets.engine.signalled_run import INCREMENTAL_NEEDS, why_no_incremental
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 
@@ -55,7 +55,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
     def tell(batch: Batch) -> None:
         retries.progress()
         out.print(f"batch {batch.batch_id}: {count_of(batch.rows, 'event')} in {count_of(len(batch.files), 'table')}")
-        for part in counted(config, batch):
+        for part in parts_by_database(config, batch):
             count(part)
 
     with listening(give_up), exported(config, read) as count:

@@ -20,9 +20,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from cdc_assets import errors
 from cdc_assets.capture.progress import ShouldYield, TroubledTable
-from cdc_assets.core.counts import note_retry
 from cdc_assets.core.interruption import sleep
 from cdc_assets.core.outages import Outages
+from cdc_assets.core.task_counters import note_retry
 from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, RetryableError
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from typing import Final
 
 from cdc_assets.core.signal import Delivery, SignalChannel
 from cdc_assets.engine.feed import Chunk, EngineFeed
-from cdc_assets.engine.requested import append_lines, holds_signals, signal_line
+from cdc_assets.engine.signalled_run import append_lines, holds_signals, signal_line
 from cdc_assets.errors import CdcError, InvalidValueError
 
 log = logging.getLogger(__name__)

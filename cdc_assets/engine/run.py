@@ -25,9 +25,9 @@ from cdc_assets.engine.feed import Chunk, EngineFeed, EngineStart, Habits
 from cdc_assets.engine.history import History
 from cdc_assets.engine.ledger import Batch, BatchLedger, Gap
 from cdc_assets.engine.losses import BatchAudit
-from cdc_assets.engine.named import identifier, listed
 from cdc_assets.engine.notices import SnapshotNotices, notifications
 from cdc_assets.engine.positions import Repetitions
+from cdc_assets.engine.signal_targets import identifier, listed
 from cdc_assets.engine.source import LogPoint, point_of_offset, recorded_point
 from cdc_assets.engine.staging import Staging, history_directory
 from cdc_assets.engine.stops import still_stopped, stream_of
@@ -76,7 +76,7 @@ class EngineRun:
         config: how much a batch holds, and when the run ends.
         tables: the lake's Delta tables.
         start: starts the connector.
-        tell: called with each batch that is committed.
+        on_batch: called with each batch that is committed.
         goal: place of the log at which the run ends, once the lake is complete up to it; None if it follows.
         habits: what is to be expected of the connector.
     """
@@ -86,11 +86,11 @@ class EngineRun:
         config: EngineConfig,
         tables: TopicTables,
         start: EngineStart,
-        tell: Callable[[Batch], None] = lambda _: None,
+        on_batch: Callable[[Batch], None] = lambda _: None,
         goal: LogPoint | None = None,
         habits: Habits = _CONNECTOR,
     ) -> None:
-        self._config, self._tables, self._start, self._tell = config, tables, start, tell
+        self._config, self._tables, self._start, self._on_batch = config, tables, start, on_batch
         self._goal, self._habits = goal, habits
         self._ledger = BatchLedger(tables, config.topic_prefix)
         self._audit = BatchAudit(tables, self._ledger)
@@ -98,12 +98,12 @@ class EngineRun:
         self._upkeep = BatchUpkeep(tables, self._ledger, config.lake)
         self._schemas: dict[int, pa.Schema] = {}
         self._rows: Counter[str] = Counter()
-        self._batches, self._since, self._commit_s = 0, 0.0, 0.0
+        self._batches, self._staging_since, self._commit_s = 0, 0.0, 0.0
         self._staging: Staging | None = None
-        self._heard = False
+        self._has_received = False
         self._repetitions = Repetitions(None, ())
         self._places: dict[str, dict[str, object]] = {}
-        self._behind: str | None = None
+        self._resumed_after: str | None = None
         self._notices = SnapshotNotices(self._captured)
         self._unread: list[str] = []
         self._nulled: Counter[str] = Counter()
@@ -134,7 +134,7 @@ class EngineRun:
         self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
         if not self._habits.repeats:
             self._repetitions = Repetitions(None, ())
-        self._behind = str(recorded_point(state) or "the last batch") if state.offsets else None
+        self._resumed_after = str(recorded_point(state) or "the last batch") if state.offsets else None
         feed = self._start(state.pairs(), self._history.read())
         try:
             ended = self._follow(feed)
@@ -180,7 +180,7 @@ class EngineRun:
         """Record that nothing is new: all streams are at their ends, but for those that are stopped."""
         stopped = self._habits.stopped()
         self._ledger.stop(_now(), stopped)
-        if self._heard and not stopped:  # a connector that has sent nothing at all may not have begun to read
+        if self._has_received and not stopped:  # a connector that has sent nothing at all may not have begun to read
             self._ledger.rest(_now())
 
     def _note_stops(self, moved: Collection[str] = ()) -> None:
@@ -207,21 +207,21 @@ class EngineRun:
                 self._unread.append(trouble)
 
     def _stage(self, chunk: Chunk) -> None:
-        self._heard = True
+        self._has_received = True
         self._nulled.update(chunk.nulled)
         self._listen(chunk)
         if self._staging is None:
             number = self._ledger.state.next_batch
             prefix = self._config.topic_prefix
             self._staging = Staging(self._tables, prefix, number, self._repetitions, self._schemas)
-            self._since = time.monotonic()
+            self._staging_since = time.monotonic()
         self._staging.add(replace(chunk, history=self._history.reached(chunk.history, chunk.offsets)))
 
     def _is_full(self, now: float, *, behind: bool) -> bool:
         """Whether the batch is committed now; while the connector lags, commits must not take the time of its events."""
         staging, config = self._staging, self._config
         longest = min(_COMMIT_TIMES * self._commit_s, _LONGEST_S) if behind else 0.0
-        is_old = now - self._since >= max(config.batch_s, longest)
+        is_old = now - self._staging_since >= max(config.batch_s, longest)
         return staging is not None and (staging.rows >= config.batch_rows or is_old)
 
     def _ending(self, feed: EngineFeed, passed_s: float, quiet_s: float) -> Ending | None:
@@ -233,7 +233,7 @@ class EngineRun:
         if 0 < self._config.max_duration_s <= passed_s:
             return "deadline"
         patience = self._config.idle_timeout_s
-        if not self._heard:
+        if not self._has_received:
             patience = max(patience, self._habits.warm_up_s / (4 if self._ledger.state.offsets else 1))
         return "idle" if self._config.idle_timeout_s > 0 and quiet_s >= patience else None
 
@@ -256,9 +256,9 @@ class EngineRun:
 
     def _with_gap(self, batch: Batch) -> Batch:
         """The batch with what is lost before it, if the connector was to continue and started over: the source had forgotten it."""
-        if not batch.anew or self._behind is None:
+        if not batch.anew or self._resumed_after is None:
             return batch
-        begin, self._behind = self._behind, None
+        begin, self._resumed_after = self._resumed_after, None
         points = [point_of_offset(pair[1]) for pair in batch.offsets]
         end = str(min((point for point in points if point is not None), default="the new snapshot"))
         if begin == end:
@@ -283,7 +283,7 @@ class EngineRun:
         self._note_stops({stream_of(partition) for partition, _ in batch.offsets})
         self._upkeep.count(batch.files)
         self._batches += 1
-        self._tell(batch)
+        self._on_batch(batch)
 
 
 def _now() -> datetime:

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.core.counts import UNCHANGED, count
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.task_counters import UNCHANGED, count
 from cdc_assets.envelope.constants import constant, printed
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
 from cdc_assets.envelope.headers import key_change_headers

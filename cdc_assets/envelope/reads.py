@@ -15,8 +15,8 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.repeated import repeated_number
 from cdc_assets.envelope.amend import mark
 from cdc_assets.envelope.constants import LAST_COMMAND, constant
-from cdc_assets.envelope.counting import counted
 from cdc_assets.envelope.events import Clock, Parts, event_batch, now_ns
+from cdc_assets.envelope.number_texts import number_texts
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys, portions
 from cdc_assets.errors import InvalidValueError
@@ -99,4 +99,4 @@ _MICROSECOND = datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC) - _EPOCH
 def _positions(context: ReadContext, first: int, rows: int) -> pa.Array:
     window, number = context.window_id & 0xFFFFFFFF, context.slice_number
     head = f"{context.commit_lsn}/{LAST_COMMAND:08x}/{window:08x}:{number:04x}"
-    return counted(head, first, rows, "/0")
+    return number_texts(head, first, rows, "/0")

@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.core.counts import NULLED, UNAVAILABLE, count
 from cdc_assets.core.schema import NEVER_IN_BEFORE_IMAGE
+from cdc_assets.core.task_counters import NULLED, UNAVAILABLE, count
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rules import MASKED

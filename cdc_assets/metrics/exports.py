@@ -42,7 +42,7 @@ def exported_metrics(
     if settings.otlp:
         _require("opentelemetry.exporter.otlp.proto.http", "metrics.otlp", "otel")
     _require("prometheus_client", "metrics.port or metrics.textfile", "metrics")
-    from cdc_assets.metrics.counted import CaptureMetrics
+    from cdc_assets.metrics.capture_metrics import CaptureMetrics
     from cdc_assets.metrics.prometheus import MetricsServer, Textfile
 
     metrics = CaptureMetrics(prefix, make_report if serve is not None else None)

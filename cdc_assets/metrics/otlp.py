@@ -22,7 +22,7 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.metrics_core import Metric
 
-from cdc_assets.metrics.counted import CaptureMetrics
+from cdc_assets.metrics.capture_metrics import CaptureMetrics
 from cdc_assets.metrics.gauges import MakeReport, ReportGauges
 from cdc_assets.overview.report import CaptureReport
 

@@ -14,7 +14,7 @@ from typing import Final, Self
 from prometheus_client import start_http_server
 
 from cdc_assets.errors import describe_error
-from cdc_assets.metrics.counted import CaptureMetrics
+from cdc_assets.metrics.capture_metrics import CaptureMetrics
 
 WRITE_EVERY_S: Final = 15.0
 """Seconds from one writing of a file of metrics to the next."""

@@ -28,7 +28,6 @@ from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.mirror.absent import MAX_ABSENT, Absence
 from cdc_assets.mirror.altered import changes, followed
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.delta import MirrorTables
@@ -37,6 +36,7 @@ from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.exact_keys import exactly_told
 from cdc_assets.mirror.isolation import attempted
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
+from cdc_assets.mirror.missing_rows import MAX_MISSING, MissingRows
 from cdc_assets.mirror.steps import is_behind, target_of
 from cdc_assets.mirror.upkeep import tidy
 from cdc_assets.mirror.work import MirroredTable, StepReport
@@ -188,10 +188,10 @@ class CaptureMirrors:
         """
         topic = topic_name(table, self._config.events)
         state = self._ledger.claim().get(topic, MirrorState())
-        rows: int = min(keys.num_rows, MAX_ABSENT - sum(absence.rows for absence in state.absences))
+        rows: int = min(keys.num_rows, MAX_MISSING - sum(absence.rows for absence in state.absences))
         if rows > 0 and state.step:
             now = self._clock.now()
-            absence = Absence.of(lsn, int(now.timestamp() * 1_000_000), keys.slice(0, rows))
+            absence = MissingRows.of(lsn, int(now.timestamp() * 1_000_000), keys.slice(0, rows))
             self._ledger.record_absence(now, topic, absence)
             return rows
         return 0

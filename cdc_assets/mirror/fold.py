@@ -9,7 +9,7 @@ with the rows that are there they form, key after key, a sequence of states. Fro
 3. of several states with one commit LSN the last one counts, for nobody has seen the others;
 4. the last state of a sequence is the row from now on, or its absence; every other one is a version that has ended.
 
-What a comparison found absent (`absent`) ends a row like a deletion, unless the row has come again since.
+What a comparison found absent (`missing_rows`) ends a row like a deletion, unless the row has come again since.
 
 A row that no event is about stays as it is, unless its table was read again after changes were lost (`void`): then it is
 a row that the server no longer has, and its version ends.
@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.core.lsn import LSN_WIDTH
-from cdc_assets.mirror.absent import ABSENT
+from cdc_assets.mirror.missing_rows import MISSING_ROW
 from cdc_assets.mirror.shape import (
     AT,
     CHANGED_AT,
@@ -107,7 +107,7 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
 
 def _still_true(shape: Shape, rows: pa.Table, events: pa.Table) -> pa.Table:
     """Events without those that say that a row is gone which has come again since."""
-    gone = mask_of(pc.equal(events[OPERATION], ABSENT))
+    gone = mask_of(pc.equal(events[OPERATION], MISSING_ROW))
     if not gone.any():
         return events
     said = events.filter(pa.array(gone))
@@ -181,7 +181,7 @@ class _States:
         self._order = np.argsort(codes, kind="stable")
         self._codes = codes[self._order]
         operations = events[OPERATION]
-        self._removes = self._of_events(mask_of(pc.is_in(operations, value_set=pa.array(["d", ABSENT]))))
+        self._removes = self._of_events(mask_of(pc.is_in(operations, value_set=pa.array(["d", MISSING_ROW]))))
         self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
         self._columns = {LSN: joined([in_form(old[LSN], TEXTS), lsns_of(events[POSITION])]).take(pa.array(self._order))}
         self._sources = {name: self._filled(name) for name in shape.large}
@@ -252,7 +252,7 @@ class _States:
         at = pa.array(self._order[by] - self._old.num_rows)
         operations = whole(self._events[OPERATION]).take(at)
         operations = pc.if_else(pc.equal(operations, "c"), "u", operations)
-        operations = pc.if_else(pc.equal(operations, ABSENT), "r", operations)
+        operations = pc.if_else(pc.equal(operations, MISSING_ROW), "r", operations)
         rows, times = self._rows(ended), whole(self._events[CHANGED_AT]).take(at)
         return self._shape.ended(rows, self._values(LSN, by), times, operations)
 

@@ -15,7 +15,7 @@ from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import FoldedLog, Folding
-from cdc_assets.mirror.absent import Absence
+from cdc_assets.mirror.missing_rows import MissingRows
 from cdc_assets.mirror.shape import KEYLESS
 from cdc_assets.mirror.spans import Span, kept
 
@@ -56,7 +56,7 @@ class PlannedStep:
     begin: str = ""
     spans: tuple[Span, ...] = ()
 
-    def takes(self, known: Sequence[Absence]) -> list[Absence]:
+    def takes(self, known: Sequence[MissingRows]) -> list[MissingRows]:
         """Those that the step takes of all that the state has."""
         return [
             absence
@@ -91,7 +91,7 @@ class MirrorState:
     key: str = ""
     gaps: tuple[tuple[str, str], ...] = ()
     pending: PlannedStep | None = None
-    absences: tuple[Absence, ...] = ()
+    absences: tuple[MissingRows, ...] = ()
     parted: bool = False
     marks: tuple[tuple[int, int, int], ...] = ()
     begin: str = ""
@@ -161,7 +161,7 @@ class MirrorLedger(FoldedLog[Mapping[str, MirrorState]]):
         self._record(now, "planned", changed)
         step("mirror-planned")
 
-    def record_absence(self, now: datetime, topic: str, absence: Absence) -> None:
+    def record_absence(self, now: datetime, topic: str, absence: MissingRows) -> None:
         """Record rows of a mirror that are gone; its next step takes them.
 
         Raises:

@@ -4,7 +4,7 @@ Changes are taken in portions between the readings of the table. In a portion, t
 copy of it, the oldest first. An update is a removal and an addition; the values that its event omits are those of the
 row that it removed, which may itself have been added by an update of the portion.
 
-What a comparison found absent (`absent`) ends all copies of a row that were there at its LSN.
+What a comparison found absent (`missing_rows`) ends all copies of a row that were there at its LSN.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.core.lsn import LSN_WIDTH
-from cdc_assets.mirror.absent import ABSENT
 from cdc_assets.mirror.fold import Folded, Void, mask_of
+from cdc_assets.mirror.missing_rows import MISSING_ROW
 from cdc_assets.mirror.shape import AT, CHANGED_AT, LSN, MISSING, OPERATION, POSITION, Shape
 from cdc_assets.mirror.texts import in_form
 from cdc_assets.typemap.kernels import Numbers
@@ -33,7 +33,7 @@ def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | N
     ended, changed = [shape.versions.empty_table()], False
     for operation, portion in _portions(events):
         whole = void is not None and operation == "r" and portion[POSITION][0].as_py()[:LSN_WIDTH] >= void.lsn
-        fold_one = {"r": _read, ABSENT: _end_absent}.get(operation, _change)
+        fold_one = {"r": _read, MISSING_ROW: _end_absent}.get(operation, _change)
         rows, gone, different = fold_one(shape, rows, portion, whole=whole)
         ended.append(gone)
         changed |= different
@@ -57,7 +57,7 @@ def _portions(events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     reads = mask_of(pc.equal(events[OPERATION], "r"))
     readings = pc.utf8_slice_codeunits(events[POSITION], 0, _READING).combine_chunks().dictionary_encode()
     number = np.where(reads, readings.indices.to_numpy(zero_copy_only=False) + 1, 0)
-    number[mask_of(pc.equal(events[OPERATION], ABSENT))] = -1
+    number[mask_of(pc.equal(events[OPERATION], MISSING_ROW))] = -1
     borders = np.flatnonzero(np.diff(number)) + 1
     for start, end in zip([0, *borders], [*borders, len(number)], strict=True):
         yield events[OPERATION][int(start)].as_py(), events.slice(int(start), int(end - start))

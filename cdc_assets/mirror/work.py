@@ -9,11 +9,11 @@ import pyarrow as pa
 from cdc_assets.core.ran_on import NOWHERE, RanOn
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.pieces import Piece
-from cdc_assets.mirror.absent import Absence
 from cdc_assets.mirror.describe import Description
 from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.leaves import Leaf
 from cdc_assets.mirror.ledger import PlannedStep
+from cdc_assets.mirror.missing_rows import MissingRows
 from cdc_assets.mirror.steps import Target
 
 
@@ -87,7 +87,7 @@ class Work:
     table: MirroredTable
     planned: PlannedStep
     leaves: list[Leaf]
-    absences: list[Absence]
+    absences: list[MissingRows]
     retyped: bool = False
     history: pa.Schema | None = None
     pieces: tuple[Piece, ...] = ()

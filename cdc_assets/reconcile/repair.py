@@ -4,7 +4,7 @@ The key values are the server's own texts, so the condition finds the very rows,
 the row as it is when the snapshot reads it, so nothing is lost by what happens in between, and a READ too many changes
 nothing. If a column rule hides a column of the key, or a column that identifies rows without a key, no row is named: the condition lies
 in the lake until it is carried out, so whole key ranges are read again. A row that the server lacks has no READ, and an event that deletes it would not be in any log: it is removed from
-the mirror only (`mirror.absent`).
+the mirror only (`mirror.missing_rows`).
 """
 
 import uuid

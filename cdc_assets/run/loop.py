@@ -28,9 +28,9 @@ from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.parts import CaptureParts
 from cdc_assets.capture.progress import ShouldYield
 from cdc_assets.config.settings import StreamingSettings
-from cdc_assets.core.counts import note_retry
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.outages import Outages
+from cdc_assets.core.task_counters import note_retry
 from cdc_assets.errors import (
     LAKE_WAITS,
     CaptureNotReadyError,

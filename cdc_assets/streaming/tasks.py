@@ -43,10 +43,10 @@ import pyarrow.compute as pc
 
 from cdc_assets.capture.instances import Gap, before, clip, gap_of
 from cdc_assets.capture.statements import change_queries, low_water_query, preceding_queries
-from cdc_assets.core.counts import counting
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import BulkSource
+from cdc_assets.core.task_counters import counting
 from cdc_assets.envelope.amend import data_events
 from cdc_assets.envelope.changes import ChangeContext, build_changes
 from cdc_assets.envelope.plan import EventPlan
@@ -158,7 +158,7 @@ class SliceResult:
         moved: tables that were altered, or lost a capture instance, while they were read.
         transactions: files of the transaction topic.
         trouble: why the database cannot be read; then there is no other result.
-        counts: what no event shows (`core.counts`).
+        counts: what no event shows (`core.task_counters`).
         rows: change rows that arrived, by table and capture instance.
     """
 

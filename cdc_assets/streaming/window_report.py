@@ -12,10 +12,10 @@ from cdc_assets.capture.progress import (
     TroubledTable,
     seconds_behind,
 )
-from cdc_assets.core.counts import TRANSACTIONS
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.core.ports import Source
+from cdc_assets.core.task_counters import TRANSACTIONS
 from cdc_assets.errors import CdcError
 from cdc_assets.history.drift import changes_between
 from cdc_assets.lake.files import DataFile

@@ -26,10 +26,10 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.cli.capture import CaptureRun
 from cdc_assets.cli.exported import exported
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.core.counts import note_retry, retries
+from cdc_assets.core.task_counters import note_retry, retries
 from cdc_assets.errors import ConfigurationError, ServerBusyError
 from cdc_assets.metrics import gauges, prometheus
-from cdc_assets.metrics.counted import CaptureMetrics
+from cdc_assets.metrics.capture_metrics import CaptureMetrics
 from cdc_assets.metrics.otlp import Telemetry
 from cdc_assets.metrics.prometheus import MetricsServer
 from cdc_assets.overview import CaptureReport, inspect_server

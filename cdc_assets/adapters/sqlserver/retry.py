@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cdc_assets.core import interruption
-from cdc_assets.core.counts import note_retry
 from cdc_assets.core.outages import warn_seldom
+from cdc_assets.core.task_counters import note_retry
 from cdc_assets.errors import CdcError, DatabaseAwayError, LockTimeoutError
 
 log = logging.getLogger(__name__)

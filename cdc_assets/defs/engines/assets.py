@@ -20,8 +20,8 @@ from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.signals import SnapshotType
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
-from cdc_assets.engine.requested import require_incremental, with_file_channel
 from cdc_assets.engine.run import EngineSummary
+from cdc_assets.engine.signalled_run import require_incremental, with_file_channel
 from cdc_assets.engine.source import LogPoint
 from cdc_assets.errors import CdcError, ConfigurationError, describe_error
 from cdc_assets.lake.topics import TopicTables

@@ -17,7 +17,7 @@ from cdc_assets.defs.catalog import Catalog
 from cdc_assets.defs.columns import COLUMNS
 from cdc_assets.defs.keys import TOPIC, Role
 from cdc_assets.defs.translator import CdcTranslator, column_schema
-from cdc_assets.engine.named import identifier
+from cdc_assets.engine.signal_targets import identifier
 from cdc_assets.engine.topics import BATCHES, HISTORY, system_topics, table_of
 
 _SYSTEM = {

@@ -23,7 +23,7 @@ from cdc_assets.defs.keys import Role
 from cdc_assets.defs.row_facts import rows_facts
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.writing import Results, Writing
-from cdc_assets.engine.counted import counted
+from cdc_assets.engine.batch_metrics import parts_by_database
 from cdc_assets.engine.ledger import Batch
 from cdc_assets.engine.source import point_of_offset
 from cdc_assets.lake.files import DataFile
@@ -93,7 +93,7 @@ class BatchReport:
         """Add a committed batch, and report if it is time."""
         self.batches += 1
         self._runtime.note_progress()
-        for part in counted(self._catalog.config, batch):
+        for part in parts_by_database(self._catalog.config, batch):
             self._count(part)
         for _, offset in batch.offsets:
             self._reached = str(point_of_offset(offset) or self._reached)

@@ -36,7 +36,7 @@ from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.schedule import Asks, pause_of, retry_time, run_key, waits_until
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of
-from cdc_assets.engine.requested import channels_of, holds_signals, signal_file
+from cdc_assets.engine.signalled_run import channels_of, holds_signals, signal_file
 from cdc_assets.engine.source import LogPoint, is_complete
 from cdc_assets.errors import EngineError
 

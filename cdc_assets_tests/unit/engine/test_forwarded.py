@@ -10,7 +10,7 @@ import pytest
 
 from cdc_assets.core.signal import Signal
 from cdc_assets.engine.forwarded import ForwardedSignals
-from cdc_assets.engine.requested import append_lines, holds_signals
+from cdc_assets.engine.signalled_run import append_lines, holds_signals
 from cdc_assets.lake.location import Location
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.unit.engine.feeds import ListFeed

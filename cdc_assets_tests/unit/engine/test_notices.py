@@ -10,9 +10,9 @@ import pytest
 from cdc_assets.config.engine import engine_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.engine.feed import Chunk, Lines
-from cdc_assets.engine.named import named_tables
 from cdc_assets.engine.notices import SnapshotNotices
 from cdc_assets.engine.run import EngineRun
+from cdc_assets.engine.signal_targets import named_tables
 from cdc_assets.engine.topics import with_notifications
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location

@@ -14,7 +14,7 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.engine.counted import counted
+from cdc_assets.engine.batch_metrics import parts_by_database
 from cdc_assets.engine.history import newest_structure
 from cdc_assets.engine.ledger import Batch, BatchLedger
 from cdc_assets.engine.overview import EngineOverview
@@ -24,7 +24,7 @@ from cdc_assets.errors import ConnectionLostError
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.metrics.counted import CaptureMetrics
+from cdc_assets.metrics.capture_metrics import CaptureMetrics
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.engine import OpenProbe, answers_of, report_of_engine
 from cdc_assets_tests.unit.engine.feeds import READY, ListFeed, event
@@ -183,7 +183,7 @@ def test_metrics_of_a_capture_by_another_connector(look: Callable[..., CaptureRe
     heartbeats = config.heartbeat_topic
     file = DataFile("part-0.parquet", 100, 3, "", "", 0, {"c": 2, "r": 1})
     batch = Batch(0, {TOPIC: [file, file], "shop.__engine_history": [file], heartbeats: [file]}, [], 6)
-    for part in counted(config, batch):
+    for part in parts_by_database(config, batch):
         metrics.note(part)
 
     def value(name: str, **labels: str) -> float | None:
@@ -196,7 +196,7 @@ def test_metrics_of_a_capture_by_another_connector(look: Callable[..., CaptureRe
     assert value("retention_headroom_seconds", **own) == 7200
     assert value("retention_room_bytes", database="db") == 7
     assert value("health", health="healthy") == 1
-    assert not list(counted(config, replace(batch, files={heartbeats: [file]})))
+    assert not list(parts_by_database(config, replace(batch, files={heartbeats: [file]})))
 
 
 def test_nothing_captured_is_not_healthy(look: Callable[..., CaptureReport]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_assets.core.repeated import repeated, repeated_number
-from cdc_assets.envelope.counting import counted
+from cdc_assets.envelope.number_texts import number_texts
 from cdc_assets.lake.parquet.file import ParquetFile
 
 SOURCE = pa.struct([("db", pa.string()), ("ts_ms", pa.int64()), ("sequence", pa.string())])
@@ -63,7 +63,7 @@ def batch(
     made = [
         pa.array([f"{number:08d}" for number in numbers])
         if slice_number is None
-        else counted(f"0000002c/ffffffff/00000002:{slice_number:04x}", first, rows + 1, "/0").slice(1),
+        else number_texts(f"0000002c/ffffffff/00000002:{slice_number:04x}", first, rows + 1, "/0").slice(1),
         pa.StructArray.from_arrays(value, fields=list(VALUE), mask=mask),
         pa.array([[("own", str(number))] for number in numbers], HEADERS) if pairs is None else headers(rows, pairs),
         pa.array([7] * rows, pa.int64()) if slice_number is None else repeated_number(7, rows + 2).slice(2),

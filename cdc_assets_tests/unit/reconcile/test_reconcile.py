@@ -115,7 +115,7 @@ def test_a_row_that_came_again_before_it_was_removed_stays(world: World) -> None
 
 
 def test_no_more_rows_are_removed_than_the_ledger_may_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_assets.mirror.capture.MAX_ABSENT", 2)
+    monkeypatch.setattr("cdc_assets.mirror.capture.MAX_MISSING", 2)
     world.behind_the_log("DELETE FROM dbo.t WHERE id IN (3, 4, 5)")
     found = world.reconcile(repair=True)
     assert (found.absent, found.removed) == (3, 2)

@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from cdc_assets.capture.progress import Commit
-from cdc_assets.core import counts
+from cdc_assets.core import task_counters
 from cdc_assets.metrics.gauges import MakeReport, ReportGauges
 
 OPERATIONS: Final = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate"}
@@ -87,10 +87,10 @@ class CaptureMetrics:
             if part.committed is not None:
                 self._last.labels(*names).set(part.committed.timestamp())
         for metric, name in (
-            (self._transactions, counts.TRANSACTIONS),
-            (self._unchanged, counts.UNCHANGED),
-            (self._nulled, counts.NULLED),
-            (self._unavailable, counts.UNAVAILABLE),
+            (self._transactions, task_counters.TRANSACTIONS),
+            (self._unchanged, task_counters.UNCHANGED),
+            (self._nulled, task_counters.NULLED),
+            (self._unavailable, task_counters.UNAVAILABLE),
         ):
             metric.labels(*database).inc(progress.counts.get(name, 0))
         if progress.lag_s is not None:
@@ -115,6 +115,6 @@ class _Retries(Collector):
     def collect(self) -> Iterator[Metric]:
         """Retries of the process by cause."""
         found = CounterMetricFamily("cdc_assets_retries", "Retries by cause.", labels=["capture", "cause"])
-        for cause, number in counts.retries().items():
+        for cause, number in task_counters.retries().items():
             found.add_metric([self._capture, cause], number)
         yield found

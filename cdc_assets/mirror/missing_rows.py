@@ -17,14 +17,14 @@ from cdc_assets.mirror.natural import cast
 from cdc_assets.mirror.shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION, Shape
 from cdc_assets.mirror.texts import whole
 
-ABSENT = "a"
+MISSING_ROW = "a"
 """Operation of an event that says that a row is gone."""
-MAX_ABSENT = 1000
+MAX_MISSING = 1000
 """Rows of one mirror that may be kept so: each change of the ledger names them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class MissingRows:
     """Rows that are gone.
 
     Args:
@@ -42,7 +42,7 @@ class Absence:
     taken: bool = False
 
     @classmethod
-    def of(cls, lsn: str, at: int, keys: pa.Table) -> "Absence":
+    def of(cls, lsn: str, at: int, keys: pa.Table) -> "MissingRows":
         """Rows with these values in the columns of the key."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, keys.schema) as writer:
@@ -55,7 +55,7 @@ class Absence:
             keys = reader.read_all()
         if {part.name for part in shape.key} != set(keys.column_names):
             return shape.events.empty_table()
-        own = {POSITION: f"{self.lsn}~", OPERATION: ABSENT, CHANGED_AT: pa.scalar(self.at, AT)}
+        own = {POSITION: f"{self.lsn}~", OPERATION: MISSING_ROW, CHANGED_AT: pa.scalar(self.at, AT)}
         own |= {MISSING + name: False for name in shape.large}
         columns = [
             cast(whole(keys[field.name]), field.type)

@@ -6,10 +6,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_assets.mirror.absent import Absence
 from cdc_assets.mirror.fold import fold_keyed
 from cdc_assets.mirror.keys import KeyPart
 from cdc_assets.mirror.ledger import MirrorState, PlannedStep
+from cdc_assets.mirror.missing_rows import MissingRows
 from cdc_assets.mirror.rewrite import by_key
 from cdc_assets.mirror.shape import CHANGED_AT, LSN, OPERATION, POSITION, Shape, ShapeColumn
 
@@ -46,7 +46,7 @@ def test_what_is_told_late_counts_at_its_lsn(
     ]
     topic = pa.Table.from_pylist(made, schema=SHAPE.events)
     at_lsn = [
-        (max(lsn, heard), Absence.of(lsn_of(lsn), 0, pa.table({"id": pa.array(keys, pa.int32())})))
+        (max(lsn, heard), MissingRows.of(lsn_of(lsn), 0, pa.table({"id": pa.array(keys, pa.int32())})))
         for lsn, heard, keys in told
     ]
     state, rows, after = MirrorState(step=1, lsn=lsn_of(0)), folded(SHAPE.no_rows(), [topic.slice(0, 1)]), 0

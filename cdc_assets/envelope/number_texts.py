@@ -11,7 +11,7 @@ _LOW: Final = 1 << 16
 _MIN: Final = 1024
 
 
-def counted(head: str, first: int, rows: int, tail: str) -> pa.Array:
+def number_texts(head: str, first: int, rows: int, tail: str) -> pa.Array:
     """Texts with the numbers from `first` on, modulo 2³², between `head` and `tail`, which are ASCII.
 
     The first text is repeated, and in the others the digits that differ are written over it.

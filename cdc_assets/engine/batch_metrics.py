@@ -12,7 +12,7 @@ from cdc_assets.engine.topics import table_of, topics_of_tables
 
 
 @dataclass(slots=True)
-class CountedTable:
+class TableMetrics:
     """One table's part of a batch, as `capture.progress.TableCommit` has it.
 
     Args:
@@ -29,11 +29,11 @@ class CountedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedBatch:
+class BatchMetrics:
     """A batch's part of one database, as `capture.progress.Commit` has it; the rest is not known of a connector."""
 
     database: str
-    tables: Mapping[TableId, CountedTable]
+    tables: Mapping[TableId, TableMetrics]
     kind: str = "batch"
     slices_done: int = 0
     slices: int = 0
@@ -41,18 +41,18 @@ class CountedBatch:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def counted(config: EngineConfig, batch: Batch) -> Iterator[CountedBatch]:
+def parts_by_database(config: EngineConfig, batch: Batch) -> Iterator[BatchMetrics]:
     """The parts of a batch that is in its tables; none if it holds no events of tables."""
     topics = set(topics_of_tables(batch.files, config))
-    found: dict[str, dict[TableId, CountedTable]] = defaultdict(dict)
+    found: dict[str, dict[TableId, TableMetrics]] = defaultdict(dict)
     for directory, files in batch.files.items():
         if (topic := directory.partition("@")[0]) not in topics:
             continue
         table = table_of(topic, config)
-        part = found[table.database].setdefault(table, CountedTable())
+        part = found[table.database].setdefault(table, TableMetrics())
         for file in files:
             part.rows.update(file.operations)
             part.size += file.size
             part.files += 1
     for database, tables in found.items():
-        yield CountedBatch(database, tables)
+        yield BatchMetrics(database, tables)
