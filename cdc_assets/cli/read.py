@@ -59,7 +59,7 @@ class ReadCapture(ABC):
         """Whether anything was captured yet."""
 
     @abstractmethod
-    def look(self) -> Inspection:
+    def inspect(self) -> Inspection:
         """The state of the capture, with all that can be read, and what its checks say."""
 
     @abstractmethod
@@ -126,7 +126,7 @@ class _OfServer(ReadCapture):
     def known(self) -> bool:
         return bool(self._overview.known)
 
-    def look(self) -> Inspection:
+    def inspect(self) -> Inspection:
         return inspect_capture(self._config, self._unresolved)
 
     def topics(self) -> Topics:
@@ -156,7 +156,7 @@ class _OfConnector(ReadCapture):
     def known(self) -> bool:
         return self._overview.known
 
-    def look(self) -> Inspection:
+    def inspect(self) -> Inspection:
         return inspect_capture(self._config, self._unresolved)
 
     def topics(self) -> Topics:

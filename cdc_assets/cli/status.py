@@ -33,19 +33,19 @@ def status(
     Exit code: 0 if all is well, 1 if something is in trouble, 2 if that is not known.
     """
     if watch is None:
-        raise typer.Exit(EXIT_CODES[_look(config, as_json, lines=False)])
+        raise typer.Exit(EXIT_CODES[_show_report(config, as_json, lines=False)])
     with suppress(KeyboardInterrupt):
         while True:
             if out.is_terminal and not as_json:
                 out.clear()
-            _look(config, as_json, lines=True)
+            _show_report(config, as_json, lines=True)
             sleep(watch)
 
 
-def _look(config: Path, as_json: bool, *, lines: bool) -> Health:
+def _show_report(config: Path, as_json: bool, *, lines: bool) -> Health:
     """Read and show everything once."""
     capture = read_capture(config)
-    seen = capture.look()
+    seen = capture.inspect()
     if as_json:
         print_json(of_status(seen), lines=lines)
         return seen.report.health

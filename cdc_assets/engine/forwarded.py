@@ -52,7 +52,7 @@ class ForwardedSignals:
     ) -> None:
         self._feed, self._channel, self._path = feed, channel, path
         self._every_s, self._patience_s = every_s, patience_s
-        self._looked: float | None = None
+        self._checked_at: float | None = None
         self._written = 0.0
         self._delivery = Delivery()
         """What was written to the file, and is still in the lake."""
@@ -60,7 +60,7 @@ class ForwardedSignals:
     @property
     def started(self) -> bool:
         """Whether the connector reads its source, and has read what it was handed: then nothing new is idleness."""
-        return self._feed.started and self._looked is not None and not self._is_waited_for
+        return self._feed.started and self._checked_at is not None and not self._is_waited_for
 
     @property
     def snapshot(self) -> bool:
@@ -88,9 +88,9 @@ class ForwardedSignals:
 
     def _is_due(self) -> bool:
         now = time.monotonic()
-        if self._looked is not None and now - self._looked < self._every_s:
+        if self._checked_at is not None and now - self._checked_at < self._every_s:
             return False
-        self._looked = now
+        self._checked_at = now
         return True
 
     def _hand_on(self) -> None:

@@ -19,7 +19,7 @@ from cdc_assets.engine.staging import history_directory
 from cdc_assets.engine.topics import table_of, topic_named, topics_of_tables
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.audit import Turns
-from cdc_assets.lake.foreign import look
+from cdc_assets.lake.foreign import scan_foreign
 from cdc_assets.lake.known import refuse_if_known
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -174,7 +174,7 @@ class EngineOverview:
                 )
             elif directory in found:
                 continue
-            elif doubled := [one for one in look(self.lake, directory, -1).commits if one.kind == "doubled"]:
+            elif doubled := [one for one in scan_foreign(self.lake, directory, -1).commits if one.kind == "doubled"]:
                 found[directory] = doubled[0].trouble
         return found
 

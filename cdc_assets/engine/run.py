@@ -167,7 +167,7 @@ class EngineRun:
                 if ending is not None and (self._staging is None or ending != "idle"):
                     return ending
                 if self._staging is None:
-                    self._upkeep.look_when_due()
+                    self._upkeep.check_when_due()
                 if self._staging is None and now - heard >= _QUIET_S:
                     self._rest()
                 check()

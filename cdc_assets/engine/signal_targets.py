@@ -13,7 +13,7 @@ from cdc_assets.config.patterns import Patience, PatternError, matches
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
-_LOOKING_S: Final = 2.0
+_MATCHING_S: Final = 2.0
 _MAX_SHOWN: Final = 300
 _FORMS: Final[Mapping[str, str]] = {
     "mysql": "database.table",
@@ -86,7 +86,7 @@ def named_tables(config: EngineConfig, patterns: Sequence[str], tables: Iterable
     Raises:
         ConfigurationError: comparing takes too long.
     """
-    patience, known = Patience(_LOOKING_S), sorted(identifier(config, table) for table in tables)
+    patience, known = Patience(_MATCHING_S), sorted(identifier(config, table) for table in tables)
     by_pattern: dict[str, list[str]] = {}
     try:
         for pattern in patterns:

@@ -13,7 +13,7 @@ from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.engine.ledger import BatchLedger
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep, tidy
-from cdc_assets.lake.watch import LOOK_S, ForeignWatch
+from cdc_assets.lake.watch import CHECK_EVERY_S, ForeignWatch
 
 _WHY = "a connector reads in a process of its own"
 
@@ -30,7 +30,7 @@ class BatchUpkeep:
     def __init__(self, tables: TopicTables, ledger: BatchLedger, settings: LakeSettings) -> None:
         self._tables, self._ledger, self._settings = tables, ledger, settings
         self._watch = ForeignWatch(tables, OneByOne(_WHY), ledger.require_writer)
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
         self._written: set[str] = set()
         self._batches = 0
 
@@ -44,16 +44,16 @@ class BatchUpkeep:
         """Whether there were enough batches since the last time, in a run that continues."""
         return 0 < self._settings.compact_after_files <= self._batches
 
-    def look_when_due(self) -> None:
+    def check_when_due(self) -> None:
         """Undo what other programs have put into the tables a second time, unless that was done a short time ago.
 
         Raises:
             FencedError: another run has taken over.
         """
         now = time.monotonic()
-        if now - self._looked >= LOOK_S:
-            self._looked = now
-            self._watch.look(self._ledger.state.tables)
+        if now - self._checked_at >= CHECK_EVERY_S:
+            self._checked_at = now
+            self._watch.check(self._ledger.state.tables)
 
     def tidy(self) -> None:
         """Compact and vacuum what was written since the last time; what fails is done after a later batch.
@@ -63,7 +63,7 @@ class BatchUpkeep:
         Raises:
             FencedError: another run has taken over.
         """
-        self._watch.look(self._ledger.state.tables)
+        self._watch.check(self._ledger.state.tables)
         directories = sorted(self._written)
         tidy(self._tables, self._settings, OneByOne(_WHY), self._ledger.require_writer, directories)
         self._ledger.vacuum_if_folded(Upkeep(self._tables, self._settings))

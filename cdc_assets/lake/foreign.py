@@ -40,7 +40,7 @@ _OF_DAGSTER = "dagster:"
 """Beginning of application ids of the IO managers."""
 _VACUUM = "VACUUM"
 """Beginning of the operations of a vacuum's two commits."""
-_FIRST_LOOK = 50
+_FIRST_SCAN = 50
 """Commits that are read of a table whose log was never read."""
 
 
@@ -85,7 +85,7 @@ class ForeignCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ForeignScan:
     """What was found in the log of a table.
 
     Args:
@@ -101,7 +101,7 @@ class Look:
     is_vacuumed: bool = False
 
 
-def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)) -> Look:
+def scan_foreign(tables: DeltaTables, directory: str, since: int, skip: range = range(0)) -> ForeignScan:
     """Read the commits of a table from a version on.
 
     Args:
@@ -131,10 +131,10 @@ def look(tables: DeltaTables, directory: str, since: int, skip: range = range(0)
                 commits.append(one)
         found, version = version, version + 1
     newest = max(found, end - 1)
-    return Look(newest, tuple(one for one in commits if one.version not in undone), is_whole, is_vacuumed)
+    return ForeignScan(newest, tuple(one for one in commits if one.version not in undone), is_whole, is_vacuumed)
 
 
-def look_back(tables: DeltaTables, directory: str) -> Look:
+def scan_from_checkpoint(tables: DeltaTables, directory: str) -> ForeignScan:
     """Read the newest commits of a table, back to one of this capture: what came since somebody has looked.
 
     Raises:
@@ -143,7 +143,7 @@ def look_back(tables: DeltaTables, directory: str) -> Look:
     version = newest_version(tables.location, directory)
     while (commit := read_commit(tables.location, directory, version)) is not None and not is_own(tables, commit):
         version -= 1
-    return look(tables, directory, version + 1)
+    return scan_foreign(tables, directory, version + 1)
 
 
 def _bounds(tables: DeltaTables, directory: str, since: int) -> tuple[int, int, bool]:
@@ -157,7 +157,7 @@ def _bounds(tables: DeltaTables, directory: str, since: int) -> tuple[int, int, 
     newest = handle.version()
     if since > newest:
         return newest + 1, newest + 1, True
-    return (since if since >= 0 else max(0, newest - _FIRST_LOOK)), newest + 1, since < 0
+    return (since if since >= 0 else max(0, newest - _FIRST_SCAN)), newest + 1, since < 0
 
 
 def undone_by(commit: Commit) -> set[int]:

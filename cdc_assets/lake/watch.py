@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, RetryableError
 from cdc_assets.lake.files import STATISTICS
-from cdc_assets.lake.foreign import OR_EARLIER, ForeignCommit, Look, look
+from cdc_assets.lake.foreign import OR_EARLIER, ForeignCommit, ForeignScan, scan_foreign
 from cdc_assets.lake.positions import keep_once
 from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.tables import DeltaTables, arrow_schema
@@ -15,7 +15,7 @@ from cdc_assets.lake.undoing import can_be_undone, undo
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 20.0
+CHECK_EVERY_S = 20.0
 """Seconds between two looks."""
 _THREADS = 8
 """Number of parallel requests to a store."""
@@ -35,11 +35,11 @@ class ForeignWatch:
         self.checked: dict[str, int] = {}
         """Version up to which each table's log was read."""
         self.left: list[ForeignCommit] = []
-        """What could not be undone by the newest call of `look`, as files are gone and there are no positions."""
+        """What could not be undone by the newest call of `check`, as files are gone and there are no positions."""
         self.vacuumed: set[str] = set()
-        """Tables of which the newest call of `look` found that other programs have removed files, which may be named by now."""
+        """Tables of which the newest call of `check` found that other programs have removed files, which may be named by now."""
 
-    def look(
+    def check(
         self, directories: Iterable[str], own: Mapping[str, range] | None = None
     ) -> dict[str, list[ForeignCommit]]:
         """What other programs have committed since the last time, by directory; what is there twice is undone.
@@ -56,9 +56,9 @@ class ForeignWatch:
         names, known = list(directories), own or {}
         self.left.clear()
 
-        def read(directory: str) -> Look | None:
+        def read(directory: str) -> ForeignScan | None:
             try:
-                return look(
+                return scan_foreign(
                     self._tables,
                     directory,
                     first_unread(self.checked.get(directory, -1)),
@@ -80,17 +80,17 @@ class ForeignWatch:
                     changed[directory] = did
         return changed
 
-    def _newest(self, directory: str, seen: Look) -> int:
+    def _newest(self, directory: str, seen: ForeignScan) -> int:
         """Version up to which a log is known now, with the commits by which something was undone."""
         if not seen.commits:
             return seen.newest
         try:
-            since = look(self._tables, directory, first_unread(seen.newest))
+            since = scan_foreign(self._tables, directory, first_unread(seen.newest))
         except LAKE_ERRORS:
             return seen.newest
         return seen.newest if since.commits or not since.is_whole else since.newest
 
-    def _undone(self, directory: str, seen: Look) -> list[ForeignCommit] | None:
+    def _undone(self, directory: str, seen: ForeignScan) -> list[ForeignCommit] | None:
         """What others did, after what put rows in twice was undone, newest first; None if that is to be tried again."""
         doubled = [commit for commit in reversed(seen.commits) if commit.kind == "doubled"]
         left = [commit for commit in doubled if not undo(self._tables, commit, self._fence)]

@@ -24,7 +24,7 @@ from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS, LakeError
 from cdc_assets.lake import upkeep
-from cdc_assets.lake.foreign import ForeignCommit, look, look_back
+from cdc_assets.lake.foreign import ForeignCommit, scan_foreign, scan_from_checkpoint
 from cdc_assets.lake.joining import Joined, JoinTask
 from cdc_assets.lake.replacing import Fence
 from cdc_assets.lake.undoing import can_be_undone
@@ -54,7 +54,7 @@ def tidy(
         FencedError: another writer has taken over.
     """
     topics = list(topics)
-    watch.look(map(history_directory, topics))
+    watch.check(map(history_directory, topics))
     for commit in watch.left:
         log.warning("%s.", _with_remedy(tables, commit).trouble)
     upkeep.tidy(tables.tables, settings, runner, fence, map(history_directory, topics), join_versions)
@@ -94,7 +94,11 @@ def doubled_versions(tables: MirrorTables, topics: Collection[str], *, seconds: 
         if seconds is not None and time.monotonic() - began > seconds:
             return []
         try:
-            seen = look(tables.tables, directory, -1) if seconds is None else look_back(tables.tables, directory)
+            seen = (
+                scan_foreign(tables.tables, directory, -1)
+                if seconds is None
+                else scan_from_checkpoint(tables.tables, directory)
+            )
             return [_with_remedy(tables, commit) for commit in seen.commits if commit.kind == "doubled"]
         except LakeError as error:
             log.warning("Whether %s holds rows twice is not known: %s", directory, error)

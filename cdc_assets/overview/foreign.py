@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from cdc_assets.core.one_by_one import OneByOne
-from cdc_assets.lake.foreign import OR_EARLIER, ForeignCommit, look
+from cdc_assets.lake.foreign import OR_EARLIER, ForeignCommit, scan_foreign
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.positions import doubled_rows
 from cdc_assets.lake.topics import TopicTables
@@ -23,7 +23,7 @@ def rewritten(tables: TopicTables, marks: Mapping[str, Mark], *, whole: bool) ->
     """
 
     def of(name: str) -> list[ForeignCommit]:
-        seen = look(tables, name, marks[name].read_to + 1)
+        seen = scan_foreign(tables, name, marks[name].read_to + 1)
         found = [commit for commit in seen.commits if commit.kind == "doubled"]
         if seen.is_whole or found:
             return found

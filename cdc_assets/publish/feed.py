@@ -116,7 +116,7 @@ class Feed:
             )
         return str(handle.metadata().id)
 
-    def look(self) -> tuple[int, Sequence[Topic]]:
+    def read(self) -> tuple[int, Sequence[Topic]]:
         """The greatest number of a window that is complete in all topics, with all before it; and the topics.
 
         Raises:

@@ -19,7 +19,7 @@ from cdc_assets.publish.publisher import Publisher
 log = logging.getLogger(__name__)
 
 _KAFKA = "Publishing to Kafka"
-_LOOK_EVERY_S = 0.25
+_POLL_S = 0.25
 _STAMP_EVERY_S = 0.02
 _AFTER_FENCE_S = 2.0
 """Time that another publisher has to write its first marker, before the marker is read for who has fenced this one."""
@@ -89,15 +89,15 @@ def _turn(publisher: Publisher, feed: Feed, *, follow: bool, ends: Callable[[], 
 
 def _await_news(feed: Feed, stamp: int | None) -> None:
     """Wait for a commit of the manifest since it had this stamp; at most until the next look is due, which sees all that is new."""
-    until = time.monotonic() + _LOOK_EVERY_S
+    until = time.monotonic() + _POLL_S
     while (left := until - time.monotonic()) > 0 and feed.commit_stamp() == stamp:
-        sleep(min(left, _LOOK_EVERY_S if stamp is None else _STAMP_EVERY_S))
+        sleep(min(left, _POLL_S if stamp is None else _STAMP_EVERY_S))
 
 
 def _pause(seconds: float, ends: Callable[[], bool]) -> None:
     until = time.monotonic() + seconds
     while not ends() and (left := until - time.monotonic()) > 0:
-        sleep(min(left, _LOOK_EVERY_S))
+        sleep(min(left, _POLL_S))
 
 
 def _may_succeed(error: CdcError, former: CdcError | None, failures: int, max_retries: int, *, waits: bool) -> bool:

@@ -131,7 +131,7 @@ class Publisher:
         start = Start(self._feed.lake(), self._after, self._span, self._writer, self._beginning.without_marker)
         found = start.lost(self._record.read) if text is None else parse_published(text)
         known = found or start.first()
-        start.check(known, *self._look(), new=found is None)
+        start.check(known, *self._read_feed(), new=found is None)
         self._after = known.after
         per_second = self._rate.per_second()
         self._published = replace(known, writer=self._writer, written=time.time(), per_second=per_second)
@@ -184,7 +184,7 @@ class Publisher:
         """One pass over all that is new; yields the rows of each transaction."""
         if self._stops.is_due(_RETRY_AFTER_S):
             self._try_all()
-        self._complete, topics = self._look()
+        self._complete, topics = self._read_feed()
         with ReadAhead() as ahead:
             yield from self._publish(topics, ahead)
         self._unreadable.ended()
@@ -223,9 +223,9 @@ class Publisher:
             if topic.name not in self.stopped and (reason := dropped(topic, self._published, self._after)):
                 self._stops.add(topic.name, reason)
 
-    def _look(self) -> tuple[int, Sequence[Topic]]:
+    def _read_feed(self) -> tuple[int, Sequence[Topic]]:
         """The greatest window to publish, and the topics; a replay has those whose events have an LSN."""
-        complete, topics = self._feed.look()
+        complete, topics = self._feed.read()
         if self._span is None:
             return complete, topics
         last = complete if self._span.last is None else min(complete, self._span.last)

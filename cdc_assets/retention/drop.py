@@ -42,7 +42,7 @@ from cdc_assets.retention.step import TableRemoval, TopicRemoval, TopicRemover
 
 log = logging.getLogger(__name__)
 
-_LOOK_SHARE = 0.1
+_PAUSE_SHARE = 0.1
 """Time between two passes, as a share of the age."""
 
 
@@ -70,7 +70,7 @@ class Retention:
         A pass far in the future was recorded by a clock that was set back since, and counts as none.
         """
         looked = self._manifest.state.looked
-        if not self._age or (looked is not None and abs(self._clock.now() - looked) < self._age * _LOOK_SHARE):
+        if not self._age or (looked is not None and abs(self._clock.now() - looked) < self._age * _PAUSE_SHARE):
             return
         try:
             self.run()

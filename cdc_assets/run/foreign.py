@@ -14,7 +14,7 @@ from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.lake.foreign import ForeignCommit
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.lake.watch import LOOK_S, ForeignWatch
+from cdc_assets.lake.watch import CHECK_EVERY_S, ForeignWatch
 from cdc_assets.ledger.manifest import Manifest
 
 _KEPT = 5
@@ -35,20 +35,20 @@ class ForeignCommits:
     ) -> None:
         self._tables, self._manifest, self._losses, self._clock = tables, manifest, losses, clock
         self._watch = ForeignWatch(tables, runner, manifest.require_writer)
-        self._looked: timedelta | None = None
+        self._checked_at: timedelta | None = None
 
-    def look_when_due(self) -> None:
+    def check_when_due(self) -> None:
         """Search, unless that was done a short time ago.
 
         Raises:
             FencedError: another writer has taken over.
         """
         now = self._clock.elapsed()
-        if self._looked is None or now - self._looked >= timedelta(seconds=LOOK_S):
-            self._looked = now
-            self.look()
+        if self._checked_at is None or now - self._checked_at >= timedelta(seconds=CHECK_EVERY_S):
+            self._checked_at = now
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Read what the logs of all topics have after the versions up to which they were read.
 
         Raises:
@@ -57,7 +57,7 @@ class ForeignCommits:
         marks = {**self._manifest.state.marks, **self._tables.fresh_marks()}
         for name, mark in self._manifest.state.marks.items():
             self._watch.checked.setdefault(name, mark.read_to)
-        changed = self._watch.look(marks, {name: self._tables.own_versions(name) for name in marks})
+        changed = self._watch.check(marks, {name: self._tables.own_versions(name) for name in marks})
         changed |= {name: [] for name in self._watch.vacuumed - changed.keys()}
         for name, version in self._watch.checked.items():
             self._tables.note_checked(name, version)

@@ -88,7 +88,7 @@ class Housekeeper:
         """Run `tidy` if there were enough windows since the last time; look for commits of other programs and for losses, and
         drop old events, also if there were none."""
         if not self._manifest.state.files_wait:
-            self._foreign.look_when_due()
+            self._foreign.check_when_due()
             self._compare_when_due()
         self._drop_old()
         if self._often and self._account.commits >= self._often:
@@ -99,7 +99,7 @@ class Housekeeper:
         their commit, or the lake is full or away."""
         try:
             if not self._manifest.state.files_wait:
-                self._foreign.look()  # a rewrite of rows that are there twice could not be undone
+                self._foreign.check()  # a rewrite of rows that are there twice could not be undone
             self._drop_old()
             if tidy(self._tables, self._manifest, self._config, self._runner, self._account.written):
                 self._account.reset_written()

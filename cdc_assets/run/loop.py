@@ -334,7 +334,7 @@ class StreamLoop:
             self._incremental.discard_rounds(database)  # markers that were not read yet may be gone
         self._repair_gaps(database)
         self._new_tables.join(database, self._planner.tables_without_position(database))
-        self._activities.readings.look(database)
+        self._activities.readings.find_end(database)
         asked = self._handle_signals(database)
         self._failures = 0
         self._failed.pop(database, None)

@@ -24,7 +24,7 @@ from cdc_assets.ledger.readings import open_databases
 
 log = logging.getLogger(__name__)
 
-_LOOKS = 3
+_MIN_POLLS = 3
 """Attempts after a snapshot for which nothing waits: enough to find the moment, and for an idle job to have polled twice since."""
 _POLL_S = 0.5
 _JOB_POLL_S = 5.0
@@ -45,7 +45,7 @@ class OpenReadings:
         self._moments: dict[str, tuple[Moment, int, timedelta]] = {}
         """By database: the moment, the number of the newest round before it, and when it was."""
 
-    def look(self, database: str) -> None:
+    def find_end(self, database: str) -> None:
         """Record where readings of a database ended, if that is known by now. A server that does not answer is queried again later.
 
         Raises:
@@ -88,10 +88,10 @@ class OpenReadings:
             self._wait_briefly()
 
     def _wait_briefly(self) -> None:
-        looks = 0
-        while open_databases(self._ledger.state.readings) and (looks < _LOOKS or self.is_awaited):
-            if looks >= _LOOKS:
+        polls = 0
+        while open_databases(self._ledger.state.readings) and (polls < _MIN_POLLS or self.is_awaited):
+            if polls >= _MIN_POLLS:
                 self._ledger.clock.sleep(_POLL_S)
             for database in sorted(open_databases(self._ledger.state.readings)):
-                self.look(database)
-            looks += 1
+                self.find_end(database)
+            polls += 1

@@ -11,7 +11,7 @@ from cdc_assets.config.patterns import Patience, matches
 from cdc_assets.core.identifiers import TableId, unquoted
 from cdc_assets.errors import InvalidValueError
 
-_LOOKING_S = 2.0
+_MATCHING_S = 2.0
 """Time limit in seconds for matching the expressions of one signal."""
 EXPECTED = "database.schema.table, or schema.table, case-sensitive"
 
@@ -24,7 +24,7 @@ class TableMatcher:
     """
 
     def __init__(self, captured: Iterable[TableId]) -> None:
-        self._captured, self._patience = tuple(captured), Patience(_LOOKING_S)
+        self._captured, self._patience = tuple(captured), Patience(_MATCHING_S)
 
     def of(self, pattern: str) -> Sequence[TableId]:
         """Tables that one expression matches.

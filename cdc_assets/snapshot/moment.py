@@ -169,7 +169,7 @@ class Waiting:
         """How far the capture job is."""
         return self.source.max_captured_lsn(self.database) or ZERO_LSN
 
-    def until(self, look: Callable[[], Lsn | None], gone: Event | None) -> Lsn:
+    def until(self, find: Callable[[], Lsn | None], gone: Event | None) -> Lsn:
         """What is found in the end.
 
         Raises:
@@ -177,7 +177,7 @@ class Waiting:
             ServerBusyError: nobody needs it any longer.
         """
         end = self._clock.elapsed() + timedelta(seconds=self._limit_s)
-        while (found := look()) is None:
+        while (found := find()) is None:
             if gone is not None and gone.is_set():
                 raise ServerBusyError("The readers of a table without a key have ended. Next: it is read again")
             if self._clock.elapsed() > end:

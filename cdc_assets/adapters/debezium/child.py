@@ -12,7 +12,7 @@ never advances past what is in the lake.
 
 *Where chunks end.* Never between records whose offsets agree (`Encoder.java`): a restart continues after the offset, so
 the rest of these records would be lost. The last ones wait until another record shows that they are complete, or until
-nothing but heartbeats has come during `_QUIET_LOOKS`. Quiet is counted in looks that go through the Java machine and
+nothing but heartbeats has come during `_QUIET_POLLS`. Quiet is counted in polls that go through the Java machine and
 not in time, which also passes while the machine collects garbage or this process is stopped.
 """
 
@@ -31,8 +31,8 @@ from typing import Any
 from cdc_assets.adapters.debezium.frames import receive, send
 
 _POLL_S = 0.2
-_QUIET_LOOKS = 6
-_ALIVE_LOOKS = 5
+_QUIET_POLLS = 6
+_ALIVE_POLLS = 5
 _STOP_S = 20.0
 _LEFT_OUT = ("cassandra", "mongodb", "db2", "spanner", "vitess", "logback")
 """Connectors and loggers of the package that have no use here, or disturb."""
@@ -49,7 +49,7 @@ class EngineProcess:
         self._taken = threading.Semaphore(0)
         self._stop, self._done = threading.Event(), threading.Event()
         self._reason: dict[str, Any] = {"message": "", "failed": False}
-        self._quiet_looks, self._polling = 0, False
+        self._quiet_polls, self._polling = 0, False
         self._chunks = self._committed = 0
         self._unmarked: list[tuple[int, Any]] = []
         self._committer: Any = None
@@ -61,11 +61,11 @@ class EngineProcess:
         threading.Thread(target=self._listen, name="capture", daemon=True).start()
         executor = _java("java.util.concurrent.Executors").newSingleThreadExecutor()
         executor.execute(engine)
-        looks = 0
+        polls = 0
         while not self._done.wait(_POLL_S) and not self._stop.is_set():
             self._flush_held()
-            looks += 1
-            if looks % _ALIVE_LOOKS == 0:
+            polls += 1
+            if polls % _ALIVE_POLLS == 0:
                 self.tell({"kind": "alive", **progress(polling=self._polling)})
         if not self._done.is_set():
             with self._lock:
@@ -130,7 +130,7 @@ class EngineProcess:
         """In Debezium's thread: encode records, send them, and wait until the capture has them."""
         with self._lock:
             if not self._encoder.areHeartbeats(records):
-                self._quiet_looks = 0
+                self._quiet_polls = 0
             self._committer = committer
             self._acknowledge()
             self._send(records, everything=False)
@@ -141,8 +141,8 @@ class EngineProcess:
             return
         try:
             held = self._encoder.held()
-            self._quiet_looks += 1
-            if self._quiet_looks < _QUIET_LOOKS:
+            self._quiet_polls += 1
+            if self._quiet_polls < _QUIET_POLLS:
                 return
             if held:
                 self._send(_java("java.util.ArrayList")(), everything=True)

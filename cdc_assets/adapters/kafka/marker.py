@@ -14,7 +14,7 @@ from cdc_assets.adapters.kafka.waits import STEP_S, Wait, repeated
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
 
-_LOOK_BACK: Final = 1000
+_SEARCH_BACK: Final = 1000
 """Offsets from the end among which the newest marker is searched for first."""
 QUICK_S: Final = 5.0
 """Time limit for those who only want to know."""
@@ -74,7 +74,7 @@ class KafkaMarker:
                 return None
             own = self._kafka.TopicPartition(self.topic, 0)
             low, high = repeated(self._kafka, lambda step_s: consumer.get_watermark_offsets(own, step_s), self._limit_s)
-            for start in dict.fromkeys((max(low, high - _LOOK_BACK), low)):
+            for start in dict.fromkeys((max(low, high - _SEARCH_BACK), low)):
                 found = self._last(consumer, start) if start < high else None
                 if found is not None:
                     return found

@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 _REQUEST_TIMEOUT_S: Final = 30.0
 _MAX_MESSAGES: Final = 20_000
-_LOOK_EVERY_S: Final = 10.0
+_REFRESH_EVERY_S: Final = 10.0
 _FIXED: Final[Mapping[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -103,7 +103,7 @@ class KafkaSource:
         self._ids: dict[str, str] = {}
         """Of the topics that are read, as far as the broker reports them."""
         self._warned: set[str] = set()
-        self._looked = float("-inf")
+        self._refreshed_at = float("-inf")
         self._is_first = not self._recorded
         """Whether these are the partitions of the first start."""
         self._begun: dict[str, int] = {}
@@ -113,15 +113,15 @@ class KafkaSource:
             self._consumer = self._clients.enter_context(self._open())
             self._topic_ids = TopicIds(self._kafka, settings.servers, settings.options, _REQUEST_TIMEOUT_S)
             self._clients.callback(self._topic_ids.end)
-            self._look()
+            self._refresh_partitions()
         except BaseException:
             self.close()
             raise
 
     def read(self, timeout_s: float) -> Sequence[Item]:
         """See `Source`."""
-        if time.monotonic() - self._looked >= _LOOK_EVERY_S:
-            self._look()
+        if time.monotonic() - self._refreshed_at >= _REFRESH_EVERY_S:
+            self._refresh_partitions()
         try:
             found = self._consumer.consume(_MAX_MESSAGES, timeout_s)
         except self._kafka.KafkaException as error:
@@ -188,16 +188,16 @@ class KafkaSource:
         own = {**base, **consumer_options(options, prefix), **_FIXED}
         return made(self._kafka, self._kafka.Consumer, own, options, prefix)
 
-    def _look(self) -> None:
+    def _refresh_partitions(self) -> None:
         """Begin to read the partitions that are new, and stop those that are not there any more."""
-        since, self._looked = self._looked, time.monotonic()
+        since, self._refreshed_at = self._refreshed_at, time.monotonic()
         try:
             topics = self._asked(lambda step_s: self._consumer.list_topics(timeout=step_s)).topics
             wanted = [name for name in topics if self._settings.takes(name)]
             for name in set(self._settings.topics) - set(topics):
                 self._warn(name, "there is no such topic yet")
             own = [(name, number) for name in sorted(wanted) for number in sorted(topics[name].partitions)]
-            self._stop_others(self._topic_ids.of(sorted(wanted)), self._looked - since)
+            self._stop_others(self._topic_ids.of(sorted(wanted)), self._refreshed_at - since)
             self._stop_missing(own)
             self._stop_leaderless({one for one in own if topics[one[0]].partitions[one[1]].leader < 0})
             known = self._assigned.keys() | self._stopped | self._leaderless.keys()
@@ -228,9 +228,9 @@ class KafkaSource:
     def _stop_leaderless(self, found: AbstractSet[tuple[str, int]]) -> None:
         """Stop partitions that have no leader for longer than an election takes, from which nothing comes."""
         since = self._leaderless
-        self._leaderless = {own: since.get(own, self._looked) for own in found - self._ended - self._stopped}
+        self._leaderless = {own: since.get(own, self._refreshed_at) for own in found - self._ended - self._stopped}
         for own, at in sorted(self._leaderless.items()):
-            if (lasts := self._looked - at) >= _REQUEST_TIMEOUT_S:
+            if (lasts := self._refreshed_at - at) >= _REQUEST_TIMEOUT_S:
                 del self._leaderless[own]
                 self._give_up(*own, f"it has had no leader for {lasts:.0f} s; see which of its brokers are away")
 

@@ -21,7 +21,7 @@ def probe() -> Callable[[int], Facts]:
     """A function for a task that returns the available and the missing modules."""
     needed = (*_NEEDED, *_CODE)
 
-    def look(_: int) -> Facts:
+    def find_modules(_: int) -> Facts:
         import importlib
         import platform
         import socket
@@ -46,7 +46,7 @@ def probe() -> Callable[[int], Facts]:
             "missing": missing,
         }
 
-    return look
+    return find_modules
 
 
 def require_modules(found: Sequence[Facts], where: str) -> None:

@@ -14,7 +14,7 @@ from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.lake import foreign
 from cdc_assets.lake.audit import audit
 from cdc_assets.lake.files import TopicWriter
-from cdc_assets.lake.foreign import look
+from cdc_assets.lake.foreign import scan_foreign
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.positions import doubled_rows, keep_once
@@ -73,16 +73,16 @@ def test_a_late_rewrite_is_found_and_undone(tables: TopicTables) -> None:
     stale(tables)
     assert len(positions(tables)) == 16
     version = handle_of(tables).version()
-    [found] = look(tables, "topic", 0).commits
+    [found] = scan_foreign(tables, "topic", 0).commits
     assert (found.kind, found.rows, found.version) == ("doubled", 8, version)
     assert str(found) == f"version {version} of topic, OPTIMIZE of another program, has put 8 rows in a second time"
 
     looking = watch(tables)
-    assert looking.look(["topic"]) == {"topic": [found]}
+    assert looking.check(["topic"]) == {"topic": [found]}
     assert positions(tables) == expected(4)
     assert tables.reached("topic") == 4
-    assert looking.look(["topic"]) == {}
-    assert not look(tables, "topic", 0).commits, "it is undone"
+    assert looking.check(["topic"]) == {}
+    assert not scan_foreign(tables, "topic", 0).commits, "it is undone"
     append(tables, 5)
     assert positions(tables) == expected(5)
 
@@ -91,9 +91,9 @@ def test_what_is_rewritten_in_turn_stays_once_by_its_positions(tables: TopicTabl
     stale(tables)
     handle_of(tables).optimize.compact()
     assert len(positions(tables)) == 16
-    assert set(watch(tables).look(["topic"])) == {"topic"}
+    assert set(watch(tables).check(["topic"])) == {"topic"}
     assert positions(tables) == expected(4)
-    assert not look(tables, "topic", 0).commits
+    assert not scan_foreign(tables, "topic", 0).commits
 
 
 def test_rows_in_files_of_another_program_stay_once(tables: TopicTables) -> None:
@@ -112,7 +112,7 @@ def test_where_the_log_is_gone_positions_tell(tables: TopicTables) -> None:
     assert doubled_rows(tables, "topic", OneByOne()) == 8
     looking = watch(tables)
     looking.checked["topic"] = 2
-    looking.look(["topic"])
+    looking.check(["topic"])
     assert positions(tables) == expected(4)
     assert doubled_rows(tables, "topic", OneByOne()) == 0
 
@@ -121,7 +121,7 @@ def test_a_sound_rewrite_of_another_program_is_no_matter(tables: TopicTables) ->
     handle_of(tables).optimize.compact()
     append(tables, 5)
     looking = watch(tables)
-    assert looking.look(["topic"]) == {}
+    assert looking.check(["topic"]) == {}
     assert looking.checked["topic"] == handle_of(tables).version()
     assert positions(tables) == expected(5)
 
@@ -132,7 +132,7 @@ def test_appends_of_assets_and_of_crashes_raise_no_alarm(tables: TopicTables) ->
     write_deltalake(handle_of(tables), rows, mode="append", commit_properties=properties)
     append(TopicTables(tables.location, "shop"), 5)
     looking = watch(tables)
-    assert looking.look(["topic"]) == {}
+    assert looking.check(["topic"]) == {}
     assert keep_once(tables, "topic", OneByOne(), nobody_else) == 0
 
 
@@ -140,7 +140,7 @@ def test_what_others_append_or_delete_is_told_and_stays(tables: TopicTables) -> 
     rows = pa.Table.from_batches([batch_of(SCHEMA, 77, {"id": 9})])
     write_deltalake(handle_of(tables), rows, mode="append")
     handle_of(tables).delete("window_id = 2")
-    texts = [str(found) for found in watch(tables).look(["topic"])["topic"]]
+    texts = [str(found) for found in watch(tables).check(["topic"])["topic"]]
     assert [text.partition(", ")[2] for text in texts] == [
         "WRITE of another program, has appended 1 rows that are not of this capture",
         "DELETE of another program, has removed 2 rows",
@@ -176,7 +176,7 @@ def test_what_others_do_on_purpose_is_not_undone(
 ) -> None:
     change(handle_of(tables))
     version = handle_of(tables).version()
-    watch(tables).look(["topic"])
+    watch(tables).check(["topic"])
     assert (handle_of(tables).version(), handle_of(tables).to_pyarrow_table().num_rows) == (version, rows)
 
 
@@ -200,7 +200,7 @@ def test_rows_of_users_that_have_no_position_stay(tables: TopicTables, window: i
     cleaned(tables)
     looking = watch(tables)
     looking.checked["topic"] = 2
-    looking.look(["topic"])
+    looking.check(["topic"])
     assert handle_of(tables).to_pyarrow_table().num_rows == 8 + 3
     assert join_all(tables, "topic")
     assert handle_of(tables).to_pyarrow_table().num_rows == 8 + 3
@@ -228,8 +228,8 @@ def test_a_look_that_the_store_does_not_answer_is_repeated(
             raise OSError("Generic S3 error: HTTP error: connection refused")
 
         away.setattr(foreign, "at_version", refused)
-        assert looking.look(["topic"]) == {}
-    assert set(looking.look(["topic"])) == {"topic"}
+        assert looking.check(["topic"]) == {}
+    assert set(looking.check(["topic"])) == {"topic"}
     assert positions(tables) == expected(4)
 
 
@@ -247,7 +247,7 @@ def test_a_sound_rewrite_of_files_without_counts_is_no_doubling(tables: TopicTab
     handle_of(tables).optimize.compact()
     for path in before:
         Path(path.removeprefix("file://")).unlink()
-    assert not look(tables, "topic", 0).commits
+    assert not scan_foreign(tables, "topic", 0).commits
 
 
 # ---- what is missing besides --------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_no_alarm_after_rows_that_were_twice_are_once_again(tables: TopicTables)
     append(tables, 5)
     marks = mark_of(tables)
     assert marks["topic"].rows == 18
-    watch(tables).look(["topic"])
+    watch(tables).check(["topic"])
     found = audit(tables, marks, ["topic"])["topic"]
     assert (found.loss, found.mark and found.mark.rows) == (None, 10)
     shutil.rmtree(tables.location.root)
@@ -370,7 +370,7 @@ def test_no_alarm_after_positions_have_told_what_was_there_twice(tables: TopicTa
     cleaned(tables)
     looking = watch(tables)
     looking.checked["topic"] = 2
-    looking.look(["topic"])
+    looking.check(["topic"])
     assert positions(tables) == expected(5)
     assert audit(tables, marks, ["topic"])["topic"].loss is None
 
@@ -382,10 +382,10 @@ def test_own_commits_behind_one_another_are_not_read(tables: TopicTables) -> Non
     append(tables, 5)
     append(tables, 6)
     assert tables.own_versions("topic") == range(6, 8)
-    assert look(tables, "topic", 0, tables.own_versions("topic")).newest == 7
+    assert scan_foreign(tables, "topic", 0, tables.own_versions("topic")).newest == 7
 
 
 @pytest.mark.parametrize("since", [-1, 0, 2, 4, 5])
 def test_a_log_that_is_all_there_is_whole(tables: TopicTables, since: int) -> None:
-    seen = look(tables, "topic", since)
+    seen = scan_foreign(tables, "topic", since)
     assert (seen.newest, seen.commits, seen.is_whole) == (4, (), True)

@@ -202,7 +202,7 @@ def test_what_was_written_meanwhile_may_be_folded_in_several_ranges(
 
 
 def test_an_idle_database_publishes_too(world: World) -> None:
-    """Nobody else commits; the capture job looks and finds nothing."""
+    """Nobody else commits; the capture job polls and finds nothing."""
     with_writers(world)
     world.run(Capture.snapshot, scans=False)
     world.server.before_read = lambda _: None
@@ -252,7 +252,7 @@ def test_a_reading_under_the_same_watermark_is_open_again(world: World) -> None:
     capture = make_capture(world.server, world.config)
     capture.claim()
     readings = capture._activities.readings
-    readings.look(DATABASE)
+    readings.find_end(DATABASE)
     with_writers(world)
     capture.snapshot([world.table], [1])
     world.server.before_read = lambda _: None
@@ -261,7 +261,7 @@ def test_a_reading_under_the_same_watermark_is_open_again(world: World) -> None:
     world.server.scan_all()
     world.server.scan_all()
     world.server.scan_all()
-    readings.look(DATABASE)
+    readings.find_end(DATABASE)
     (reading,) = world.readings()
     assert reading.high is None or reading.high >= world.server.scanned[DATABASE][-1]
     world.run()

@@ -24,7 +24,7 @@ from mssql_standin.control import StandIn
 def test_a_commit_in_the_lake_is_seen_without_waiting_for_the_next_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "_LOOK_EVERY_S", 3600.0)
+    monkeypatch.setattr(follow, "_POLL_S", 3600.0)
     with StandIn(databases=(DATABASE,)) as server:
         world, broker, ended, sent = World(server, tmp_path / "lake"), MemoryBroker(), Event(), list[Commit]()
         world.execute("INSERT INTO dbo.t VALUES (1, N'a')")

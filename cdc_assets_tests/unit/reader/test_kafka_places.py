@@ -115,7 +115,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Topics:
         admin=SimpleNamespace(AdminClient=broker),
     )
     monkeypatch.setattr(kafka, "client_library", lambda *_: library)
-    monkeypatch.setattr(kafka, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(kafka, "_REFRESH_EVERY_S", 0.0)
     return broker
 
 

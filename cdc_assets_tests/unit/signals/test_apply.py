@@ -206,7 +206,7 @@ def test_nonsense_is_skipped_with_the_reason(kind: str, data: str, reason: str) 
 
 
 def test_an_expression_that_tries_all_ways_is_skipped_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables_module, "_LOOKING_S", 0.1)
+    monkeypatch.setattr(tables_module, "_MATCHING_S", 0.1)
     table = TableId("SalesDb", "dbo", "a" * 100)
     slow = [
         execute("a", SLOW),

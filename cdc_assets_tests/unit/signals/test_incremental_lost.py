@@ -60,7 +60,7 @@ def test_rows_of_a_round_do_not_come_behind_those_of_a_snapshot_that_repairs_a_g
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program loses events of the table while a round waits; the change of its row is of a kind that is not captured."""
-    monkeypatch.setattr("cdc_assets.run.foreign.LOOK_S", 0.0)
+    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 0.0)
     world = World(server, str(tmp_path), poll_interval_s=0.0)
     world.config = replace(
         world.config,

@@ -221,7 +221,7 @@ class Senders:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "MATCH_S", 0.02)
-    monkeypatch.setattr(tables, "_LOOKING_S", 0.05)
+    monkeypatch.setattr(tables, "_MATCHING_S", 0.05)
 
 
 @pytest.mark.usefixtures("quick")

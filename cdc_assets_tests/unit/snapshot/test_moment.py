@@ -215,7 +215,7 @@ def test_a_reading_that_was_given_up_hides_no_mirror_that_is_behind(
 
     with pytest.raises(PowerCutError), cut_at("moment-fixed"):
         shop.world.snapshot([table])
-    monkeypatch.setattr(OpenReadings, "look", lambda *_: None)
+    monkeypatch.setattr(OpenReadings, "find_end", lambda *_: None)
     shop.world.sql("INSERT INTO dbo.a VALUES (1, 'new')")
     with shop.world.capture() as capture:
         capture.claim()

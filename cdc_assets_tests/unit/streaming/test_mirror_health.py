@@ -123,7 +123,7 @@ def test_mirrors_that_wait_for_a_snapshot_are_no_trouble_while_it_reads(
     assert about_mirrors(found) == []
     assert (found.health, found.troubles) == ("working", ())
     assert "is being read" in found.headline
-    monkeypatch.setattr(OpenReadings, "look", lambda *_: None)
+    monkeypatch.setattr(OpenReadings, "find_end", lambda *_: None)
     make_capture(world.server, world.config).snapshot()
     world.mirrors.catch_up(world.mirrors.named(["dbo.lines"]))
     (said,) = about_mirrors(world.report(LATE))
