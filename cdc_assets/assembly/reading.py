@@ -9,7 +9,7 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.engine.feed import Offsets
 from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import CdcError
-from cdc_assets.reader.opening import asked_registries, check_converters
+from cdc_assets.reader.opening import check_converters, check_registries
 
 
 def inspect_reader(config: EngineConfig, offsets: Callable[[], Offsets]) -> Iterator[CheckResult]:
@@ -25,7 +25,7 @@ def inspect_reader(config: EngineConfig, offsets: Callable[[], Offsets]) -> Iter
         yield CheckResult.failed("settings", config.topic_prefix, error, "valid")
         return
     yield CheckResult("settings", config.topic_prefix, True, "valid", "valid")
-    for address, refused in asked_registries(settings):
+    for address, refused in check_registries(settings):
         reached = CheckResult("schema registry", address, True, "reached", "reached")
         yield CheckResult.failed("schema registry", address, refused, "readable") if refused else reached
     place = settings.path if settings.kind == FILES else settings.servers

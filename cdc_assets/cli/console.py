@@ -76,14 +76,14 @@ def clear_errors(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        with errors_told():
+        with errors_shown():
             command(*args, **kwargs)
 
     return guarded
 
 
 @contextmanager
-def errors_told() -> Iterator[None]:
+def errors_shown() -> Iterator[None]:
     """End the command with one message and an exit code if the block raises.
 
     Raises:

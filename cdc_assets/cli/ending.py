@@ -21,7 +21,7 @@ from typing import NoReturn
 from cdc_assets.cli.console import INTERRUPTED, warn
 from cdc_assets.core.interruption import PATIENCE_S
 
-_TELLS_S = 1.0
+_PRINT_S = 1.0
 """Seconds in which a line is written; what waits may be a reader of the output that does not read."""
 
 
@@ -43,5 +43,5 @@ def give_up() -> None:
     text = f"the command has not ended within {PATIENCE_S:.0f} s, so it is killed; nothing is lost, and the next run continues"
     telling = threading.Thread(target=warn, args=(text,), daemon=True)
     telling.start()
-    telling.join(_TELLS_S)
+    telling.join(_PRINT_S)
     os._exit(INTERRUPTED)

@@ -116,7 +116,7 @@ class Retries(Generic[S]):
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error
-        self._outages.tell(log, _CAPTURE, error, f"Retrying every {streaming.retry_wait_s} s.")
+        self._outages.report(log, _CAPTURE, error, f"Retrying every {streaming.retry_wait_s} s.")
         sleep(streaming.retry_wait_s)
 
 

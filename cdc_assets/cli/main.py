@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cdc_assets import __version__
-from cdc_assets.cli.console import clear_errors, errors_told, out
+from cdc_assets.cli.console import clear_errors, errors_shown, out
 from cdc_assets.cli.ending import end_process
 from cdc_assets.core.process_settings import set_up_process
 
@@ -48,7 +48,7 @@ class Commands(TyperGroup):
         if cmd_name not in self.commands:
             return None
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        with errors_told():  # little memory may not be enough for the imports
+        with errors_shown():  # little memory may not be enough for the imports
             function = function_of(cmd_name)
         alone.command(cmd_name)(clear_errors(function))
         command = typer.main.get_command(alone)

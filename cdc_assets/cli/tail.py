@@ -59,7 +59,7 @@ def _tables(lake: TopicTables, topic: str, number: int, follow: bool, start: str
     """The last events of all generations of the topic, or those after a commit LSN; then new events without end."""
     if start is None:
         last_events = [newest(lake, directory, max(number, 1)) for directory in lake.generations(topic)]
-        _tell_dropped(lake, topic, last_events, number)
+        _warn_dropped(lake, topic, last_events, number)
         yield from in_order(last_events, number)
         last = _last_position(last_events, "")  # at least one event was read, so there is a position to continue from
     else:
@@ -78,7 +78,7 @@ def _tables(lake: TopicTables, topic: str, number: int, follow: bool, start: str
         yield from in_order(events, sum(part.num_rows for part in events))
 
 
-def _tell_dropped(lake: TopicTables, topic: str, parts: Sequence[pa.Table], number: int) -> None:
+def _warn_dropped(lake: TopicTables, topic: str, parts: Sequence[pa.Table], number: int) -> None:
     """Report that events were dropped, if some of them would be among the last ones."""
     holds = retained(lake, topic)
     places = sorted(position for part in parts for position in part["position"].to_pylist())

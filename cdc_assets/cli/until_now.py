@@ -66,12 +66,12 @@ class Goal:
         missing = [*(self.until.missing(waiting) if self.until else ["the server was not reached"]), *self._behind]
         if over.is_set() or missing:
             lines = missing or ["the last window border was not reached"]
-            self._tell(f"after {self._timeout_s:g} s" if over.is_set() else "at the end", lines)
+            self._report(f"after {self._timeout_s:g} s" if over.is_set() else "at the end", lines)
             raise typer.Exit(NOT_IN_TIME if over.is_set() else FAILED)
         out.print("Everything that was committed when the command began is in the lake.")
         return summary
 
-    def _tell(self, when: str, missing: Sequence[str]) -> None:
+    def _report(self, when: str, missing: Sequence[str]) -> None:
         err.print(f"Not everything that was committed when the command began is in the lake {when}:", style="bold red")
         for line in missing:
             err.print(f"  {line}", markup=False, soft_wrap=True)

@@ -35,11 +35,11 @@ class Outages:
         """The newest error of each outage that lasts, by what is affected."""
         return {what: outage.error for what, outage in self._open.items()}
 
-    def tell(self, teller: logging.Logger, what: str, error: Exception, then: str) -> None:
+    def report(self, logger: logging.Logger, what: str, error: Exception, then: str) -> None:
         """Log an error of something that is tried again, unless that was done a short time ago.
 
         Args:
-            teller: whose line it is.
+            logger: whose line it is.
             what: what does not work, in words with which the line of its end begins.
             then: what happens now, as a sentence.
         """
@@ -50,7 +50,7 @@ class Outages:
             return
         lasts = f" This has lasted for {now - outage.since:,.0f} s." if outage.lines else ""
         outage.lines[kind] = now
-        teller.warning("%s: %s. %s%s", what, str(error).rstrip("."), then, lasts)
+        logger.warning("%s: %s. %s%s", what, str(error).rstrip("."), then, lasts)
 
     def end(self, what: str) -> None:
         """It works; logged if it did not before."""
@@ -62,7 +62,7 @@ _lines: dict[str, float] = {}
 _lock = threading.Lock()
 
 
-def warn_seldom(teller: logging.Logger, line: str) -> None:
+def warn_seldom(logger: logging.Logger, line: str) -> None:
     """Log a warning, unless the same was logged a short time ago; numbers in it do not count."""
     now, key = time.monotonic(), "".join(letter for letter in line if not letter.isdigit())
     with _lock:
@@ -71,7 +71,7 @@ def warn_seldom(teller: logging.Logger, line: str) -> None:
         if key in _lines:
             return
         _lines[key] = now
-    teller.warning("%s", line)
+    logger.warning("%s", line)
 
 
 def forget_lines() -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from cdc_assets.lake.location import STORE_ERRORS
 from cdc_assets.lake.tables import DeltaTables
 
-_MAX_LOOKED_AT = 64
+_MAX_TRIED = 64
 """Rows that are read at most, to find some that are wanted."""
 _LARGE = 4 * 1024
 """Average bytes of a value above which a column is not read."""
@@ -46,10 +46,10 @@ def newest_rows(
     found: list[dict[str, Any]] = []
     try:
         with tables.location.existing(directory).open_input_file(path) as file:
-            for looked_at, row in enumerate(_rows(pq.ParquetFile(file, buffer_size=_BUFFER), columns, count), 1):
+            for tried, row in enumerate(_rows(pq.ParquetFile(file, buffer_size=_BUFFER), columns, count), 1):
                 if wanted(row):
                     found.append(row)
-                if len(found) == count or looked_at == _MAX_LOOKED_AT:
+                if len(found) == count or tried == _MAX_TRIED:
                     break
     except STORE_ERRORS:
         return []

@@ -90,7 +90,7 @@ class Manifest(ManifestRows):
         reached = "window-planned" if kinds[0] == "stream" else "round-planned"
         self._record(now, "planned", {"windows": encode(windows)}, reached, windows=windows)
 
-    def place(self, now: datetime, windows: Sequence[Window]) -> None:
+    def record_destinations(self, now: datetime, windows: Sequence[Window]) -> None:
         """Record the pending windows again, with the directories that their events go to, before any is written there.
 
         Raises:

@@ -201,7 +201,7 @@ class TableRead:
             metadata.
         begins: place in the first transaction after which its rows are read; None reads all of them.
         rows: number of its change rows, counted when the window was planned; None if unknown.
-        directory: of the topic generation that gets its events (`streaming.places`); empty until it is known.
+        directory: of the topic generation that gets its events (`streaming.destinations`); empty until it is known.
         made: creation time of the instance, server time without zone.
         change_table_id: object id of its change table; None the same.
     """

@@ -62,7 +62,7 @@ class Textfile:
         try:
             return self._metrics.text(with_report=True)
         except Exception as error:  # noqa: BLE001 - metrics must never end a capture
-            self._tell(f"Metrics of health are not available: {describe_error(error)}")
+            self._warn(f"Metrics of health are not available: {describe_error(error)}")
             return self._metrics.text(with_report=False)
 
     def _write(self, text: bytes) -> None:
@@ -73,9 +73,9 @@ class Textfile:
             draft.write_bytes(text)
             draft.replace(self._path)
         except OSError as error:  # likewise
-            self._tell(f"Metrics cannot be written to {self._path}: {error}")
+            self._warn(f"Metrics cannot be written to {self._path}: {error}")
 
-    def _tell(self, trouble: str) -> None:
+    def _warn(self, trouble: str) -> None:
         if trouble != self._newest:
             log.warning("%s", trouble)
         self._newest = trouble

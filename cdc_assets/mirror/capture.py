@@ -33,7 +33,7 @@ from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.describe import describe
 from cdc_assets.mirror.events import EventFile
-from cdc_assets.mirror.exact_keys import exactly_told
+from cdc_assets.mirror.exact_keys import exact_files
 from cdc_assets.mirror.isolation import attempted
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.missing_rows import MAX_MISSING, MissingRows
@@ -280,7 +280,7 @@ class CaptureMirrors:
             not about.shape.keyed
         ):  # what was read of it later was given up: its READs are of one moment, at which their LSN is
             target = replace(target, read_later=())
-        target, files = exactly_told(target, files, about.coarse, len(generations) - 1)
+        target, files = exact_files(target, files, about.coarse, len(generations) - 1)
         return MirroredTable(topic, about, target, files, is_partial, halt)
 
     def _reached(self, topic: str) -> str:

@@ -81,7 +81,7 @@ def _refusal(setting: str, field: pa.Field, column: Column, entry: HistoryEntry)
     )  # fmt: skip
 
 
-def exactly_told(
+def exact_files(
     target: Target, files: Sequence[EventFile], coarse: Mapping[int, ConfigurationError], newest: int
 ) -> tuple[Target, tuple[EventFile, ...]]:
     """What a mirror may know, and the files that tell it, without those of shortened keys.

@@ -66,11 +66,11 @@ def publish(
                 if isinstance(error, LakeError):
                     feed.forget()
                 former = error
-                outages.tell(log, _KAFKA, error, f"Retrying every {pause_s} s.")
+                outages.report(log, _KAFKA, error, f"Retrying every {pause_s} s.")
                 _pause(pause_s, ends)
             else:
                 outages.end(_KAFKA)
-                publisher.record_place()
+                publisher.record_offset()
                 return
     finally:
         close()
@@ -126,6 +126,6 @@ def _is_fenced(
         except RetryableError as error:
             if ends() or 0 <= max_retries < attempt:
                 raise
-            outages.tell(log, _KAFKA, error, f"Checking every {pause_s} s which publisher has fenced this one.")
+            outages.report(log, _KAFKA, error, f"Checking every {pause_s} s which publisher has fenced this one.")
             _pause(pause_s, ends)
     return True

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_AFTER_S = 600.0
 """Seconds after which topics that are stopped are tried again."""
-_TELL_EVERY_S = 60.0
+_RECORD_EVERY_S = 60.0
 _LONGEST_S = 20.0
 """Seconds after which a transaction is committed though it could hold more."""
 
@@ -138,7 +138,7 @@ class Publisher:
         self._try_all()
         self._broker.begin()
         self._broker.commit(self._published.text())
-        self.record_place()
+        self.record_offset()
 
     def _try_all(self) -> None:
         """Try topics again that are stopped."""
@@ -150,7 +150,7 @@ class Publisher:
         """Why topics are not published further, by name."""
         return self._stops.now
 
-    def record_place(self) -> None:
+    def record_offset(self) -> None:
         """Tell the lake how far topics are published; if it cannot be written, it only knows less."""
         self._recorded_at = monotonic()
         if self._span is not None:  # for which nothing waits
@@ -211,8 +211,8 @@ class Publisher:
             self._complete = self._base
             self._begin()
             yield self._commit()
-        if monotonic() - self._recorded_at >= _TELL_EVERY_S:
-            self.record_place()
+        if monotonic() - self._recorded_at >= _RECORD_EVERY_S:
+            self.record_offset()
 
     def _begin_pass(self, topics: Sequence[Topic]) -> None:
         """Note where each topic is: also one that is stopped keeps its place, whatever the others do."""

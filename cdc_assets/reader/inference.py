@@ -17,7 +17,7 @@ from cdc_assets.reader.messages import BadRecordError, Schema
 from cdc_assets.reader.values import engine_value
 
 _INTEGERS: Final = ("int8", "int16", "int32", "int64")
-_MIN, _BEHIND = -(1 << 63), 1 << 63
+_MIN, _END = -(1 << 63), 1 << 63
 
 
 def inferred(known: Schema | None, value: Any, path: str = "") -> Schema | None:
@@ -66,7 +66,7 @@ def _kind(value: Any, path: str) -> str:
         return "boolean"
     if isinstance(value, str):
         return "string"
-    if isinstance(value, int) and _MIN <= value < _BEHIND:
+    if isinstance(value, int) and _MIN <= value < _END:
         return "int64"
     if not _is_exact(value):
         raise BadRecordError(

@@ -52,7 +52,7 @@ def check_converters(settings: ReaderSettings) -> None:
             raise ConfigurationError(f"{side}.converter", converter.format, "JsonConverter for files", "remove it")
 
 
-def asked_registries(settings: ReaderSettings) -> Iterator[tuple[str, CdcError | None]]:
+def check_registries(settings: ReaderSettings) -> Iterator[tuple[str, CdcError | None]]:
     """The schema registries that are needed, each with why it does not answer, or does not let this user in."""
     for side in dict.fromkeys((settings.key, settings.value)):
         if side.format == "avro":

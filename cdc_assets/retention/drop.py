@@ -155,10 +155,10 @@ class Retention:
 
 
 def _mirror_exists(mirrors: MirrorTables) -> Callable[[str], bool]:
-    def stands(topic: str) -> bool:
+    def mirror_exists(topic: str) -> bool:
         return (
             mirrors.leaves(current_directory(topic)) is not None
             and mirrors.schema(current_directory(topic)) is not None
         )
 
-    return stands
+    return mirror_exists

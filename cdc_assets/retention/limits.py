@@ -44,7 +44,7 @@ class Readers:
 
     Args:
         mirrors: states of its mirrors, by topic.
-        stands: whether the tables of a topic's mirror are there.
+        mirror_exists: whether the tables of a topic's mirror are there.
         published: how far topics are published, if they are.
     """
 
@@ -52,10 +52,10 @@ class Readers:
         self,
         config: CaptureConfig,
         mirrors: Mapping[str, MirrorState],
-        stands: Callable[[str], bool],
+        mirror_exists: Callable[[str], bool],
         published: Published | None,
     ) -> None:
-        self._config, self._mirrors, self._stands, self._published = config, mirrors, stands, published
+        self._config, self._mirrors, self._mirror_exists, self._published = config, mirrors, mirror_exists, published
 
     def limit(self, state: CaptureState, table: TableId, topic: str) -> Limit:
         """How far the readers of a table's topic are."""
@@ -78,7 +78,7 @@ class Readers:
                 return NOTHING, "it has no mirror (lake.topic.retention.unmirrored)"
             return str(table.position), f"complete up to {table.position}"
         known = self._mirrors.get(topic, MirrorState())
-        if known.step == 0 or not self._stands(topic):
+        if known.step == 0 or not self._mirror_exists(topic):
             return NOTHING, "its mirror does not exist yet"
         if known.gaps:
             return NOTHING, "its mirror lacks changes"

@@ -243,7 +243,7 @@ class StreamLoop:
         note_retry(error)
         if 0 <= streaming.max_retries < self._failed[database]:
             raise error
-        self._tell(_name(database), error)
+        self._report_retry(_name(database), error)
         self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=streaming.retry_wait_s)
 
     def _beat(self, database: str) -> bool:
@@ -384,9 +384,9 @@ class StreamLoop:
         self._failures += 1
         if 0 <= streaming.max_retries < self._failures:
             raise error
-        self._tell(what, error)
+        self._report_retry(what, error)
         self._ledger.clock.sleep(streaming.retry_wait_s)
 
-    def _tell(self, what: str, error: RetryableError) -> None:
-        self._outages.tell(log, what, error, f"Retrying every {self._config.streaming.retry_wait_s} s.")
+    def _report_retry(self, what: str, error: RetryableError) -> None:
+        self._outages.report(log, what, error, f"Retrying every {self._config.streaming.retry_wait_s} s.")
         self._on_hindered(self._outages.errors)

@@ -196,8 +196,8 @@ class SignalWatch:
         rows = signal_rows(self._server, table.table, after, table.position)
         outcome = self._of_table(database, [parse(row.signal) for row in rows if row.operation == INSERT])
         gap = cleaned_up(self._server, table.table, after, table.position)
-        is_told = gap is not None and self._tell_lost(table.table, after, gap.until)
-        if outcome.acted or is_told:
+        is_reported = gap is not None and self._report_lost(table.table, after, gap.until)
+        if outcome.acted or is_reported:
             self.record(database, dataclasses.replace(outcome.state, read_until=table.position), outcome.notices)
         self._seen[database] = table.position
         self._log(outcome)
@@ -213,7 +213,7 @@ class SignalWatch:
         warnings = [f"Signal {own_id!r} is ignored: {why}." for own_id in ignored]
         return Outcome(self.state(database), warnings=warnings, acted=bool(ignored))
 
-    def _tell_lost(self, table: TableId, after: Lsn, until: Lsn) -> bool:
+    def _report_lost(self, table: TableId, after: Lsn, until: Lsn) -> bool:
         """Report which signals in (after, until] the clean-up removed before they were read; returns whether that could be found out."""
         try:
             lost = inserted_signals(self._lake.tables, self._lake.topic(table), after, until)

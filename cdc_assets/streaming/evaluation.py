@@ -5,7 +5,7 @@ reads it again. *One that cannot be read* is marked with the reason, at its old 
 of the window for it (two generations of its topic), no position is right, and it is not tried again.
 
 *What an earlier attempt has committed* lacks nothing, whatever becomes of the table now. A table that stays behind in a repeated
-window has its number taken first (`Places.leave_behind`), since a writer that was believed dead may still hold its files.
+window has its number taken first (`Destinations.leave_out_of_repeat`), since a writer that was believed dead may still hold its files.
 
 *After a hand-over* the older capture instance may be dropped; that is said with the window's completion.
 """
@@ -26,8 +26,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.streaming.destinations import Destinations
 from cdc_assets.streaming.gaps import with_gap
-from cdc_assets.streaming.places import Places
 from cdc_assets.streaming.row_counts import check_rows
 from cdc_assets.streaming.window_parts import Part, files_of
 
@@ -40,12 +40,14 @@ class Evaluation:
     """Evaluates windows that were read, before anything of them is committed.
 
     Args:
-        places: where tables are in repeated windows.
+        destinations: where tables are in repeated windows.
     """
 
-    def __init__(self, server: Server, lake: Lake, ledger: Ledger, settings: StreamingSettings, places: Places) -> None:
+    def __init__(
+        self, server: Server, lake: Lake, ledger: Ledger, settings: StreamingSettings, destinations: Destinations
+    ) -> None:
         self._server, self._lake, self._ledger = server, lake, ledger
-        self._settings, self._places = settings, places
+        self._settings, self._destinations = settings, destinations
 
     def evaluate(self, part: Part, *, repeated: bool) -> Part:
         """The part with the files to commit and the changed states of tables.
@@ -62,7 +64,7 @@ class Evaluation:
         failed, committed, torn = dict(structures.failed), set[TableId](), set[TableId]()
         if repeated:
             behind = moved.union(failed, *(result.failed.keys() | result.gaps.keys() for result in results)) - whole
-            committed, torn = self._places.leave_behind(window, behind)
+            committed, torn = self._destinations.leave_out_of_repeat(window, behind)
             failed |= dict.fromkeys(torn, split_commit_reason("It was altered, or could not be read,"))
             whole |= committed
             moved -= torn | whole

@@ -60,8 +60,8 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import CaptureNotReadyError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
+from cdc_assets.streaming.destinations import plan_destinations
 from cdc_assets.streaming.gaps import Instances, identity_problem, require_present, with_gap
-from cdc_assets.streaming.places import planned_places
 from cdc_assets.streaming.retries import Retries
 from cdc_assets.streaming.row_counts import counted, together
 from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, share_of, worth_tasks
@@ -175,7 +175,8 @@ class Planner:
         tables = self._state.tables
         topic = self._lake.planned_transactions()
         windows = [
-            planned_places(dataclasses.replace(draft, window_id=number, transactions=topic), tables) for draft in drafts
+            plan_destinations(dataclasses.replace(draft, window_id=number, transactions=topic), tables)
+            for draft in drafts
         ]
         self._ledger.manifest.plan(self._ledger.clock.now(), *windows)
         return windows

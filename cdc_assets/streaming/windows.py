@@ -11,8 +11,9 @@ under the number, with the parts of every window that is carried out.
 does). Before its tasks the structures are recorded; a repeat takes them from the history. The transactions of all databases
 are committed after all tables.
 
-*Trouble of one database.* A database cannot be read any more, or not this time (a deadlock, a lost connection), or was restored.
-Then its window is given up and the others continue; the server is queried only before the first commit. Windows are
+*Trouble of one database.* If a database cannot be read any more, or not this time
+(a deadlock, a lost connection), or was restored, its window is given up and the
+others continue; the server is queried only before the first commit. Windows are
 given up before anything is recorded in the history, and again before anything is
 committed: after a crash later than that, only the others are pending. So nothing
 that was left out of a commit for all databases can be repeated under its number;
@@ -63,8 +64,8 @@ from cdc_assets.errors import (
 from cdc_assets.lake.step import Change, carry_out
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import Unpublished, Window
+from cdc_assets.streaming.destinations import Destinations
 from cdc_assets.streaming.evaluation import Evaluation
-from cdc_assets.streaming.places import Places
 from cdc_assets.streaming.structures import Structures, WindowStructures
 from cdc_assets.streaming.tasks import PlannedRead, run_slice
 from cdc_assets.streaming.window_commits import TransactionsChange, events_of, remove_uncommitted
@@ -96,8 +97,8 @@ class WindowExecutor:
         listener: ProgressListener,
     ) -> None:
         self.server, self.lake, self.ledger, self.runner, self.listener = server, lake, ledger, runner, listener
-        self.structures, self.places = WindowStructures(server, lake, ledger), Places(lake, ledger)
-        self.evaluation = Evaluation(server, lake, ledger, settings, self.places)
+        self.structures, self.destinations = WindowStructures(server, lake, ledger), Destinations(lake, ledger)
+        self.evaluation = Evaluation(server, lake, ledger, settings, self.destinations)
         self.report = WindowReport(server.source, lake)
         self.tasks = WindowTasks(server, lake, ledger, runner, settings)
 
@@ -152,7 +153,6 @@ class WindowStep:
 
     def write(self) -> list[Part]:
         """Record structures, read the windows, evaluate what came back; empty if none of them can be carried out now."""
-        # structures first: they decide how rows are read and where they go
         self.begun = self._each(self._windows, self._begin)
         entries = [entry for part in self.begun for entry in part.structures.recorded]
         if self.begun and self._repeated and not entries and self._lake.history.close(self.number):
@@ -161,22 +161,18 @@ class WindowStep:
             return self.write()
         if not self.begun:
             return []
-        # before any row of it is committed, so that no reader meets a row whose structure the history lacks
         self._lake.record(self.number, entries)
         reach("history-written")
         offset = self._tasks.offset_minutes()
         planned = self._each(self.begun, lambda part: self._plan(part, offset))
         if not planned:
             return []
-        # before a file is written, so that a repetition writes to the same generations
-        self._executor.places.record(planned)
+        self._executor.destinations.record(planned)
         tasks = [task for part in planned for task in part.tasks]
-        # one job for the slices of all databases; results come in the order of the tasks
         results = iter(self._executor.runner.run(run_slice, tasks, job_of(planned)))
         for part in planned:
             part.results = list(islice(results, len(part.tasks)))
         reach("files-written")
-        # which tables may be committed is decided from what all tasks report, before any of them is
         evaluate = self._executor.evaluation.evaluate
         return self._each(planned, lambda part: evaluate(self._numbered(part, offset), repeated=self._repeated))
 
@@ -234,7 +230,7 @@ class WindowStep:
         states = self._ledger.state.tables
         stopped = [read for read in window.reads if read.table not in states or not states[read.table].streams]
         if self._repeated:
-            self._executor.places.leave_out_stopped(window, stopped)
+            self._executor.destinations.leave_out_stopped(window, stopped)
         window = replace(window, reads=tuple(read for read in window.reads if read not in stopped))
         structures = self._executor.structures.of(window, self._repeated)
         if structures.recorded:
@@ -242,7 +238,7 @@ class WindowStep:
         return Part(window, structures, self.attempt)
 
     def _plan(self, part: Part, offset: int) -> Part:
-        self._executor.places.take(part, repeated=self._repeated)
+        self._executor.destinations.take(part, repeated=self._repeated)
         part.planned = self._planned(part.window, part.structures)
         part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
         return part

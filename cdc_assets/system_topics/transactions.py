@@ -68,7 +68,7 @@ TOPIC_SCHEMA = pa.schema([POSITION, _KEY.to_field("key"), _VALUE.to_field("value
 """Layout of the transaction topic's table."""
 
 _BEFORE_ALL = f"/00000000/{ZERO_LSN}/0"
-_BEHIND_ALL = f"/ffffffff/{Lsn(bytes([255]) * 10)}/f"
+_AFTER_ALL = f"/ffffffff/{Lsn(bytes([255]) * 10)}/f"
 
 
 @dataclass
@@ -281,7 +281,7 @@ class _Counter:
             "data_collections": self._by_collection(counts, is_end),
             "ts_ms": pa.array(times[group]),
         }
-        suffix = pa.array(np.where(is_end, _BEHIND_ALL, _BEFORE_ALL))
+        suffix = pa.array(np.where(is_end, _AFTER_ALL, _BEFORE_ALL))
         size = len(chosen)
         columns = [
             pc.binary_join_element_wise(names, suffix, ""),

@@ -211,8 +211,8 @@ MUTANTS = (
     Mutant(
         "a row of the signal table is read, and not carried out",
         "signals/watch.py",
-        "        if outcome.acted or is_told:\n",
-        "        if outcome.acted and is_told:\n",
+        "        if outcome.acted or is_reported:\n",
+        "        if outcome.acted and is_reported:\n",
     ),
     Mutant(
         "a table without a key is read where the capture job was",

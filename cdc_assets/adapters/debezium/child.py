@@ -44,7 +44,7 @@ class EngineProcess:
     def __init__(self, channel: socket.socket, work: Path, start: dict[str, Any]) -> None:
         self._channel, self._work, self._start = channel, work, start
         self._history = work / "history.jsonl"
-        self._told_history = 0
+        self._sent_history_bytes = 0
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._taken = threading.Semaphore(0)
         self._stop, self._done = threading.Event(), threading.Event()
@@ -66,15 +66,15 @@ class EngineProcess:
             self._flush_held()
             polls += 1
             if polls % _ALIVE_POLLS == 0:
-                self.tell({"kind": "alive", **progress(polling=self._polling)})
+                self.send_frame({"kind": "alive", **progress(polling=self._polling)})
         if not self._done.is_set():
             with self._lock:
                 self._acknowledge()
             threading.Thread(target=engine.close, name="close", daemon=True).start()
             self._done.wait(_STOP_S)
-        self.tell({"kind": "stopped", **self._reason})
+        self.send_frame({"kind": "stopped", **self._reason})
 
-    def tell(self, header: dict[str, Any], body: bytes = b"") -> None:
+    def send_frame(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send one message, after the one that another thread may be sending."""
         with self._sending:
             send(self._channel, header, body)
@@ -114,7 +114,7 @@ class EngineProcess:
         given: dict[str, str] = self._start["properties"]
         _write_offsets(self._work / "offsets.dat", given["name"], self._start["offsets"])
         self._history.write_bytes("".join(line + "\n" for line in self._start["history"]).encode())
-        self._told_history = self._history.stat().st_size
+        self._sent_history_bytes = self._history.stat().st_size
         return given | self._stores()
 
     def _stores(self) -> dict[str, str]:
@@ -164,7 +164,7 @@ class EngineProcess:
             "unfinished"
         ]:  # no batch ends there, and each event that is kept takes memory of the Java machine
             self._unmarked.append((self._chunks, self._encoder.lastEvent()))
-        self.tell(header, bytes(self._encoder.body()))
+        self.send_frame(header, bytes(self._encoder.body()))
         while not self._taken.acquire(timeout=0.5):
             if self._stop.is_set():
                 break
@@ -172,10 +172,10 @@ class EngineProcess:
     def _new_history_records(self) -> list[str]:
         """Records that the connector has added to the schema history; it writes them before the events that need them."""
         with self._history.open("rb") as file:
-            file.seek(self._told_history)
+            file.seek(self._sent_history_bytes)
             added = file.read()
         records, size = whole_records(added)
-        self._told_history += size
+        self._sent_history_bytes += size
         return records
 
     def _acknowledge(self) -> None:
@@ -327,7 +327,7 @@ def main(descriptor: int) -> None:
         start_java(work, start["heap"], start["log_level"])
         process.run()
     except Exception as error:  # noqa: BLE001 - reported to the capture, which decides
-        process.tell({"kind": "stopped", "message": f"{type(error).__name__}: {error}", "failed": True})
+        process.send_frame({"kind": "stopped", "message": f"{type(error).__name__}: {error}", "failed": True})
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

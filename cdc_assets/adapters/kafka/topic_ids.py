@@ -28,7 +28,7 @@ class TopicIds:
         self._kafka, self._limit_s = kafka, limit_s
         own = of_connections(servers, tuple(options), "consumer.override")
         self._admin = made(kafka, kafka.admin.AdminClient, own, options, "consumer.override")
-        self._has_told = False
+        self._has_warned = False
 
     def end(self) -> None:
         """End the connection."""
@@ -50,7 +50,7 @@ class TopicIds:
             except self._kafka.KafkaException as error:
                 if error.args[0].code() < 0:  # of the client, and no answer
                     raise
-        if _NONE in found.values() and not self._has_told:
-            self._has_told = True
+        if _NONE in found.values() and not self._has_warned:
+            self._has_warned = True
             log.warning("The broker gives no ids of topics: one that was recreated is noticed only if it is shorter.")
         return {name: id_ for name, id_ in found.items() if id_ != _NONE}

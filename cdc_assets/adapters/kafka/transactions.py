@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 _ROOM_S: Final = 0.1
 """Seconds between two tries to hand over a record for which there is no room."""
-_TOLD_S: Final = 1.0
+_REPORT_S: Final = 1.0
 """Seconds after an error within which the client reports where it comes from: which record has failed, if one has."""
-_RECORD_TOLD_S: Final = 10.0
+_RECORD_REPORT_S: Final = 10.0
 """The same after an error that only records have."""
 _ABORT_S: Final = 0.5
 """Seconds that closing waits for the end of an open transaction."""
@@ -140,7 +140,7 @@ class Transactions:
 
     def explained(self, error: Any) -> Any:
         """What has ended the producer for good, where a call says only that something has; the client reports it once, a little later."""
-        until = time.monotonic() + _TOLD_S
+        until = time.monotonic() + _REPORT_S
         while error.code() == self._kafka.KafkaError._FATAL and time.monotonic() < until:
             try:
                 self._served("poll", _ROOM_S)
@@ -175,7 +175,7 @@ class Transactions:
         """
         codes = self._kafka.KafkaError
         is_of_record = code in (codes.MSG_SIZE_TOO_LARGE, codes.RECORD_LIST_TOO_LARGE, codes.INVALID_RECORD)
-        wait = Wait(_RECORD_TOLD_S if is_of_record else _TOLD_S)
+        wait = Wait(_RECORD_REPORT_S if is_of_record else _REPORT_S)
         with suppress(TimeoutError):
             while not self.failed or (is_of_record and code not in {found for _, found in self.failed}):
                 self._served("poll", _ROOM_S)

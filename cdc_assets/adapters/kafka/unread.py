@@ -73,12 +73,12 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
         f"{partition_name(*own)}: {MISSING}" for own in sorted(recorded) if settings.takes(own[0]) and own not in there
     ]
     reset, ahead = dict(settings.options).get("auto.offset.reset"), []
-    anew = _made_anew(kafka, settings, offsets, wanted)
+    recreated = _recreated(kafka, settings, offsets, wanted)
     for place in (kafka.TopicPartition(*own) for own in sorted(there)):
         low, high = consumer.get_watermark_offsets(place, timeout=_REQUEST_TIMEOUT_S)
         first = high if not recorded and reset in AT_THE_END else low
         at = recorded.get((place.topic, place.partition), first)
-        if (place.topic, place.partition) in anew:
+        if (place.topic, place.partition) in recreated:
             if reset not in ANYWHERE:
                 lost.append(f"{partition_name(place.topic, place.partition)}: {was_recreated(at)}")
             at = low
@@ -98,7 +98,7 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
     )
 
 
-def _made_anew(
+def _recreated(
     kafka: Any, settings: ReaderSettings, offsets: Offsets, wanted: Sequence[str]
 ) -> frozenset[tuple[str, int]]:
     """Partitions whose topic has another id than the one that was read; its name is the same."""

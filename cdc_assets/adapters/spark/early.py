@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 EARLY_ROWS = 20_000
 """Change rows of a job that does not wait for a local session."""
-_TOLD_S = 30.0
+_WARN_AFTER_S = 30.0
 """Seconds after which a job that waits for the session says so."""
 _started: "WeakSet[EarlyRunner]" = WeakSet()
 """Runners that have begun a start in this process."""
@@ -149,10 +149,10 @@ class EarlyRunner:
 
     def _arrived(self, start: "Future[None]") -> None:
         """Wait for a start. It has no limit of its own: a cluster may be full, and the run can be ended."""
-        if wait([start], _TOLD_S).not_done:
+        if wait([start], _WARN_AFTER_S).not_done:
             log.warning(
                 "Spark at %s has not started for %.0f s, and a job waits for it. Next: see whether it has a place for an "
-                "application, and whether its process on this machine is stopped.", self._settings.address, _TOLD_S,
+                "application, and whether its process on this machine is stopped.", self._settings.address, _WARN_AFTER_S,
             )  # fmt: skip
         start.result()
 

@@ -93,8 +93,8 @@ def root_cause(text: str) -> str:
     return found.partition(" Consider setting ")[0].rstrip(".")
 
 
-_Told = Callable[[str], tuple[str, str]]
-_SETUP: tuple[tuple[re.Pattern[str], _Told], ...] = (
+_Explain = Callable[[str], tuple[str, str]]
+_SETUP: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (_VERSIONS, lambda fact: (fact, "let spark.pyspark.python name a Python of the driver's version on the executors, or run the driver with theirs")),
     (_PROGRAM, lambda fact: (f"executors have no {fact}", "let spark.pyspark.python name their Python, of the driver's version")),
     (_MISSING, lambda fact: (f"an executor says {fact}", _LIBRARIES)),

@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType
 
 from cdc_assets.adapters.spark.executors import context_of
 from cdc_assets.adapters.spark.jvm import end_if_stopped
-from cdc_assets.adapters.spark.stillness import told_if_still
+from cdc_assets.adapters.spark.stillness import warn_if_still
 from cdc_assets.core.interruption import cancelled_by
 
 _TAG = f"cdc-assets-{uuid4().hex}"
@@ -48,7 +48,7 @@ def map_indexes(session: SparkSession, function: Callable[[int], Any], count: in
 def cancelled_with_run(session: SparkSession) -> Iterator[None]:
     """A block that waits for jobs of this thread. Others may use the session too, so ours are known by a tag; a JVM that is stopped
     does not even take that."""
-    with told_if_still(), cancelled_by(lambda: _end_own(session)), _tagged(session, _TAG):
+    with warn_if_still(), cancelled_by(lambda: _end_own(session)), _tagged(session, _TAG):
         yield
 
 

@@ -18,7 +18,7 @@ _POLL_S = 5.0
 
 
 @contextmanager
-def told_if_still() -> Iterator[None]:
+def warn_if_still() -> Iterator[None]:
     """A block that waits for a job; a process that is stopped is reported once."""
     done = threading.Event()
     threading.Thread(target=_watch, args=(done,), name="stillness", daemon=True).start()

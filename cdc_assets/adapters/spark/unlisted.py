@@ -50,7 +50,7 @@ def secrets_unlisted(properties: Mapping[str, str]) -> Iterator[Mapping[str, str
         if jvm.is_started() or (before is not None and _FILE in before):
             yield properties
             return
-        _remove_left_behind()
+        _remove_leftovers()
         with TemporaryDirectory(prefix=_PREFIX) as folder:
             file = Path(folder) / "spark.properties"
             file.touch(0o600)
@@ -67,7 +67,7 @@ def secrets_unlisted(properties: Mapping[str, str]) -> Iterator[Mapping[str, str
                     os.environ[_ARGUMENTS] = before
 
 
-def _remove_left_behind() -> None:
+def _remove_leftovers() -> None:
     for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             found = folder.lstat()

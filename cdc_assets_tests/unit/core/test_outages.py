@@ -33,7 +33,7 @@ def test_an_hour_without_a_server_is_few_lines(clock: Clock, caplog: pytest.LogC
     found = Outages()
     found.end("Database Shop")
     for _ in range(360):
-        found.tell(LOG, "Database Shop", AWAY, "Retrying every 10 s.")
+        found.report(LOG, "Database Shop", AWAY, "Retrying every 10 s.")
         clock.now += 10
     found.end("Database Shop")
     found.end("Database Shop")
@@ -47,9 +47,9 @@ def test_an_hour_without_a_server_is_few_lines(clock: Clock, caplog: pytest.LogC
 def test_other_cause_and_the_next_outage_are_told(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     found = Outages()
     for error in (AWAY, ServerBusyError("A deadlock"), AWAY):
-        found.tell(LOG, "Database Shop", error, "Retrying.")
+        found.report(LOG, "Database Shop", error, "Retrying.")
     found.end("Database Shop")
-    found.tell(LOG, "Database Shop", AWAY, "Retrying.")
+    found.report(LOG, "Database Shop", AWAY, "Retrying.")
     assert [record.levelno for record in caplog.records] == [30, 30, 20, 30]
 
 

@@ -32,7 +32,7 @@ def lost(world: World) -> MemoryBroker:
     """A broker that has the topics, and no marker."""
     broker = MemoryBroker()
     published(world.config, broker)
-    opened(world, broker).record_place()
+    opened(world, broker).record_offset()
     broker.marker = None
     return broker
 
@@ -88,7 +88,7 @@ def test_a_start_is_said_too(world: World, lost: MemoryBroker) -> None:
 def test_the_start_of_the_first_time_says_nothing_now(world: World) -> None:
     """It may stand in the command of a service, which begins again by itself."""
     broker, first = MemoryBroker(), "00000000:00000000:0001"
-    opened(world, broker, after=first).record_place()
+    opened(world, broker, after=first).record_offset()
     before = len(broker.topics[TOPIC])
     broker.marker = None
     with pytest.raises(PreflightError, match="there is no marker"):

@@ -116,7 +116,7 @@ def test_every_record_comes_once_after_the_cause_is_gone(
             pass
         assert own.stopped.keys() == set(names)
         assert marked(case) == set(names)
-    own.record_place()
+    own.record_offset()
     world.later(3 * HOURS)
     world.stream()
     kept = {table: events_of(world.config, table) for table in world.tables}

@@ -297,7 +297,7 @@ def test_what_is_not_published_stays(world: World) -> None:
     assert not any(world.holds(table).after for table in world.tables)
     while first.turn():
         pass
-    first.record_place()
+    first.record_offset()
     world.later(HOURS)
     world.stream()
     assert all(world.holds(table).after for table in world.tables)

@@ -300,7 +300,7 @@ def test_what_is_not_published_stays(world: World) -> None:
     world.stream()
     assert not any(dropped(world)), "the lake knows of the publisher, which has published nothing"
     assert first.turn()
-    first.record_place()
+    first.record_offset()
     world.later(HOURS)
     world.stream()
     assert all(dropped(world))

@@ -252,7 +252,7 @@ def test_start_that_is_interrupted_while_nobody_waits_is_no_request_to_end_a_lat
 def test_job_that_waits_long_for_the_session_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(early, "_TOLD_S", 0.01)
+    monkeypatch.setattr(early, "_WARN_AFTER_S", 0.01)
     spark = FakeSpark()
     runner = EarlyRunner(CLUSTER, lambda: spark)
     with ThreadPoolExecutor(1) as thread:

@@ -26,7 +26,7 @@ from cdc_assets.streaming.window_parts import Part
 log = logging.getLogger(__name__)
 
 
-def planned_places(window: Window, tables: Mapping[TableId, TableState]) -> Window:
+def plan_destinations(window: Window, tables: Mapping[TableId, TableState]) -> Window:
     """A window whose reads name the directories of their tables' newest events, as far as these are of the same instance."""
     return dataclasses.replace(
         window,
@@ -39,8 +39,8 @@ def planned_places(window: Window, tables: Mapping[TableId, TableState]) -> Wind
     )
 
 
-class Places:
-    """Places of the windows in flight."""
+class Destinations:
+    """Destinations of the windows in flight."""
 
     def __init__(self, lake: Lake, ledger: Ledger) -> None:
         self._lake, self._ledger = lake, ledger
@@ -56,12 +56,12 @@ class Places:
         moved = {read.table for read in window.reads if repeated and self._is_elsewhere(window, read, wanted)}
         part.structures = dataclasses.replace(structures, moved=structures.moved | moved)
 
-        def placed(read: TableRead) -> TableRead:
+        def with_destination(read: TableRead) -> TableRead:
             directory = wanted.get((read.table, read.instance), read.directory)
             keeps = read.counted or (repeated and read.directory)
             return read if keeps else dataclasses.replace(read, directory=directory)
 
-        part.window = dataclasses.replace(window, reads=tuple(placed(read) for read in window.reads))
+        part.window = dataclasses.replace(window, reads=tuple(with_destination(read) for read in window.reads))
 
     def _is_elsewhere(self, window: Window, read: TableRead, wanted: Mapping[tuple[TableId, str], str]) -> bool:
         """Whether the rows of a read must not be written where the plan says, or cannot be."""
@@ -97,17 +97,17 @@ class Places:
             for window in pending
         ]
         if tuple(windows) != pending:
-            self._ledger.manifest.place(self._ledger.clock.now(), windows)
+            self._ledger.manifest.record_destinations(self._ledger.clock.now(), windows)
 
     def begun(self, window: Window) -> set[TableId]:
         """Tables of which an earlier attempt has committed a generation."""
         return {read.table for read in window.reads if self._is_committed(window, read)}
 
     def _is_committed(self, window: Window, read: TableRead) -> bool:
-        has_place = not read.counted and bool(read.directory)
-        return has_place and self._lake.tables.committed(read.directory, window.window_id)
+        has_destination = not read.counted and bool(read.directory)
+        return has_destination and self._lake.tables.committed(read.directory, window.window_id)
 
-    def leave_behind(self, window: Window, tables: Collection[TableId]) -> tuple[set[TableId], set[TableId]]:
+    def leave_out_of_repeat(self, window: Window, tables: Collection[TableId]) -> tuple[set[TableId], set[TableId]]:
         """Leave tables out of a window that is repeated.
 
         Returns:
