@@ -36,14 +36,31 @@ GIVEN_UP = frozenset(
         "apart",
         "unseen",
         "Walk",
+        "look_at",
+        "look_back",
+        "look_when_due",
+        "look_once",
+        "Look",
+        "Seen",
+        "JsonParts",
+        "unwritable",
         "not_made",
         "given_by",
         "untimely",
+        "is_told",
+        "tell_lost",
         "tell_changes",
+        "told_history",
+        "told_if_still",
+        "errors_told",
         "runs_behind",
+        "leave_behind",
         "nothing_between",
         "wake",
         "of_this_life",
+        "Absence",
+        "Places",
+        "planned_places",
     ]
 )
 """Names without leading underscores."""
@@ -76,6 +93,15 @@ def test_names_that_were_given_up_are_gone() -> None:
         if token.string.strip("_") in GIVEN_UP
     }
     assert not found
+
+
+def test_limits_are_called_max_and_min() -> None:
+    found = {
+        token.string
+        for _, token in tokens(frozenset({tokenize.NAME}))
+        if re.match(r"_*(most|least)_", token.string.lower())
+    }
+    assert found <= {"most_common"}, "Counter's own"
 
 
 def test_phrases_that_were_given_up_are_in_no_text() -> None:

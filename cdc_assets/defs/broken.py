@@ -31,7 +31,7 @@ from cdc_assets.defs.markdown import escaped
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
-from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import IdlePage
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import ConfigurationError
@@ -80,12 +80,12 @@ def broken_definitions(
     def problem() -> ConfigurationError | None:
         return _problem(capture) if of_settings else error
 
-    def look() -> Seen:
+    def observe() -> Observation:
         found = problem()
         trouble = Trouble("The configuration", str(found) if found else _RIGHT)
-        return Seen(CaptureReport(name, datetime.now(UTC), troubles=(trouble,)))
+        return Observation(CaptureReport(name, datetime.now(UTC), troubles=(trouble,)))
 
-    view = CaptureView(name, key, "", look)
+    view = CaptureView(name, key, "", observe)
     sensor = _sensor(view, problem, names.log_sensor if known.page == BATCHES else names.sensor)
     return dg.Definitions(
         [page, *(spec.with_io_manager_key(names.envelope_io) for spec in tables)],

@@ -122,7 +122,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 # the sensor measures from here how long nothing streams between two runs
                 if summary.ended == "deadline" or (summary.ended == "yielded" and goal is None):
                     tag_run(context.instance, context.run.run_id, {LEFT_AT_TAG: f"{time():.3f}"})
-                _tell(context, summary, goal)
+                _log_summary(context, summary, goal)
                 yield from reporter.results(capture.structures(), _to_report(reporter, summary) if goal else ())
                 mirrors.finish()
             tag_run(context.instance, context.run.run_id, {COMMITTED_TAG: str(summary.windows)})
@@ -170,7 +170,7 @@ def _reached(goal: UntilNow) -> Callable[[], bool]:
     return reached
 
 
-def _tell(context: dg.AssetExecutionContext, summary: StreamSummary, goal: UntilNow | None) -> None:
+def _log_summary(context: dg.AssetExecutionContext, summary: StreamSummary, goal: UntilNow | None) -> None:
     """Log how a stream has ended, and what it could not read."""
     has_reached = goal is not None and summary.ended == "yielded"
     context.log.info(f"{summary.windows} windows; ended: {'goal' if has_reached else summary.ended}")
@@ -191,5 +191,5 @@ def _to_report(reporter: Reporter, summary: StreamSummary) -> list[TableId]:
 def _others_wait(runs: CaptureRuns, context: dg.AssetExecutionContext, turns: Turns) -> Callable[[], bool]:
     """A predicate: whether another run of this capture waits for this one, for the pool or for its turn."""
     queued = somebody_waits(runs, context.instance, context.run.run_id)
-    looks = Seldom(_CHECK_EVERY_S)
-    return lambda: queued() or (looks.due() and turns.is_wanted())
+    turn_check = Seldom(_CHECK_EVERY_S)
+    return lambda: queued() or (turn_check.due() and turns.is_wanted())

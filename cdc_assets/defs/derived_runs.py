@@ -19,7 +19,7 @@ MIRRORS_TAG = "cdc/mirrors"
 """On a run that was started because mirrors lag their topics: these topics."""
 KAFKA_TAG = "cdc/kafka"
 """On a run that was started because windows wait to be published: how many."""
-_MOST_TRIES = 8
+_MAX_TRIES = 8
 """Runs for the same mirrors after a run of the capture: about an hour."""
 _BROKER_AWAY_S = 30.0
 """Seconds after which a broker that does not answer is queried again, since a tick waits for it."""
@@ -47,11 +47,11 @@ def mirroring(
     what, since = ", ".join(behind), records[0].storage_id if records else -1
     tries = [
         record
-        for record in own.finished_of(instance, catalog.names.mirror, _MOST_TRIES)
+        for record in own.finished_of(instance, catalog.names.mirror, _MAX_TRIES)
         if record.storage_id > since and record.dagster_run.tags.get(MIRRORS_TAG) == what
     ]
     has_failed = tries and tries[0].dagster_run.status is dg.DagsterRunStatus.FAILURE
-    if tries and (not has_failed or len(tries) == _MOST_TRIES or growing_retry_time(tries, MIRRORS_TAG, what)):
+    if tries and (not has_failed or len(tries) == _MAX_TRIES or growing_retry_time(tries, MIRRORS_TAG, what)):
         return None
     key = run_key(catalog.names.capture, tries or records, "mirrors")
     return dg.RunRequest(run_key=key, job_name=catalog.names.mirror, tags={MIRRORS_TAG: what})

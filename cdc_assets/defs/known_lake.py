@@ -5,7 +5,7 @@ So a process that has seen the record stores that in Dagster, in the store that 
 is read or written, a process gets what Dagster knows. A relative `lake.path` is compared as it is written, too: from
 another working directory it means another folder.
 
-*Crash:* the next tick or look does it.
+*Crash:* the next tick or report does it.
 """
 
 import json

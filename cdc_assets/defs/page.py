@@ -76,7 +76,7 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
     return facts | _numbers(report)
 
 
-def tells(page: Mapping[str, Any]) -> tuple[object, ...]:
+def shown_facts(page: Mapping[str, Any]) -> tuple[object, ...]:
     """What a page says, without the numbers in it, which change all the time: of two pages that say the same only one is reported.
 
     Args:

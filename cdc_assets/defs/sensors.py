@@ -77,7 +77,7 @@ SIGNAL_TAG = "cdc/signals"
 _SOURCE = "source"
 NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because tables were enabled: these."""
-_LOOK_FOR_TABLES_S = 60.0
+_NEW_TABLES_EVERY_S = 60.0
 """Seconds between two searches for tables that were enabled, if there are others."""
 _MAX_SELECTED = 20
 """Tables that a snapshot run of the sensor selects."""
@@ -97,7 +97,7 @@ class _Decider:
 
     def __init__(self, catalog: CaptureCatalog) -> None:
         self._catalog, self._published, self._start = catalog, KafkaRuns(catalog), start_id(catalog.config)
-        self._looks = Seldom(_LOOK_FOR_TABLES_S if catalog.tables else 0.0)
+        self._new_tables = Seldom(_NEW_TABLES_EVERY_S if catalog.tables else 0.0)
 
     def times(self, resource: CaptureResource) -> tuple[float, float]:
         """As `ticks.Decider.times`."""
@@ -128,7 +128,7 @@ class _Decider:
         ):
             return left
         unread, is_first = pause_ends(snapshots, of_any_kind=True), start_of(context) != self._start
-        request = _request(catalog, resource, records, unread, self._looks, first_tick=is_first)
+        request = _request(catalog, resource, records, unread, self._new_tables, first_tick=is_first)
         if isinstance(request, dg.SkipReason):
             request = mirrors() or request
         if catalog.has_kafka and isinstance(request, dg.SkipReason):
@@ -143,7 +143,7 @@ def _request(
     resource: CaptureResource,
     records: Sequence[dg.RunRecord],
     unread: datetime | None,
-    looks: Seldom,
+    new_tables: Seldom,
     *,
     first_tick: bool,
 ) -> dg.RunRequest | dg.SkipReason:
@@ -152,7 +152,7 @@ def _request(
     Args:
         records: records of its newest ended runs.
         unread: time from which tables that could not be read may be tried again; None if now.
-        looks: when to search for new tables.
+        new_tables: when to search for new tables.
         first_tick: whether this is the first evaluation since the start.
     """
     capture = catalog.names.capture
@@ -170,12 +170,12 @@ def _request(
                 tags=dict(all_ranges(catalog.partitions)),
             )
         # from here on cheap questions first; each is asked only if none before it has found work
-        fresh = work.fresh() if overview.streams else {}
+        fresh = work.unread_databases() if overview.streams else {}
         signalled = work.signalled(fresh)
-        asked = work.asked() if overview.streams and not fresh else []
+        asked = work.pending_signals() if overview.streams and not fresh else []
         if overview.streams and _has_left(records) and not (fresh or asked) and work.unheeded():
             asked = [_SOURCE]
-        new = work.new_tables() if overview.streams and not (fresh or asked) and looks.due() else []
+        new = work.new_tables() if overview.streams and not (fresh or asked) and new_tables.due() else []
         new = [table for table in new if table not in snapshots]
         failed = work.failed() if overview.streams and not (fresh or asked or new) else []
         unended = work.readings_without_end() if overview.streams and not (fresh or asked or new or failed) else []

@@ -8,7 +8,7 @@ from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.known_lake import Home
-from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.system_topics import WINDOWS
@@ -17,7 +17,7 @@ from cdc_assets.overview.checks.sqlserver import CHECKS, ServerFacts
 from cdc_assets.overview.report_builder import inspect_server
 
 _AUDIT_S = 0.1
-"""Seconds of a look for topics that seem right: a tick that looks every few seconds comes to all of them."""
+"""Seconds of a report for topics that seem right: a tick every few seconds comes to all of them."""
 
 
 def server_view(catalog: CaptureCatalog, resource: CaptureResource) -> CaptureView:
@@ -34,7 +34,7 @@ def server_view(catalog: CaptureCatalog, resource: CaptureResource) -> CaptureVi
         capture=catalog.config.name,
         key=catalog.page_key,
         directory=catalog.system[WINDOWS],
-        look=lambda: look(catalog, resource, turns),
+        observe=lambda: observe_server(catalog, resource, turns),
         answers=answers,
         checks=CHECKS,
         others=(catalog.kafka_key,) if catalog.has_kafka else (),
@@ -44,11 +44,11 @@ def server_view(catalog: CaptureCatalog, resource: CaptureResource) -> CaptureVi
     )
 
 
-def look(catalog: CaptureCatalog, resource: CaptureResource, turns: Turns | None = None) -> Seen:
+def observe_server(catalog: CaptureCatalog, resource: CaptureResource, turns: Turns | None = None) -> Observation:
     """Query everything once, and compare some of the topics that seem right with their marks, others each time."""
     config = catalog.config
     with suppress(CdcError):  # which opening the server raises again
         config = resource.config()  # it may name another broker than when definitions were loaded
     marker = TICK_MARKER.ask(config)
     seen = inspect_server(config, lambda: resource.server.quick_source(), audit_s=_AUDIT_S, turns=turns, marker=marker)
-    return Seen.of(seen, catalog)
+    return Observation.of(seen, catalog)

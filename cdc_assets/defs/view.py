@@ -22,20 +22,20 @@ from cdc_assets.overview.report import Trouble
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """What was seen at one time: the page, and a result for each check but `health`, which repeats the page."""
 
     report: CaptureReport
     checks: Sequence[dg.AssetCheckEvaluation] = field(default=())
 
     @classmethod
-    def of(cls, seen: Inspection, catalog: Checked) -> "Seen":
+    def of(cls, seen: Inspection, catalog: Checked) -> "Observation":
         """What is reported of an inspection."""
         found = (one for one in seen.found if one.check is not HEALTH)
         return cls(seen.report, tuple(events_of(found, catalog)))
 
 
-Look = Callable[[], Seen]
+Observe = Callable[[], Observation]
 """Queries everything once; what has no answer is in the report, and fails the checks that depend on it."""
 
 
@@ -58,7 +58,7 @@ class CaptureView:
     capture: str
     key: dg.AssetKey
     directory: str
-    look: Look
+    observe: Observe
     answers: Callable[[], AbstractContextManager[Facts]] | None = None
     checks: Sequence[Check] = ()
     others: tuple[dg.AssetKey, ...] = ()
@@ -76,11 +76,11 @@ class CaptureView:
             if self.home is not None:
                 share_home(instance, self.key, self.home())
 
-    def results(self, seen: Seen) -> Sequence[dg.AssetCheckEvaluation]:
+    def results(self, seen: Observation) -> Sequence[dg.AssetCheckEvaluation]:
         """Those of all checks."""
         return [*seen.checks, event_of(HEALTH, health_result(seen.report), self.key)]
 
-    def unanswered(self, reason: str, last: Seen | None = None) -> Seen:
+    def unanswered(self, reason: str, last: Observation | None = None) -> Observation:
         """What is known if there is no answer: what was seen last, and that nothing is known now."""
         what = (
             f"The state of the capture is not known: {reason}. Next: see whether the server and the lake's store answer"
@@ -94,4 +94,4 @@ class CaptureView:
             if check.of == "kafka"
             for key in self.others
         )
-        return Seen(report, (*events_of(unanswered(self.checks, reason), self), *beside))
+        return Observation(report, (*events_of(unanswered(self.checks, reason), self), *beside))

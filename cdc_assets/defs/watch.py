@@ -35,11 +35,11 @@ from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.asking import begun, overdue_s
 from cdc_assets.defs.checks.board import CheckBoard, Verdict, recorded_verdict, verdict_of
 from cdc_assets.defs.envelope_io import account_of
-from cdc_assets.defs.page import differs, page_of, tells, unchanging
+from cdc_assets.defs.page import differs, page_of, shown_facts, unchanging
 from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import repository_of
 from cdc_assets.defs.seen import FRESH_S, note_seen
-from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.errors import describe_error
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
@@ -88,8 +88,8 @@ class LivePage:
         self._reported: tuple[float, CaptureReport] | None = None
         self._seen_at = float("inf")
         """When a report was shown last."""
-        self._seen: Seen | None = None
-        self._answered: Seen | None = None
+        self._seen: Observation | None = None
+        self._answered: Observation | None = None
         """The newest report that was finished."""
         self._took = 0.0
         view.share_home(context.instance)
@@ -109,7 +109,7 @@ class LivePage:
             self._end.set()
             thread.join(_CLOSE_TIMEOUT_S)
         if not thread.is_alive():
-            self._look_once(last=True)
+            self._observe_once(last=True)
 
     def exported(self, settings: MetricsSettings, prefix: str) -> AbstractContextManager[OnCommit]:
         """Export the run's metrics while the block runs; the function counts a commit.
@@ -134,51 +134,51 @@ class LivePage:
             self._end.wait(_FIRST_S + _FIRST_OF_TABLE_S * self._view.tables)
             while not self._end.is_set():
                 begun = monotonic()
-                self._look_once()
+                self._observe_once()
                 self._end.wait(min(_RUN_LONGEST_S, max(_RUN_EVERY_S, _SHARE * (monotonic() - begun))))
 
-    def _look_once(self, *, last: bool = False) -> None:
+    def _observe_once(self, *, last: bool = False) -> None:
         """Make a report and show it. A failure of the report itself must not end the run whose state it reports."""
         try:
-            begin, look = monotonic(), begun(f"look at {self._view.capture}", self._view.look)
-            while not wait([look], overdue_s(self._took)).done:
+            begin, report = monotonic(), begun(f"report of {self._view.capture}", self._view.observe)
+            while not wait([report], overdue_s(self._took)).done:
                 if last or self._end.is_set():
                     return
                 self._show(self._view.unanswered(f"no answer for {monotonic() - begin:.0f} s", self._answered))
             self._took = monotonic() - begin
-            self._show(self._result(look), last=last)
+            self._show(self._result(report), last=last)
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._view.capture)
 
-    def _result(self, look: Future[Seen]) -> Seen:
-        """What a look has found, or that it has failed, over what was found before."""
+    def _result(self, report: Future[Observation]) -> Observation:
+        """What a report has found, or that it has failed, over what was found before."""
         try:
-            found = look.result()
+            found = report.result()
         except Exception as error:  # noqa: BLE001 - it is reported
             return self._view.unanswered(describe_error(error), self._answered)
         self._answered = found
         return found
 
-    def _show(self, seen: Seen, *, last: bool = False) -> None:
+    def _show(self, seen: Observation, *, last: bool = False) -> None:
         seen = self._with_queue(seen)
         if self._end.is_set() and not last:
             return
         self._seen = seen
         if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have reported meanwhile
             self._reported = None
-        self._tell(self._seen.report)
+        self._materialize(self._seen.report)
         self.board.show(self._view.results(self._seen), frozenset(self._materialized), anew=is_late)
         note_seen(self._context.instance, self._view.key)
         self._view.share_home(self._context.instance)
         self._seen_at = monotonic()
 
-    def _with_queue(self, seen: Seen) -> Seen:
+    def _with_queue(self, seen: Observation) -> Observation:
         """With runs of the capture that wait for long, since the sensor leaves the page to this run."""
         runs, run = self._view.runs, self._context.run
         waiting = waiting_too_long(self._context.instance, runs.of(repository_of(run))) if runs else ()
         return replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *waiting)))
 
-    def _tell(self, report: CaptureReport) -> None:
+    def _materialize(self, report: CaptureReport) -> None:
         if self._reported is not None:
             at, before = self._reported
             is_same = report.healthy and unchanging(before) == unchanging(report)
@@ -195,10 +195,10 @@ class IdlePage:
 
     def __init__(self) -> None:
         self._next, self._began, self._ended, self._took = 0.0, 0.0, 0.0, 0.0
-        self._under_way: Future[Seen] | None = None
+        self._under_way: Future[Observation] | None = None
         self._is_void = False
         """Whether a run has reported since the report under way began."""
-        self._last: Seen | None = None
+        self._last: Observation | None = None
         self._may_differ = True
         """Whether Dagster may show results of checks that are not true any more."""
 
@@ -216,7 +216,7 @@ class IdlePage:
         facts, shown = page_of(report), _shown(instance, view.key)
         if shown is None and not (report.tables or report.findings):
             return []
-        is_news = shown is None or tells(shown) != tells(facts)
+        is_news = shown is None or shown_facts(shown) != shown_facts(facts)
         of_whole = (view.key, *view.others)
         corrected = self._corrected(instance, results, is_news=is_news)
         if not is_news and (report.healthy or not _is_old(shown or {})):
@@ -235,7 +235,7 @@ class IdlePage:
         """A run reports by itself; make a report once it does not."""
         self._next, self._is_void, self._last, self._may_differ = 0.0, True, None, True
 
-    def _seen(self, view: CaptureView) -> Seen | None:
+    def _seen(self, view: CaptureView) -> Observation | None:
         """The newest report, if it has ended and was not shown, or that it does not end; begins one if it is time."""
         if self._under_way is None:
             if monotonic() < self._next:
@@ -245,17 +245,17 @@ class IdlePage:
         if not wait([self._under_way], _GRACE_S if self._is_short else 0.0).done:
             lasts = monotonic() - self._began
             return self._unanswered(view, f"no answer for {lasts:.0f} s") if lasts > overdue_s(self._took) else None
-        look, self._under_way = self._under_way, None
+        report, self._under_way = self._under_way, None
         if self._is_void or monotonic() - self._ended > _OLD_S:
             self._next = 0.0
             return self._seen(view)
         try:
-            self._last = look.result()
+            self._last = report.result()
         except Exception as error:  # noqa: BLE001 - it is reported
             return self._unanswered(view, describe_error(error))
         return self._last
 
-    def _unanswered(self, view: CaptureView, reason: str) -> Seen:
+    def _unanswered(self, view: CaptureView, reason: str) -> Observation:
         return view.unanswered(reason, self._last)
 
     def _corrected(
@@ -275,19 +275,19 @@ class IdlePage:
         """Whether a report is expected to end while a tick waits."""
         return self._took <= _GRACE_S
 
-    def _begun(self, view: CaptureView) -> Future[Seen]:
+    def _begun(self, view: CaptureView) -> Future[Observation]:
         pause = 0.0 if self._is_short else _PAUSE_S
         self._began = monotonic() + pause
 
-        def work() -> Seen:
+        def work() -> Observation:
             try:
-                return view.look()
+                return view.observe()
             finally:
                 self._ended = monotonic()
                 self._took = self._ended - self._began
                 self._next = self._ended + min(_IDLE_LONGEST_S, max(_IDLE_EVERY_S, _SHARE * self._took))
 
-        return begun(f"look at {view.capture}", work, pause)
+        return begun(f"report of {view.capture}", work, pause)
 
 
 def _shown(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, Any] | None:

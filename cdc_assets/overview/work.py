@@ -32,7 +32,7 @@ class Work:
         state: state recorded in the manifest.
         rule: rule of the snapshot mode.
         included: whether the settings include a table.
-        channels: signal channels; read only by `asked`.
+        channels: signal channels; read only by `pending_signals`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Work:
         refused = unfit(new, self._state.tables, self._events) if self._state.tables else {}
         return [table for table in new if table not in refused]
 
-    def fresh(self) -> Mapping[str, Lsn]:
+    def unread_databases(self) -> Mapping[str, Lsn]:
         """Databases with something to do, and their newest captured transaction, or else the LSN up to which they were read.
 
         Besides unread changes these are: a window in flight; an incremental snapshot whose run was killed; a table that
@@ -142,7 +142,7 @@ class Work:
         skipped.
 
         Args:
-            fresh: result of `fresh`.
+            fresh: result of `unread_databases`.
         """
         if "source" not in self._signals.channels:
             return []
@@ -219,7 +219,7 @@ class Work:
         """Databases with tables that are captured."""
         return sorted({table.database for table in self._state.tables if self._included(table)})
 
-    def asked(self) -> list[str]:
+    def pending_signals(self) -> list[str]:
         """Channels with unread signals, and databases with requests that no run has finished.
 
         A channel that cannot be read is logged and skipped.

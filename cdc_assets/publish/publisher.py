@@ -1,7 +1,7 @@
 """Publishes complete windows, each event once.
 
-*Why each event is there once.* Events and the marker that says how far they go are written in one transaction, so a
-consumer that reads only committed records sees both or neither. Where to continue is read from the newest committed marker and
+*Why each event is there once.* Events and the marker that says how far they go are written in one transaction. So a consumer that
+reads only committed records sees both or neither. Where to continue is read from the newest committed marker and
 from nothing else, after every other producer of the same name was fenced and its open transaction ended. A crash at any
 moment therefore repeats what no consumer has seen. If nobody knows whether a commit has succeeded, because the
 connection broke, the broker is opened again, which waits for the outcome; then the marker tells.
@@ -9,7 +9,7 @@ connection broke, the broker is opened again, which waits for the outcome; then 
 *Numbers without events* are passed over when events of a later one are there, not before: so structures that are written late under
 a number that nothing else has (`adoption`) are not missed.
 
-*Topics whose database is ahead* of one that holds windows back (`feed`) have places of their own in the marker, as those that are in the
+*Topics whose database is ahead* of one that holds windows back (`feed`) have offsets of their own in the marker, as those in the
 middle of a window have. So the marker's own number never passes a topic that is not complete, nor one that nobody knows of yet.
 
 *What a transaction holds.* The events of one window, of several small ones, or of a part of a large one: it is committed when
@@ -194,7 +194,9 @@ class Publisher:
         cursors = [self._cursor(topic, ahead) for topic in topics if topic.name not in self.stopped]
         for cursor in cursors:
             cursor.read_ahead()
+        # topics are made outside of a transaction, because the broker may refuse them
         self._targets.prepare(cursors)
+        # window by window over all topics, so that a marker can name one window for nearly all of them
         numbered = [cursor for cursor in cursors if cursor.topic.numbered]
         while live := [s for s in numbered if s.head is not None and s.name not in self.stopped]:
             window = min(cursor.head.window for cursor in live if cursor.head is not None)
@@ -203,10 +205,12 @@ class Publisher:
             self._reached(numbered, window)
             if self._is_full():
                 yield self._commit()
+        # topics with numbers of their own belong to no window
         for cursor in cursors:
             if not cursor.topic.numbered and cursor.name not in self.stopped:
                 yield from self._send(cursor, None)
         self._stops.passed([topic.name for topic in topics], [s.name for s in cursors if s.name not in self.stopped])
+        # the rest is committed, and a topic that has stopped is recorded even if nothing was sent
         if self._begun or self._stops.reasons() != self._published.stopped:
             self._complete = self._base
             self._begin()

@@ -17,14 +17,14 @@ class Targets:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._prepared = set[str]()
-        self._unwritable = dict[str, str]()
+        self._denied = dict[str, str]()
         """Why topics cannot be written, by name."""
         self._senders = defaultdict[str, set[str]](set)
 
     def forget(self) -> None:
         """Create topics, or query their limits, again: the broker was reopened."""
         self._prepared.clear()
-        self._unwritable.clear()
+        self._denied.clear()
 
     def prepare(self, cursors: Sequence[TopicCursor]) -> None:
         """Make the topics of the next records, as many as possible at once."""
@@ -45,7 +45,7 @@ class Targets:
         topic = records.topic or name
         self._senders[topic].add(name)
         self._make([topic])
-        reason = self._unwritable.get(topic)
+        reason = self._denied.get(topic)
         return (0, reason) if reason else self._broker.send(topic, records)
 
     def senders(self, topic: str) -> Sequence[str]:
@@ -55,5 +55,5 @@ class Targets:
     def _make(self, topics: Iterable[str]) -> None:
         new = [topic for topic in topics if topic not in self._prepared]
         if new:
-            self._unwritable |= self._broker.prepare(new)
+            self._denied |= self._broker.prepare(new)
             self._prepared.update(new)

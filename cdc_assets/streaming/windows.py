@@ -11,9 +11,8 @@ under the number, with the parts of every window that is carried out.
 does). Before its tasks the structures are recorded; a repeat takes them from the history. The transactions of all databases
 are committed after all tables.
 
-*Trouble of one database.* If a database cannot be read any more, or not this time
-(a deadlock, a lost connection), or was restored, its window is given up and the
-others continue; the server is queried only before the first commit. Windows are
+*Trouble of one database.* A database cannot be read any more, or not this time (a deadlock, a lost connection), or was restored.
+Then its window is given up and the others continue; the server is queried only before the first commit. Windows are
 given up before anything is recorded in the history, and again before anything is
 committed: after a crash later than that, only the others are pending. So nothing
 that was left out of a commit for all databases can be repeated under its number;
@@ -153,6 +152,7 @@ class WindowStep:
 
     def write(self) -> list[Part]:
         """Record structures, read the windows, evaluate what came back; empty if none of them can be carried out now."""
+        # structures first: they decide how rows are read and where they go
         self.begun = self._each(self._windows, self._begin)
         entries = [entry for part in self.begun for entry in part.structures.recorded]
         if self.begun and self._repeated and not entries and self._lake.history.close(self.number):
@@ -161,18 +161,22 @@ class WindowStep:
             return self.write()
         if not self.begun:
             return []
+        # before any row of it is committed, so that no reader meets a row whose structure the history lacks
         self._lake.record(self.number, entries)
         reach("history-written")
         offset = self._tasks.offset_minutes()
         planned = self._each(self.begun, lambda part: self._plan(part, offset))
         if not planned:
             return []
+        # before a file is written, so that a repetition writes to the same generations
         self._executor.destinations.record(planned)
         tasks = [task for part in planned for task in part.tasks]
+        # one job for the slices of all databases; results come in the order of the tasks
         results = iter(self._executor.runner.run(run_slice, tasks, job_of(planned)))
         for part in planned:
             part.results = list(islice(results, len(part.tasks)))
         reach("files-written")
+        # which tables may be committed is decided from what all tasks report, before any of them is
         evaluate = self._executor.evaluation.evaluate
         return self._each(planned, lambda part: evaluate(self._numbered(part, offset), repeated=self._repeated))
 

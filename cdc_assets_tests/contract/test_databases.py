@@ -51,11 +51,11 @@ def test_capture_turned_off_is_seen_from_outside_until_a_run_has_told_it(two: Tw
     two.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
     with SqlServerSource(two.config.connection) as source:
         seen = CaptureOverview(two.config, source)
-        assert (list(seen.problems()), list(seen.work.fresh())) == ([THERE.database], [THERE.database])
+        assert (list(seen.problems()), list(seen.work.unread_databases())) == ([THERE.database], [THERE.database])
         assert [job.database for job in seen.capture_jobs() if "sp_cdc_enable_db" in job.trouble] == [THERE.database]
         two.run()
         seen = CaptureOverview(two.config, source)
-        assert (list(seen.problems()), list(seen.work.fresh())) == ([], [])
+        assert (list(seen.problems()), list(seen.work.unread_databases())) == ([], [])
         assert not [job for job in seen.capture_jobs() if job.trouble]
 
 

@@ -28,7 +28,7 @@ def overview(two: Two) -> tuple[dict[str, Lsn], list[object]]:
     """Databases that the sensor would start a run for, and tables that it would snapshot."""
     with SqlServerSource(two.config.connection) as source:
         seen = CaptureOverview(two.config, source).work
-        return dict(seen.fresh()), list(seen.waiting([HERE, THERE], first_tick=True))
+        return dict(seen.unread_databases()), list(seen.waiting([HERE, THERE], first_tick=True))
 
 
 def at_step(name: str, action: Callable[[], None]) -> Callable[[str], None]:

@@ -12,7 +12,7 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import asking, watch
 from cdc_assets.defs.page import page_of
-from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import IdlePage
 from cdc_assets.errors import LakeError
 from cdc_assets.overview import CaptureReport
@@ -22,16 +22,16 @@ from cdc_assets.overview.report import TableReport, Trouble
 from cdc_assets_tests.patience import Patience
 
 
-def seen(*troubles: str) -> Seen:
+def seen(*troubles: str) -> Observation:
     """What a look has found."""
     found = tuple(Trouble("SalesDb", what) for what in troubles)
-    return Seen(CaptureReport("shop", datetime.now(UTC), troubles=found))
+    return Observation(CaptureReport("shop", datetime.now(UTC), troubles=found))
 
 
-def healthy() -> Seen:
+def healthy() -> Observation:
     """All is well."""
     table = TableReport(TableId("SalesDb", "dbo", "orders"), "shop.SalesDb.dbo.orders", "streaming")
-    return Seen(CaptureReport("shop", datetime.now(UTC), tables=(table,)))
+    return Observation(CaptureReport("shop", datetime.now(UTC), tables=(table,)))
 
 
 class Looks:
@@ -39,9 +39,9 @@ class Looks:
 
     def __init__(self) -> None:
         self.may_end, self.begun = threading.Event(), 0
-        self.found: Callable[[], Seen] = lambda: seen("quiet")
+        self.found: Callable[[], Observation] = lambda: seen("quiet")
 
-    def __call__(self) -> Seen:
+    def __call__(self) -> Observation:
         """One look."""
         self.begun += 1
         found = self.found
@@ -129,7 +129,7 @@ def test_look_that_fails_is_told_and_the_next_tick_looks_again(
 ) -> None:
     page = IdlePage()
 
-    def broken() -> Seen:
+    def broken() -> Observation:
         raise LakeError("The lake is gone. Next: bring it back.")
 
     looks.found = broken
@@ -211,10 +211,10 @@ def test_look_that_will_last_begins_when_the_tick_has_ended(
 ORDERS = dg.AssetKey(["shop", "orders"])
 
 
-def of_table(*, passed: bool) -> Callable[[], Seen]:
+def of_table(*, passed: bool) -> Callable[[], Observation]:
     """A look that finds a table's check so; what else is wrong ends before."""
     check = dg.AssetCheckEvaluation(ORDERS, "schema_drift", passed=passed, metadata={}, description=str(passed))
-    return lambda: Seen(healthy().report, (check,))
+    return lambda: Observation(healthy().report, (check,))
 
 
 def recorded(page: IdlePage, instance: dg.DagsterInstance, view: CaptureView) -> list[str]:
@@ -234,7 +234,7 @@ def test_check_of_a_table_that_passes_again_is_told_also_after_the_page(
     looks.may_end.set()
     looks.found = of_table(passed=True)
     assert recorded(page, instance, view) == []  # nothing failed before
-    looks.found = lambda: Seen(seen("away").report, of_table(passed=False)().checks)
+    looks.found = lambda: Observation(seen("away").report, of_table(passed=False)().checks)
     assert recorded(page, instance, view) == ["False"]
     assert recorded(page, instance, view) == []
     looks.found = of_table(passed=False)
@@ -298,7 +298,7 @@ def test_page_of_a_capture_that_was_emptied_does_not_stay(
     instance: dg.DagsterInstance, view: CaptureView, looks: Looks
 ) -> None:
     looks.may_end.set()
-    looks.found = lambda: Seen(CaptureReport("shop", datetime.now(UTC)))
+    looks.found = lambda: Observation(CaptureReport("shop", datetime.now(UTC)))
     page = IdlePage()
     patience = Patience(60)
     while page._ended == 0.0:

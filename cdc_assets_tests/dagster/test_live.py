@@ -17,7 +17,7 @@ from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator
-from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import LivePage
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureReport
@@ -29,11 +29,11 @@ from cdc_assets_tests.shop import Shop
 WINDOWS = dg.AssetKey("windows")
 
 
-def look() -> Seen:
+def look() -> Observation:
     """All is well."""
     table = TableReport(TableId("SalesDb", "dbo", "orders"), "shop.SalesDb.dbo.orders", "streaming")
     check = dg.AssetCheckEvaluation(WINDOWS, "capture_job", passed=True, metadata={}, description="It reads.")
-    return Seen(CaptureReport("shop", datetime.now(UTC), tables=(table,)), (check,))
+    return Observation(CaptureReport("shop", datetime.now(UTC), tables=(table,)), (check,))
 
 
 class Server:
@@ -43,7 +43,7 @@ class Server:
         self.answers = threading.Event()
         self.answers.set()
 
-    def look(self) -> Seen:
+    def observe(self) -> Observation:
         """One look."""
         assert self.answers.wait(60)
         return look()
@@ -68,7 +68,7 @@ def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.Monke
     for module, name in [(asking, "_OVERDUE_S"), (watch, "_FIRST_S"), (watch, "_RUN_EVERY_S")]:
         monkeypatch.setattr(module, name, 0.05)
     monkeypatch.setattr(watch, "account_of", lambda *_: {})
-    view = CaptureView("shop", WINDOWS, "windows", server.look, checks=[CAPTURE_JOB])
+    view = CaptureView("shop", WINDOWS, "windows", server.observe, checks=[CAPTURE_JOB])
 
     def told(instance: dg.DagsterInstance, says: str, *, passes: bool) -> None:
         patience = Patience(60)
@@ -126,10 +126,10 @@ def test_look_asks_the_broker_that_the_settings_name_by_now(shop: Shop, monkeypa
     with shop.in_environment():
         resource = CaptureResource(server=server, spark=SparkResource())
         catalog = CaptureCatalog(server.settings(), server.tables(), CdcTranslator())
-        server_view.look(catalog, resource)
+        server_view.observe_server(catalog, resource)
         shop.write({"bootstrap.servers": "127.0.0.1:9"})
-        server_view.look(catalog, resource)
+        server_view.observe_server(catalog, resource)
         shop.write({"bootstrap.servers": "127.0.0.1:9", "database.port": "1"})  # no answer
-        server_view.look(catalog, resource)
+        server_view.observe_server(catalog, resource)
     assert asked[0] == ""
     assert set(asked[1:]) == {"127.0.0.1:9"}

@@ -13,7 +13,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.partitions import all_ranges, range_partitions
-from cdc_assets.defs.server_view import look
+from cdc_assets.defs.server_view import observe_server
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator
@@ -140,7 +140,7 @@ def test_a_look_opens_few_logs_of_topics(shop: Shop) -> None:
     with shop.in_environment(), patch.object(TopicTables, "open", counted):
         resource = CaptureResource(server=server, spark=SparkResource())
         catalog = CaptureCatalog(server.settings(), server.tables(), CdcTranslator())
-        seen = look(catalog, resource)
+        seen = observe_server(catalog, resource)
     assert len(seen.report.tables) == ALL
     assert 0 < len({name for name in opened if ".dbo." in name}) < ALL
 

@@ -12,7 +12,7 @@ import pytest
 from cdc_assets.core import refused_logins
 from cdc_assets.defs import watch
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.server_view import look
+from cdc_assets.defs.server_view import observe_server
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.errors import CredentialsError
@@ -109,9 +109,9 @@ def test_looks_of_a_run(rotated: Shop, minute: Minute) -> None:
         resource = CaptureResource(server=server, spark=SparkResource())
         with refusals(rotated.server) as found:
             for _ in range(20):
-                seen = look(catalog, resource)  # type: ignore[arg-type]
+                seen = observe_server(catalog, resource)  # type: ignore[arg-type]
                 assert "refused the login" in seen.report.headline
                 minute.now += 3
             assert 1 <= len(found) <= 2
             (rotated.folder / "password").write_text(rotated.server.password)
-            assert look(catalog, resource).report.healthy  # type: ignore[arg-type]
+            assert observe_server(catalog, resource).report.healthy  # type: ignore[arg-type]

@@ -163,7 +163,7 @@ def test_one_question_tells_that_the_signal_table_is_untouched(asked: Shop, inst
     change_a_product(asked)
     with SqlServerSource(asked.config().connection) as source:
         work = CaptureOverview(asked.config(), source).work
-        fresh = work.fresh()
+        fresh = work.unread_databases()
         assert fresh
         with asked.statements() as found:
             assert not work.signalled(fresh)

@@ -57,7 +57,7 @@ def _facts(check: Check, view: CaptureView, context: dg.AssetCheckExecutionConte
     """What a check is made of."""
     if check.made_of != "report" and view.answers is not None:
         return view.answers()
-    report = view.look().report
+    report = view.observe().report
     if view.runs is not None:  # the page has them, too
         instance, runs = context.instance, view.runs.of(repository_of(context.run))
         is_reported = is_reported_by_a_run(instance, runs, view.key)

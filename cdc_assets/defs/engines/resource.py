@@ -73,7 +73,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
     def run(
         self,
         tables: TopicTables,
-        tell: Callable[[Batch], None],
+        on_batch: Callable[[Batch], None],
         *,
         idle_timeout_s: float | None = None,
         max_duration_s: float | None = None,
@@ -84,7 +84,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
 
         Args:
             tables: Delta tables to commit to.
-            tell: called with each batch that is committed.
+            on_batch: called with each batch that is committed.
             idle_timeout_s: seconds without an event after which the run ends, instead of the configured ones; 0 is never.
             max_duration_s: seconds after which it ends, instead of the configured ones; 0 is never.
             signal: a request for a snapshot, which the run lasts for.
@@ -99,8 +99,8 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         if max_duration_s is not None:
             settings = replace(settings, max_duration_s=max_duration_s)
         if signal is None:
-            return run_engine(settings, tables, tell, goal)
-        return run_engine_for(signal, settings, tables, tell, self._nudge)
+            return run_engine(settings, tables, on_batch, goal)
+        return run_engine_for(signal, settings, tables, on_batch, self._nudge)
 
     def _nudge(self) -> None:
         """Let an idle connector read its signals; without a driver it does at the next change."""

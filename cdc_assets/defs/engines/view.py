@@ -12,7 +12,7 @@ from cdc_assets.assembly.engine import ask_unread
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.known_lake import Home
-from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.engine.topics import BATCHES
 from cdc_assets.lake.audit import Turns
 from cdc_assets.overview.checks.check import Inspection
@@ -33,7 +33,7 @@ def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource) -> Ca
         capture=catalog.config.name,
         key=catalog.page_key,
         directory=catalog.system[BATCHES],
-        look=lambda: Seen.of(Inspection.of(CHECKS, facts()), catalog),
+        observe=lambda: Observation.of(Inspection.of(CHECKS, facts()), catalog),
         answers=lambda: nullcontext(facts()),
         checks=CHECKS,
         runs=catalog.runs(),

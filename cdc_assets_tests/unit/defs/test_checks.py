@@ -11,7 +11,7 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.checks.events import specs_of
 from cdc_assets.defs.checks.job import definitions_of
-from cdc_assets.defs.view import CaptureView, Seen
+from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.errors import CdcError, QueryError
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.checks import connector, sqlserver
@@ -77,7 +77,7 @@ def view(facts: Facts | CdcError) -> CaptureView:
             raise facts
         yield facts
 
-    return CaptureView("shop", PAGE, "windows", lambda: Seen(REPORT), answers, (HEALTH, ROUND, SMALL))
+    return CaptureView("shop", PAGE, "windows", lambda: Observation(REPORT), answers, (HEALTH, ROUND, SMALL))
 
 
 def evaluated(facts: Facts | CdcError) -> dict[str, dg.AssetCheckEvaluation]:
@@ -100,7 +100,7 @@ def test_one_entry_makes_spec_step_of_the_job_and_what_runs_report() -> None:
         "table_is_small": ORDERS,
     }
     assert found["rows_are_round"].blocking
-    seen = {one.check_name: one for one in Seen.of(Inspection.of([ROUND, SMALL], Tables()), Tables()).checks}
+    seen = {one.check_name: one for one in Observation.of(Inspection.of([ROUND, SMALL], Tables()), Tables()).checks}
     for name in ("rows_are_round", "table_is_small"):
         assert (seen[name].passed, seen[name].description) == (found[name].passed, found[name].description)
         assert isinstance(seen[name].metadata["rows"], dg.TableMetadataValue)
@@ -108,7 +108,7 @@ def test_one_entry_makes_spec_step_of_the_job_and_what_runs_report() -> None:
 
 def test_server_that_does_not_answer_leaves_no_check_of_the_capture_as_it_was() -> None:
     found = Inspection.of([ROUND, SMALL], ReportAlone(REPORT, "the server is away"))
-    (one,) = Seen.of(found, Tables()).checks
+    (one,) = Observation.of(found, Tables()).checks
     assert (one.check_name, one.passed, one.blocking, one.severity) == (
         "rows_are_round",
         False,

@@ -50,7 +50,7 @@ class Pair:
     def has_news(self) -> bool:
         """Whether the sensor would start a run."""
         with SqlServerSource.of(self.world.config) as source:
-            return bool(CaptureOverview(self.world.config, source).work.fresh())
+            return bool(CaptureOverview(self.world.config, source).work.unread_databases())
 
 
 @pytest.fixture
