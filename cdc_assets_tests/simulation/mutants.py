@@ -62,8 +62,9 @@ def main() -> None:
             for name in ("cdc_assets", "cdc_assets_tests", "standin"):
                 shutil.copytree(root / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy(root / "pyproject.toml", tree)
-            path = tree / "cdc_assets" / mutant.path
-            path.write_text(path.read_text().replace(mutant.before, mutant.after))
+            for name, before, after in mutant.edits:
+                path = tree / "cdc_assets" / name
+                path.write_text(path.read_text().replace(before, after))
             found = _found(tree, options.seeds)
         told = "not found" if found is None else f"seed {found[0]}: {found[1][:110]}"
         print(f"| {mutant.what} | {mutant.path} | {told} | {time.monotonic() - begun:.0f} s |", flush=True)  # noqa: T201

@@ -12,12 +12,19 @@ class Mutant:
         path: file, below `cdc_assets`.
         before: text that is there once.
         after: text in its place.
+        also: path, text and other text of a second place that holds the same thought.
     """
 
     what: str
     path: str
     before: str
     after: str
+    also: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def edits(self) -> tuple[tuple[str, str, str], ...]:
+        """Path, text and other text of each place."""
+        return ((self.path, self.before, self.after), *self.also)
 
 
 MUTANTS = (
@@ -55,8 +62,9 @@ MUTANTS = (
     Mutant(
         "a row whose answer was lost is taken for another writer's",
         "ledger/fenced_log.py",
-        "            if (written := self._found()) is None:\n                raise unreadable",
-        "            if (written := None) is None:\n                raise unreadable",
+        "            if (written := self._found()) is None:\n"
+        "                raise unreadable(self._tables.location.uri(self.directory), error) from error\n",
+        "            written = None\n",
     ),
     Mutant(
         "files that are gone are removed once more",
@@ -71,16 +79,24 @@ MUTANTS = (
         '            step("replacement-checked")\n',
     ),
     Mutant(
-        "a replacement's number is not asked",
-        "lake/replacing.py",
-        "            if wanted.number is not None and _reached(tables, handle, directory) >= wanted.number:\n                return False\n",
-        "",
+        "rows of a mirror are committed before the versions that ended",
+        "mirror/fold_step.py",
+        "[[history], [current]]",
+        "[[current], [history]]",
     ),
     Mutant(
         "a mirror's step is folded again though it was committed",
         "mirror/fold_step.py",
         "        if tables.reached(directory) >= number:\n            return\n",
         "",
+        (
+            (
+                "lake/replacing.py",
+                "            if wanted.number is not None and _reached(tables, handle, directory) >= wanted.number:\n"
+                "                return False\n",
+                "",
+            ),
+        ),
     ),
     Mutant(
         "a mirror does not know that its step was planned",
@@ -89,10 +105,10 @@ MUTANTS = (
         "        planned = None\n        if planned is None",
     ),
     Mutant(
-        "an event at the end of the last step is taken again",
-        "mirror/steps.py",
-        "    return file.greatest[:LSN_WIDTH] == step.after and window_of(file, _NEVER) <= step.known\n",
-        "    return False\n",
+        "an event at the end of a step is left to the next one, which begins behind it",
+        "mirror/events.py",
+        "pc.less_equal(positions, self.until + _AFTER_LSN)",
+        "pc.less(positions, self.until)",
     ),
     Mutant(
         "a mirror does not forget what a gap has made wrong",
