@@ -72,6 +72,7 @@ class Producer:
         self._ask("commit")
         refused = {topic for topic, _ in self._open if self._cluster.refused.get(topic) == "commit"}
         if refused:
+            self._open = []  # the transaction is lost
             return dict.fromkeys(refused, "it is refused")
         for topic, record in self._open:
             self._cluster.topics.setdefault(topic, []).append(record)

@@ -18,14 +18,14 @@ from cdc_assets_tests.unit.streaming.simulation import LoopRunner
 
 KINDS: Final = {
     "capture": 8,
-    "mirror": 4,
+    "mirror": 6,
     "publisher": 4,
     "snapshot": 1,
     "rebuild": 1,
     "look": 3,
     "reconcile": 2,
     "engine": 3,
-    "reader": 1,
+    "reader": 4,
 }
 """Processes, and how often each is started."""
 

@@ -6,7 +6,7 @@ named step (`core.steps`) and at every call of a port; whoever is chosen goes on
 *A crash* is an error at a pause, which nothing handles; from then on each further pause of that actor raises it again, so that what
 a process would not have reached is not reached. *Sleep* is not to be chosen for some turns, while others of the same kind start and end.
 *An actor that ends with an error that is told to a user* (`CdcError`, but for `InvariantError`) has done its duty; any other error is a
-fault of the product, and ends the history.
+fault of the product, and ends the history. So is to be told that another writer has taken over where there was none.
 """
 
 import random
@@ -15,11 +15,14 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from cdc_assets.errors import CdcError, InvariantError
+from cdc_assets.errors import CdcError, FencedError, InvariantError
 from cdc_assets_tests.crashes import PowerCutError
 
 _PATIENCE_S = 60.0
+_WRITERS: Final = {"snapshot": "capture", "rebuild": "mirror", "reconcile": "mirror"}
+"""Kinds that write the same as another one."""
 
 
 class StuckError(AssertionError):
@@ -41,6 +44,7 @@ class Actor:
     asleep_until: int = 0
     has_crashed: bool = False
     has_ended: bool = False
+    has_rivals: bool = False
     at: str = "its beginning"
     fault: BaseException | None = None
     thread: threading.Thread | None = None
@@ -68,6 +72,9 @@ class Scheduler:
         self._started += 1
         actor = Actor(f"{kind} {self._started}", kind, body)
         actor.thread = threading.Thread(target=self._play, args=(actor,), name=actor.name, daemon=True)
+        for other in self.actors:
+            if _WRITERS.get(other.kind, other.kind) == _WRITERS.get(kind, kind):
+                other.has_rivals = actor.has_rivals = True
         self.actors.append(actor)
         self._say(f"{actor.name} starts")
         return actor
@@ -83,6 +90,8 @@ class Scheduler:
         except InvariantError as error:
             actor.fault = error
         except CdcError as error:
+            if isinstance(error, FencedError) and not actor.has_rivals:
+                actor.fault = error
             self._say(f"{actor.name} ends, told: {type(error).__name__}: {str(error)[:300]}")
         except BaseException as error:  # noqa: BLE001 - raised again by the history
             actor.fault = error
@@ -142,6 +151,11 @@ class Scheduler:
             self.actors.remove(actor)
             if actor.fault is not None:
                 raise AssertionError(f"{actor.name} ended with {actor.fault!r}") from actor.fault
+
+    def let_be_fenced(self) -> None:
+        """A stranger has written into tables of those that run."""
+        for actor in self.actors:
+            actor.has_rivals = True
 
     def crash(self, actor: Actor) -> None:
         """A power cut: whatever it has not committed is forgotten."""

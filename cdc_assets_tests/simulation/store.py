@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from cdc_assets_tests.simulation.scheduler import Scheduler
 
@@ -18,7 +19,8 @@ class Store:
     """The weather of commits.
 
     Args:
-        next_fault: what happens to the next one: `lost` (it is made, and not answered), `refused` (it is not made), or nothing.
+        next_fault: what happens to the next one: `lost` (it is made, and not answered), `repeated` (the store's client repeats a request
+            whose answer was lost, and finds its own commit), `refused` (it is not made), or nothing.
     """
 
     def __init__(self, scheduler: Scheduler, say: Callable[[str], None]) -> None:
@@ -41,6 +43,9 @@ class Store:
             if fault == "lost":
                 self._say(f"the answer of a commit of {name} is lost")
                 raise OSError("status code: 503, the answer is lost")
+            if fault == "repeated":
+                self._say(f"a commit of {name} is requested twice")
+                raise CommitFailedError(f"Transaction failed: Version {table.version() + 1} already exists")
             self._scheduler.pause(f"behind a commit of {name}")
 
         with pytest.MonkeyPatch.context() as patch:

@@ -18,16 +18,16 @@ EVENTS: Final = {
     "go_on": 400,
     "work": 40,
     "scan": 40,
-    "start": 30,
+    "start": 50,
     "crash": 12,
     "sleep": 8,
-    "later": 3,
+    "later": 6,
     "alter": 2,
     "hand_over": 3,
     "drop_instance": 1,
     "clean_up": 1,
     "optimize": 2,
-    "lose_answer": 2,
+    "lose_answer": 4,
     "lose_published": 2,
     "refuse_topic": 2,
     "accept_topic": 3,
@@ -37,12 +37,12 @@ EVENTS: Final = {
     "leave_database": 1,
     "return_database": 3,
     "new_table": 1,
-    "ask_for_rows": 4,
+    "ask_for_rows": 8,
     "signal": 2,
     "behind_the_log": 1,
     "source_work": 8,
     "write_lines": 4,
-    "rotate": 1,
+    "rotate": 4,
 }
 """What a history is made of, and how often."""
 
@@ -53,7 +53,7 @@ class Weather(Connectors):
     def go_on(self) -> None:
         """Somebody goes on to the next pause, and perhaps others after it."""
         before = len(self.scheduler.actors)
-        for _ in range(self.rng.randrange(1, 6)):
+        for _ in range(self.rng.choice([1, 2, 4, 8, 16])):
             self.scheduler.step()
         if len(self.scheduler.actors) < before:
             self.remember()
@@ -76,11 +76,18 @@ class Weather(Connectors):
         if (actor := self._anybody()) is not None:
             self.scheduler.crash(actor)
             self.remember()
+            self._succeed(actor)
 
     def sleep(self) -> None:
         """A process stands still for long."""
         if (actor := self._anybody()) is not None:
             self.scheduler.sleep(actor, self.rng.randrange(20, 300))
+            self._succeed(actor)
+
+    def _succeed(self, actor: Actor) -> None:
+        """Often somebody starts another one in its place."""
+        if self.rng.random() < 0.5 and len(self.scheduler.of(actor.kind)) < MOST[actor.kind]:
+            self.begin(actor.kind)
 
     def work(self) -> None:
         """A transaction; writers of locked tables wait."""
@@ -170,12 +177,13 @@ class Weather(Connectors):
         if folders:
             folder = self.rng.choice(folders)
             self.say(f"a stranger rewrites {folder.name}")
+            self.scheduler.let_be_fenced()
             with suppress(Exception):  # it may be refused
                 DeltaTable(str(folder)).optimize.compact()
 
     def lose_answer(self) -> None:
         """The store's answer to a commit is lost, or a commit is refused."""
-        self.store.next_fault = self.rng.choice(["lost", "lost", "refused"])
+        self.store.next_fault = self.rng.choice(["lost", "repeated", "refused"])
 
     def lose_published(self) -> None:
         """The answer of the next commit of a publisher is lost."""
