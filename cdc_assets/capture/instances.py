@@ -13,6 +13,8 @@ changes; of these the one that was made later is the newest. Creation time comes
 time, which goes back by an hour each autumn. Both can mislead: by a call of `sys.sp_cdc_cleanup_change_table` for the older instance
 only, or a clock that was set back. So of two instances that the schema history knows, the one that it has known for longer
 is the older: a table never goes back to an instance that it has left.
+A snapshot records the newest instance while the stream may be before an older one that nobody has recorded yet. So where what was
+recorded later is valid from an earlier LSN, marks and times tell after all.
 
 A *gap* is what no instance has: changes after `position` and before the low
 water mark of the instance that should hold them. Bounds are exclusive at the
@@ -83,11 +85,14 @@ def by_age(instances: Sequence[CaptureInstance], recorded: Sequence[HistoryEntry
     Args:
         recorded: its structures in the schema history, oldest first.
     """
-    places: dict[InstanceId | None, int] = {}
+    first: dict[InstanceId | None, tuple[int, Lsn]] = {}
     for place, entry in enumerate(recorded):
-        places.setdefault(entry.identity, place)
-    if all(instance.identity in places for instance in instances):
-        return sorted(instances, key=lambda instance: places[instance.identity])
+        first.setdefault(entry.identity, (place, entry.lsn))
+    if all(instance.identity in first for instance in instances):
+        found = sorted(instances, key=lambda instance: first[instance.identity][0])
+        lsns = [first[instance.identity][1] for instance in found]
+        if lsns == sorted(lsns):
+            return found
     return sorted(instances, key=lambda instance: instance.age)
 
 

@@ -70,6 +70,22 @@ def test_an_instance_with_the_same_columns_has_a_structure_of_its_own_that_is_no
     }  # fmt: skip
 
 
+def test_a_table_goes_on_with_the_newest_instance_also_if_a_snapshot_has_recorded_it_first(tmp_path: Path) -> None:
+    server, config, _, orders = started(tmp_path, gap_policy="ignore")
+    server.add_column(orders, "c1")
+    server.enable(orders, V2)
+    server.disable(V1)
+    stream_until(server, config, "tables-marked")  # the gap is passed over, and V2 not read yet
+    server.add_column(orders, "c2")
+    server.enable(orders, V3)
+    make_capture(server, config).snapshot([orders])  # records V3 before V2
+    for key in (21, 22):
+        server.commit((orders, "insert", key, "a"))
+        make_capture(server, config).stream()
+        assert state_of(config).tables[orders].instance == V3
+    assert all("c2" in (event.after or {}) for event in events_of(config, orders) if event.key in (21, 22))
+
+
 def streamed(server: SimulatedServer, config: object):  # type: ignore[no-untyped-def]
     """The progress reports of a run."""
     reports: list[object] = []
