@@ -51,6 +51,7 @@ def _said(verdict: Verdict) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """A list of rows as a table."""
-    is_table = isinstance(value, Sequence) and bool(value) and isinstance(value[0], Mapping)
+    """A list of rows as a table; a value of Dagster, which is a sequence, too, as it is."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, dg.MetadataValue)
+    is_table = is_list and bool(value) and isinstance(value[0], Mapping)
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in value]) if is_table else value

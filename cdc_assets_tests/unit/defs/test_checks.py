@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs.checks.events import specs_of
+from cdc_assets.defs.checks.events import result_of, specs_of
 from cdc_assets.defs.checks.job import definitions_of
 from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.errors import CdcError, QueryError
@@ -118,6 +118,16 @@ def test_server_that_does_not_answer_leaves_no_check_of_the_capture_as_it_was() 
     assert one.description == "Not known: the server is away"
     assert [found.check.name for found in unanswered([HEALTH, ROUND, SMALL], "frozen")] == ["rows_are_round"]
     assert set(evaluated(QueryError("away"))) == {"health"}, "the others fail their run"
+
+
+def test_facts_are_shown_as_what_they_are() -> None:
+    """A link to Spark's pages is a value of Dagster already."""
+    facts = {"link": dg.MetadataValue.url("http://127.0.0.1:4040"), "rows": [{"id": 1}], "none": [], "count": 3}
+    result = result_of(sqlserver.MATCHES, Verdict(True, "equal", facts=facts), dg.AssetKey("orders"))
+    table = dg.MetadataValue.table([dg.TableRecord({"id": 1})])
+    assert {**result.metadata, "none": None} == {
+        "link": facts["link"], "rows": table, "none": None, "count": dg.MetadataValue.int(3),
+    }  # fmt: skip
 
 
 def test_check_that_runs_do_not_report_is_left_to_the_job() -> None:
