@@ -29,7 +29,7 @@ class ReportGauges(Collector):
     """Gauges of the capture's report.
 
     Args:
-        make_report: makes the report.
+        make_report: makes what the gauges are read from.
     """
 
     def __init__(self, make_report: MakeReport) -> None:

@@ -92,7 +92,14 @@ def test_why_the_last_run_failed_is_told(shop: Shop, instance: dg.DagsterInstanc
     assert not [*troubles_of_runs(instance, runs, is_reported=False)]
 
 
-def test_why_the_last_run_failed_is_told_in_the_words_of_another_library(instance: dg.DagsterInstance) -> None:
+def troubles_after(job: dg.JobDefinition) -> list[Trouble]:
+    """What is reported of runs after one that fails, in an instance of its own."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+        return [*troubles_of_runs(instance, CaptureRuns(frozenset({job.name}), frozenset()), is_reported=False)]
+
+
+def test_why_the_last_run_failed_is_told_in_the_words_of_another_library() -> None:
     """And not in Dagster's, that it was tried often enough."""
 
     @dg.op
@@ -106,12 +113,11 @@ def test_why_the_last_run_failed_is_told_in_the_words_of_another_library(instanc
     def follow() -> None:
         read()
 
-    assert not follow.execute_in_process(instance=instance, raise_on_error=False).success
-    (told,) = troubles_of_runs(instance, CaptureRuns(frozenset({"shop_follow"}), frozenset()), is_reported=False)
+    (told,) = troubles_after(follow)
     assert re.search("failed: OSError: No space left on device. Next: follow the error of that run$", told.what)
 
 
-def test_why_the_last_run_could_not_begin_is_told(instance: dg.DagsterInstance) -> None:
+def test_why_the_last_run_could_not_begin_is_told() -> None:
     """Its process has not ended by itself."""
 
     @dg.resource
@@ -125,8 +131,7 @@ def test_why_the_last_run_could_not_begin_is_told(instance: dg.DagsterInstance) 
     def follow() -> None:
         read()
 
-    assert not follow.execute_in_process(instance=instance, raise_on_error=False).success
-    (told,) = troubles_of_runs(instance, CaptureRuns(frozenset({"shop_follow"}), frozenset()), is_reported=False)
+    (told,) = troubles_after(follow)
     assert re.search("failed: ValueError: no jars. Next: follow the error of that run$", told.what)
 
 

@@ -19,7 +19,7 @@ def test_an_error_is_told_behind_a_chunk_that_is_being_sent(monkeypatch: pytest.
     half = threading.Event()
 
     def fails(process: child.EngineProcess) -> None:
-        threading.Thread(target=process.tell, args=({"kind": "chunk"}, BODY), daemon=True).start()
+        threading.Thread(target=process.send_frame, args=({"kind": "chunk"}, BODY), daemon=True).start()
         half.wait(10)
         raise RuntimeError("no memory")
 

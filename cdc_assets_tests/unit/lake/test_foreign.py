@@ -102,7 +102,7 @@ def test_rows_in_files_of_another_program_stay_once(tables: TopicTables) -> None
     stale(tables)
     handle_of(tables).optimize.compact()
     assert len(positions(tables)) == 16
-    watch(tables).look(["topic"])
+    watch(tables).check(["topic"])
     assert positions(tables) == expected(4)
 
 
