@@ -67,6 +67,7 @@ from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.service import start_id
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of, start_of
+from cdc_assets.lake.audit import Turns
 
 RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""
@@ -89,7 +90,8 @@ def lsn_sensor(catalog: CaptureCatalog, jobs: Sequence[Any]) -> dg.SensorDefinit
         "Checks the server for a new captured LSN. Starts a snapshot run for tables that need one, else a streaming run "
         "if there are new changes or requests; never a second run at a time."
     )
-    return sensor_of(catalog, catalog.names.sensor, about, jobs, partial(server_view, catalog), _Decider(catalog))
+    view = partial(server_view, catalog, turns=Turns())  # each tick has a resource and a view of its own
+    return sensor_of(catalog, catalog.names.sensor, about, jobs, view, _Decider(catalog))
 
 
 class _Decider:

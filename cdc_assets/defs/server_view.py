@@ -20,9 +20,13 @@ _AUDIT_S = 0.1
 """Seconds of a report for topics that seem right: a tick every few seconds comes to all of them."""
 
 
-def server_view(catalog: CaptureCatalog, resource: CaptureResource) -> CaptureView:
-    """The capture."""
-    turns = Turns()
+def server_view(catalog: CaptureCatalog, resource: CaptureResource, turns: Turns | None = None) -> CaptureView:
+    """The capture.
+
+    Args:
+        turns: of somebody who makes a view for each report, as each tick of a sensor does.
+    """
+    turns = turns or Turns()
 
     @contextmanager
     def answers() -> Iterator[ServerFacts]:

@@ -15,7 +15,7 @@ from dagster import DagsterRunStatus
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from cdc_assets.core.processes import own_process
-from cdc_assets.defs import asking, queue, seen, ticks, watch
+from cdc_assets.defs import asking, queue, seen, server_view, ticks, watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import ACTIVE, CaptureRuns
@@ -106,6 +106,22 @@ def is_green(instance: dg.DagsterInstance, check: str, asset: dg.AssetKey = WIND
     record = instance.event_log_storage.get_latest_asset_check_execution_by_key([own])[own]
     assert record.evaluation is not None
     return record.evaluation.passed
+
+
+def test_ticks_take_turns_among_the_topics(location: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one has compared with its mark, the next one leaves to a later one; what lacks something is not forgotten."""
+    given: list[Any] = []
+    inside = server_view.inspect_server
+
+    def noted(*settings: Any, turns: Any, **more: Any) -> Any:
+        given.append(turns)
+        return inside(*settings, turns=turns, **more)
+
+    monkeypatch.setattr(server_view, "inspect_server", noted)
+    for _ in range(2):
+        location.tick()
+    first, second = given
+    assert first is second
 
 
 @pytest.mark.parametrize("status", ACTIVE)

@@ -39,6 +39,7 @@ from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of
 from cdc_assets.engine.signalled_run import channels_of, holds_signals, signal_file
 from cdc_assets.engine.source import LogPoint, is_complete
 from cdc_assets.errors import EngineError
+from cdc_assets.lake.audit import Turns
 
 POSITION_TAG = "cdc/position"
 """On a run that the sensor has started: where the log ended."""
@@ -52,9 +53,8 @@ _UNPROVED = timedelta(minutes=10)
 def log_sensor(catalog: ConnectorCatalog, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor of one capture."""
     about = "Compares the end of the database's log with the lake, and starts a run of the connector if there is more to read; never a second run at a time."
-    return sensor_of(
-        catalog, catalog.names.log_sensor, about, jobs, partial(connector_view, catalog), _Decider(catalog)
-    )
+    view = partial(connector_view, catalog, turns=Turns())  # each tick has a resource and a view of its own
+    return sensor_of(catalog, catalog.names.log_sensor, about, jobs, view, _Decider(catalog))
 
 
 class _Decider:

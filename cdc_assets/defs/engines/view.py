@@ -20,9 +20,13 @@ from cdc_assets.overview.checks.connector import CHECKS, ConnectorFacts
 from cdc_assets.overview.engine import answers_of
 
 
-def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource) -> CaptureView:
-    """The capture."""
-    turns = Turns()
+def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource, turns: Turns | None = None) -> CaptureView:
+    """The capture.
+
+    Args:
+        turns: of somebody who makes a view for each report, as each tick of a sensor does.
+    """
+    turns = turns or Turns()
 
     def facts() -> ConnectorFacts:
         at, overview = datetime.now(UTC), resource.overview(turns)
