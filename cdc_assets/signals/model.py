@@ -144,9 +144,9 @@ class ParsedSignal:
 
 
 def _database_of(pattern: str) -> str:
-    """The database that an expression names literally, or an empty text."""
-    first, *rest = _SEPARATOR.split(pattern, maxsplit=1)
-    return first if rest and "." in rest[0] and _LITERAL.fullmatch(first) else ""
+    """The database that an expression names literally, or an empty text; also of `dbo.o.*`, which may begin with a schema."""
+    first, *rest = _SEPARATOR.split(pattern)
+    return first if len(rest) > 1 and _LITERAL.fullmatch(first) else ""
 
 
 class _BadDataError(ValueError):

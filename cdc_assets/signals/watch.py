@@ -232,7 +232,10 @@ class SignalWatch:
         named = {name: route(name, databases) for name in signal.databases}
         for name in (name for name, found in named.items() if not found):
             own_id = signal.signal.id
-            log.warning("Signal %r is ignored: database %.200s does not belong to this capture.", own_id, name)
+            log.warning(
+                "Signal %r: database %.200s does not belong to this capture, so what it requests there is ignored.",
+                own_id, name,
+            )  # fmt: skip
         general = self._concerned(signal, databases) if signal.is_general else ()
         for database in databases:
             if database in general or any(database in found for found in named.values()):

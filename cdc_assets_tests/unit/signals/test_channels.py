@@ -178,7 +178,10 @@ def test_what_cannot_be_read_becomes_a_signal_of_no_known_type() -> None:
         (["SalesDb.dbo.orders"], ("SalesDb",), False),
         ([r"SalesDb\.dbo\.o.*"], ("SalesDb",), False),
         (["SalesDb[.]dbo[.]orders"], ("SalesDb",), False),
-        (["Sales Db.dbo.*"], ("Sales Db",), False),
+        (["Sales Db.dbo.o.*"], ("Sales Db",), False),
+        (["Sales Db.dbo.*"], (), True),
+        (["dbo.o.*"], (), True),
+        ([r"dbo\.o.*"], (), True),
         ([".*", "SalesDb.dbo.orders"], ("SalesDb",), True),
         (["A.dbo.orders", "B.dbo.orders", "A.dbo.items"], ("A", "B"), False),
         ([".*"], (), True),
@@ -384,6 +387,8 @@ def test_signals_from_outside_go_to_the_databases_they_name_and_are_parsed_once(
         asked = (
             ("one", ["Other.dbo.orders"]),
             ("all", ["dbo.orders"]),
+            ("some", ["dbo.ord.*"]),
+            ("these", ["Other.dbo.*"]),
             ("none", ["Nowhere.dbo.orders"]),
             ("each", [f"{DATABASE}.dbo.orders", "Other.dbo.orders", "Nowhere.dbo.orders"]),
         )
@@ -397,8 +402,8 @@ def test_signals_from_outside_go_to_the_databases_they_name_and_are_parsed_once(
         assert [signal.id for signal in parsed] == [own_id for own_id, _ in asked]
         state = world.state()
         assert [state.signals[name].handled for name in (DATABASE, "Other")] == [
-            ("all", "each"),
-            ("one", "all", "each"),
+            ("all", "some", "each"),
+            ("one", "all", "some", "these", "each"),
         ]
-        assert len(world.events(mine)) == 3
-        assert len(world.events(replace(mine, database="Other"))) == 3 + 1
+        assert len(world.events(mine)) == 4
+        assert len(world.events(replace(mine, database="Other"))) == 4 + 2
