@@ -126,11 +126,11 @@ def _stopping(context: SparkContext) -> Iterator[None]:
     After that, pyspark waits for its own server of accumulators, which polls once a second. It ends with the JVM; but its thread
     then prints a trace about its connection.
     """
-    with redirect_stderr(io.StringIO()):
-        stopping = threading.Thread(target=_stop, args=(context,), name="spark-stop", daemon=True)
-        stopping.start()
-        while stopping.is_alive() and context._jsc is not None:
-            stopping.join(_POLL_S)
+    stopping = threading.Thread(target=_stop, args=(context,), name="spark-stop", daemon=True)
+    stopping.start()
+    while stopping.is_alive() and context._jsc is not None:
+        stopping.join(_POLL_S)
+    with redirect_stderr(io.StringIO()):  # not before, because what is said of a JVM that does not stop must be seen
         yield
         stopping.join()
 

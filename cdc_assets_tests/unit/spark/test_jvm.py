@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -55,3 +56,30 @@ def test_jvm_that_is_stopped_is_not_asked_for_it_would_not_answer(monkeypatch: p
         process.wait()
         context._jsc = SimpleNamespace(sc=ask)
         assert jvm.has_ended(context)
+
+
+def test_what_is_said_while_the_jvm_does_not_stop_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as that the command gives up; and not what pyspark prints about a JVM that is gone."""
+    begun, lets, ended = threading.Event(), threading.Event(), threading.Event()
+    context = SimpleNamespace(_jsc="a JVM")
+
+    def stop() -> None:
+        begun.set()
+        assert lets.wait(20)
+        context._jsc = None
+        assert ended.wait(20)
+        sys.stderr.write("a trace\n")
+
+    context.stop = stop
+
+    def end() -> None:
+        with jvm._stopping(context):
+            ended.set()
+
+    with ThreadPoolExecutor(1) as threads:
+        ending = threads.submit(end)
+        assert begun.wait(20)
+        sys.stderr.write("it gives up\n")
+        lets.set()
+        ending.result(20)
+    assert capsys.readouterr().err == "it gives up\n"
