@@ -28,8 +28,8 @@ setup-mysql: ## System packages and .venv, with MariaDB's programs (no service i
 dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live workload
 	@$(PY) -m demo dev
 
-test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; four workers (WORKERS), two on each of two processors, since they wait for servers and JVMs
-	$(PYTEST) -q -n $${WORKERS:-4} --dist loadfile --no-loadscope-reorder
+test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; three workers (WORKERS), since they wait for each other, servers and JVMs a third of their time
+	$(PYTEST) -q -n $${WORKERS:-3} --dist loadfile --no-loadscope-reorder
 
 test-standin: setup-dev ## The stand-in's own tests
 	$(PYTEST) -q -n $${WORKERS:-2} --dist loadfile standin/tests

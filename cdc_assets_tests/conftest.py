@@ -1,6 +1,5 @@
 """Fixtures for all tests."""
 
-import gc
 import os
 import shutil
 import signal
@@ -36,38 +35,25 @@ os.environ.setdefault("TOKIO_WORKER_THREADS", "1")
 _JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", "-Xlog:all=error:stderr"]
 _JAVA += [f"-XX:SharedArchiveFile={archive}" for archive in Path(sys.prefix).glob("spark-*.jsa")]
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JAVA))
-gc.disable()  # until all tests are collected: very many objects, which all stay
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers a width of 80; tables are as wide as in a pipe
-
-worker, workers = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-if workers > len(processors := sorted(os.sched_getaffinity(0))):
-    # Threads of a test hand over to each other ten thousand times a second (the server, its client, delta-rs), which costs a fifth
-    # less on one processor than across two. Few workers, whose JVMs may have all of them, are left alone
-    os.sched_setaffinity(0, {processors[int(worker.removeprefix("gw")) % len(processors)]})
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is no fault; `timeout` ends what hangs
 settings.load_profile("no deadline")
 
 
 LONG = (
-    "unit/snapshot/test_moment.py",
-    "unit/mirror/test_other_keys.py",
-    "unit/reconcile/test_reconcile.py",
-    "unit/engine/test_batches.py",
-    "contract/test_several_databases.py",
-    "unit/retention/test_foreign.py",
-    "unit/streaming/test_losses.py",
-    "dagster/test_library.py",
-    "unit/streaming/test_names_again.py",
     "contract/test_mirrors_in_a_store.py",
-    "unit/mirror/test_altered.py",
+    "unit/snapshot/test_moment.py",
+    "unit/streaming/test_losses.py",
     "contract/test_object_store.py",
     "contract/test_names_again.py",
-    "contract/test_databases.py",
-    "dagster/test_secrets.py",
-    "contract/source/test_sessions.py",
+    "unit/reconcile/test_reconcile.py",
+    "dagster/test_library.py",
     "unit/streaming/test_appends.py",
-    "simulation/test_simulation.py",
+    "contract/test_databases.py",
+    "dagster/test_signals.py",
+    "dagster/test_sensor.py",
+    "dagster/test_secrets.py",
     "contract/test_key_equality.py",
     "contract/test_lost_answers.py",
     "contract/test_memory.py",
@@ -80,12 +66,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     places = {root / name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
-
-
-def pytest_collection_finish() -> None:
-    """What collected tests and imported modules are made of is not looked through again and again."""
-    gc.enable()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")
