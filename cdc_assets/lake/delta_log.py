@@ -38,7 +38,7 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.location import STORE_ERRORS, Location, list_files, trouble
 
 log = logging.getLogger(__name__)
 
@@ -124,9 +124,8 @@ def newest_version(location: Location, directory: str) -> int:
 
 
 def _entries(location: Location, directory: str) -> list[_Entry]:
-    selector = fs.FileSelector("_delta_log", allow_not_found=True)
     found = []
-    for info in location.existing(directory).get_file_info(selector):
+    for info in list_files(location.existing(directory), "_delta_log"):
         match = _ENTRY.fullmatch(info.base_name)
         if match and info.type == fs.FileType.File:
             whole = match[2] == "checkpoint.parquet" and bool(info.size)

@@ -26,7 +26,7 @@ from deltalake.transaction import AddAction
 from pyarrow import fs
 
 from cdc_assets.core.repeated import repeated_texts
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.location import STORE_ERRORS, Location, list_files, trouble
 from cdc_assets.lake.parquet.file import ParquetFile, bounds_of
 
 STATISTICS = "position"
@@ -221,7 +221,7 @@ def remove_named(location: Location, directories: Iterable[str], part: str) -> N
     for directory in set(directories):
         with suppress(*STORE_ERRORS):
             files = location.existing(directory)
-            for info in files.get_file_info(fs.FileSelector("", allow_not_found=True)):
+            for info in list_files(files):
                 if part in info.base_name:
                     files.delete_file(info.base_name)
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pyarrow import fs
 
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.location import STORE_ERRORS, Location, list_files, trouble
 
 T = TypeVar("T")
 
@@ -27,8 +27,7 @@ class Folder:
 
     def names(self, suffix: str) -> Sequence[str]:
         """Sorted names of files with this suffix, without names that are not valid text, which are foreign."""
-        selector = fs.FileSelector("", allow_not_found=True)
-        found = self._try("listed", lambda: self._files().get_file_info(selector))
+        found = self._try("listed", lambda: list_files(self._files()))
         return sorted(name for info in found if (name := _name(info)) and name.endswith(suffix))
 
     def read(self, name: str) -> bytes:

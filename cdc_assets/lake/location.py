@@ -86,6 +86,18 @@ writes a line to the standard error about each of its attempts, millions of them
 """
 
 
+def list_files(files: fs.FileSystem, folder: str = "") -> list[fs.FileInfo]:
+    """What is in a folder; nothing if there is no such folder.
+
+    Arrow asks whether the folder is there only after it could not be listed. If somebody creates it in between, that is an error.
+    """
+    selector = fs.FileSelector(folder, allow_not_found=True)
+    try:
+        return list(files.get_file_info(selector))
+    except FileNotFoundError:
+        return list(files.get_file_info(selector))
+
+
 def _require_address_space() -> None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
@@ -166,7 +178,7 @@ class Location:
             LakeError: they cannot be listed.
         """
         try:
-            found = self.existing("").get_file_info(fs.FileSelector("", allow_not_found=True))
+            found = list_files(self.existing(""))
         except STORE_ERRORS as error:
             raise trouble(
                 f"The lake at {self.root} cannot be listed", error, "check the path and its rights"
@@ -214,7 +226,7 @@ class Location:
         """Remove abandoned probes. Other processes may be probing now; a file that cannot be removed does no harm."""
         with suppress(*STORE_ERRORS, ValueError):
             files = self.existing(_PROBE)
-            for info in files.get_file_info(fs.FileSelector("", allow_not_found=True)):
+            for info in list_files(files):
                 if info.mtime is None or time.time() - info.mtime.timestamp() > _OLD_PROBE_S:
                     files.delete_file(info.base_name)
             if self.on_disk:

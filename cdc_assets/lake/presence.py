@@ -18,7 +18,7 @@ from typing import Protocol
 from pyarrow import fs
 
 from cdc_assets.errors import LakeError
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.location import STORE_ERRORS, Location, list_files, trouble
 
 _THREADS = 16
 """Number of parallel requests to a store."""
@@ -104,7 +104,7 @@ def damaged(files: fs.FileSystem, sizes: Mapping[str, int]) -> dict[str, str]:
 
 def _listed(files: fs.FileSystem, sizes: Mapping[str, int]) -> list[fs.FileInfo | None]:
     """Sizes of files by a listing, which returns a thousand names per request."""
-    found = {info.base_name: info for info in files.get_file_info(fs.FileSelector("", allow_not_found=True))}
+    found = {info.base_name: info for info in list_files(files)}
     return [files.get_file_info(path) if "/" in path else found.get(path) for path in sizes]
 
 

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import ConfigurationError, LakeError
-from cdc_assets.lake.location import Location, plain
+from cdc_assets.lake.location import Location, list_files, plain
 
 
 def test_local_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +70,24 @@ def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
         Location.of(LakeSettings("s3://user:pl4nted@bucket/lake"))
     assert "pl4nted" not in str(told.value)
     assert Location.of(LakeSettings("abfss://lake@account.dfs.core.windows.net/x")).root.startswith("abfss://lake@")
+
+
+def test_a_folder_that_is_created_while_it_is_listed_is_listed(tmp_path: Path) -> None:
+    """Arrow finds that it is not there, and then that it is, which it takes for an error."""
+    selectors: list[fs.FileSelector] = []
+
+    class Files:
+        """Those of a folder that another process creates."""
+
+        def get_file_info(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+            selectors.append(selector)
+            if len(selectors) == 1:
+                raise FileNotFoundError("Cannot list directory")
+            return local.get_file_info(selector)
+
+    local = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    assert list_files(local, "no") == []
+    (tmp_path / "readers").mkdir()
+    (tmp_path / "readers" / "0.ready").touch()
+    assert [info.base_name for info in list_files(Files(), "readers")] == ["0.ready"]  # type: ignore[arg-type]
+    assert len(selectors) == 2
