@@ -12,7 +12,7 @@ a file that cannot be read does not say it.
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -52,7 +52,12 @@ Resources = Callable[[Names], dict[str, Any]]
 
 
 def broken_definitions(
-    capture: CaptureSource, error: ConfigurationError, translator: CdcTranslator, folder: Path, resources: Resources
+    capture: CaptureSource,
+    error: ConfigurationError,
+    translator: CdcTranslator,
+    folder: Path,
+    resources: Resources,
+    others: Collection[CaptureSource] = (),
 ) -> dg.Definitions:
     """What a code location has in place of a capture.
 
@@ -61,8 +66,9 @@ def broken_definitions(
         translator: keys of the tables.
         folder: where the tables are that the last load has found.
         resources: called if the configuration holds no secret in plain text.
+        others: captures beside it that are there.
     """
-    known = _known(capture)
+    known = _known(capture, others)
     name, prefix, names = known.name, known.prefix, Names(known.name)
     log.error("Capture %s cannot be loaded; everything else is. %s", name, error)
     key = dg.AssetKey([prefix, known.page])
@@ -145,9 +151,9 @@ def _is_shown(capture: CaptureSource) -> bool:
     return True
 
 
-def _known(capture: CaptureSource) -> Loaded:
-    """The capture as it was when it was loaded last, unless its file says now that it is another one; if it never was, as far as that
-    can be read, with the name of the file."""
+def _known(capture: CaptureSource, others: Collection[CaptureSource] = ()) -> Loaded:
+    """The capture as it was when it was loaded last, unless its file says now that it is another one, or another file has become that
+    capture; else as far as that can be read, with the name of the file."""
     path = Path(capture) if isinstance(capture, str | Path) else None
     try:
         texts = flat(dict(capture)) if isinstance(capture, Mapping) else read_properties(Path(capture))
@@ -156,6 +162,9 @@ def _known(capture: CaptureSource) -> Loaded:
     given = texts | dict(overrides(os.environ))
     readable = {name: text.strip() for name, text in given.items() if text.strip() and "${" not in text}
     before = loaded_before(capture)
+    there = [found for other in others if (found := loaded_before(other))]
+    if before and any(before.name == one.name or before.prefix == one.prefix for one in there):
+        before = None
     if before and readable.get("topic.prefix", before.prefix) == before.prefix:
         return before
     prefix = readable.get("topic.prefix") or (path.stem if path else "capture")

@@ -1,7 +1,7 @@
 """Builds one `Definitions` from configuration files."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -105,7 +105,8 @@ def _definitions(
                 broken.append((capture, error))
     if broken and not made and not any(was_loaded(capture) for capture, _ in broken):
         raise broken[0][1]
-    return dg.Definitions.merge(*made, *(in_trouble(*entry, io_managers, chosen, folder) for entry in broken))
+    others = [capture for capture in captures if all(capture is not found for found, _ in broken)]
+    return dg.Definitions.merge(*made, *(in_trouble(*entry, io_managers, chosen, folder, others) for entry in broken))
 
 
 def in_trouble(
@@ -114,18 +115,20 @@ def in_trouble(
     io_managers: IOManagers,
     translator: CdcTranslator,
     folder: str | Path,
+    others: Collection[CaptureSource] = (),
 ) -> dg.Definitions:
     """What is there in place of a capture that cannot be loaded.
 
     Args:
         error: the reason.
         folder: that of cached data.
+        others: captures beside it that are there.
     """
 
     def resources(names: Names) -> dict[str, Any]:
         return capture_resources(names, capture, io_managers)
 
-    return broken_definitions(capture, error, translator, Path(folder), resources)
+    return broken_definitions(capture, error, translator, Path(folder), resources, others)
 
 
 @dataclass(slots=True)

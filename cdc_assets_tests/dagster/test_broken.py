@@ -149,6 +149,22 @@ def test_the_page_of_a_capture_whose_file_says_no_more_what_it_is_does_not_stay_
     assert "in trouble" in str(event.asset_materialization.metadata["health"].value)
 
 
+def test_a_broken_file_is_not_taken_for_the_capture_that_another_file_has_become(tmp_path: Path) -> None:
+    """As after its content was moved; two with the same names would let nothing load."""
+    file, moved = tmp_path / "file.json", tmp_path / "moved.json"
+    files = {
+        "connector.class": "cdc_assets.FileEvents",
+        "files.path": str(tmp_path),
+        "lake.path": str(tmp_path / "lake"),
+    }
+    file.write_text(json.dumps(files | {"topic.prefix": "second"}))
+    build_definitions(file, state_dir=tmp_path / "state")
+    moved.write_text(file.read_text())
+    file.write_text("{")
+    definitions = build_definitions(file, moved, state_dir=tmp_path / "state")
+    assert {sensor.name for sensor in definitions.get_repository_def().sensor_defs} == {"second_log", "file_lsn"}
+
+
 def test_jobs_of_ones_own_keep_the_executor_of_the_project(shop: Shop) -> None:
     @dg.asset
     def mine() -> None: ...
