@@ -10,8 +10,7 @@ names, which a power cut damages first. This can show that a table looks right, 
 clean-up, a compaction or a commit later than the mark a sound table differs too. `examine` compares everything:
 application transaction, number of rows, and each data file's size. It runs for the tables that differ, and for others
 as time allows, least recently examined first. So a start takes bounded time for any number of tables, and every table
-is examined in time. Who only looks records nothing: he takes turns of his own (`Turns`), which a process that looks once begins
-anywhere.
+is examined in time. Who only looks records nothing: he takes turns of his own (`Turns`), which begin anywhere.
 
 *No false alarms.* Joining files keeps application transactions and rows, and vacuum removes files that the newest version
 does not name. Rows that another program has deleted on purpose are not missed, and exactly these; and those that it has appended
@@ -24,6 +23,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -78,13 +78,13 @@ class Turns:
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
-        self._turn = 0
+        self._turn, self._begin = 0, uuid4().int
         self.lacking: frozenset[str] = frozenset()
         """Tables that lacked something when they were last examined."""
 
     def of(self, directory: str) -> tuple[int, int]:
-        """What is to be examined earlier has less; of what never was, something else in each process (texts have other hashes)."""
-        return self._last.get(directory, 0), hash(directory)
+        """What is to be examined earlier has less; of what never was, something else each time that turns begin."""
+        return self._last.get(directory, 0), hash((self._begin, directory))
 
     def note(self, found: Mapping[str, Examined]) -> None:
         """Tables that were examined."""

@@ -53,3 +53,9 @@ def test_looks_come_to_every_table_and_tell_what_is_lost_until_it_is_there_again
     away.rename(older)
     assert not audit(tables, known, TOPICS, seconds=0.0, turns=turns)[TOPICS[17]].loss
     assert not audit(tables, known, TOPICS, seconds=0.0, turns=turns)
+
+
+def test_turns_begin_with_another_table_each_time() -> None:
+    """Also in one process: who looks once in a while comes to every table in time."""
+    first = {min(TOPICS, key=Turns().of) for _ in range(100)}
+    assert len(first) > 1
