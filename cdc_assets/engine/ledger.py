@@ -104,6 +104,7 @@ class BatchState:
         stopped: partitions and files that are not read on, with the reasons.
         nulled: number of values that are null because the connector could not convert them, by column.
         marks: what each topic table's directory held after its last batch.
+        unheard_since: when the first run began in which the connector was not heard; None if the last one has heard it.
     """
 
     next_batch: int = 0
@@ -117,6 +118,7 @@ class BatchState:
     stopped: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
     nulled: Mapping[str, int] = field(default_factory=dict)
+    unheard_since: datetime | None = None
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """Partitions and offsets, as a connector takes them."""
@@ -213,6 +215,8 @@ def _after(state: BatchState, row: Row) -> BatchState:
     match row["event"]:
         case "state":
             return decode(BatchState, detail)
+        case "claim":
+            return replace(state, unheard_since=state.unheard_since or row["at"])
         case "planned":
             batch = decode(Batch, detail["batch"])
             moved = {json.dumps(partition, sort_keys=True): offset for partition, offset in batch.offsets}
@@ -233,9 +237,10 @@ def _after(state: BatchState, row: Row) -> BatchState:
             marks = {
                 name: mark.behind(state.marks[name]) if name in state.marks else mark for name, mark in now.items()
             }
-            return replace(state, pending=None, tables={**state.tables, **reached}, marks={**state.marks, **marks})
+            tables = {**state.tables, **reached}
+            return replace(state, pending=None, tables=tables, marks={**state.marks, **marks}, unheard_since=None)
         case "quiet":
-            return replace(state, quiet=True)
+            return replace(state, quiet=True, unheard_since=None)
         case "stopped":
             return replace(state, stopped=detail["stopped"])
     return state

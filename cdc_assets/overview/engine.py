@@ -250,18 +250,12 @@ def _lag(overview: EngineOverview, asked: Asked, committed: datetime | None, rat
         return Lag(None, 0.0, 0.0)
     if rates.rows and committed is not None:
         return Lag(None, seconds_behind(asked.now, committed), 0.0)
-    return Lag(None, seconds_behind(at, _heard(overview.rows)), 0.0)
+    return Lag(None, seconds_behind(at, overview.state.unheard_since or _heard(overview.rows)), 0.0)
 
 
 def _heard(rows: Sequence[Mapping[str, Any]]) -> datetime | None:
-    """When the connector was last heard; or, if a run has begun since, when the first that it has not answered did."""
-    found = None
-    for row in reversed(rows):
-        if row["event"] in _HEARD:
-            return found or row["at"]  # type: ignore[no-any-return]
-        if row["event"] == "claim":
-            found = row["at"]
-    return found
+    """When the connector was last heard."""
+    return next((row["at"] for row in reversed(rows) if row["event"] in _HEARD), None)
 
 
 def _rates(overview: EngineOverview, at: datetime) -> Rates:

@@ -151,13 +151,16 @@ def test_runs_that_bring_nothing_do_not_let_the_record_grow(
     monkeypatch.setattr("cdc_assets.engine.ledger._KEEP_ROWS", 4)
     config = EngineConfig("shop", "shop", LakeSettings(str(tmp_path / "lake")), {"connector.class": "MySqlConnector"})
     tables, now = TopicTables(Location.of(config.lake), "shop", config.lake), datetime.now(UTC)
-    for _ in range(15):
+    for minutes in range(15):
         ledger = BatchLedger(tables, "shop")
-        ledger.claim(now)
+        ledger.claim(now + timedelta(minutes=minutes))
         if is_heard:
             ledger.rest(now)
     assert len(ledger.rows()) < 10
     assert ledger.read().quiet is is_heard
+    assert ledger.read().unheard_since == (None if is_heard else now), (
+        "since the first of them, of which there is no row any more"
+    )
 
 
 def test_headroom_is_counted_from_what_may_be_unread(look: Callable[..., CaptureReport]) -> None:
