@@ -224,7 +224,7 @@ def test_a_topic_that_was_made_anew_is_told_and_then_read_from_its_beginning(tmp
     reading.run()
     broker.admin.delete_topics(["anew.a"])["anew.a"].result(60)
     time.sleep(1)
-    with pytest.raises(LakeError, match=r"anew\.a partition 0: it was read, and is not there any more"):
+    with pytest.raises(LakeError, match=r"anew\.a partition 0: it was read before and no longer exists"):
         reading.run()
     broker.create("anew.a", 1)
     broker.write("anew.a", [message(number) for number in range(100, 115)])
