@@ -31,7 +31,7 @@ from deltalake import DeltaTable
 from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn, Position
 from cdc_assets.errors import InvalidValueError, LakeAwayError, LakeError
 from cdc_assets.lake.commits import read_commit
-from cdc_assets.lake.foreign import net_since
+from cdc_assets.lake.expected import expected_rows
 from cdc_assets.lake.location import STORE_ERRORS, plain, trouble
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import damaged
@@ -188,15 +188,13 @@ def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: De
     if mark is not None and now.window < mark.window:
         what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest commits of its log are lost, or the table was replaced"
         losses.append(Loss(directory, what, _shown_until(actions, broken)))
-    elif mark is not None and None not in counts and rows < (expected := _expected(tables, mark, handle, directory)):
+    elif (
+        mark is not None
+        and None not in counts
+        and rows < (expected := expected_rows(tables, directory, mark, handle.version()).rows)
+    ):
         losses.append(Loss(directory, f"has {rows} events in place of {expected}: a commit of its log is lost"))
     return Examined(now, _joined(losses))
-
-
-def _expected(tables: DeltaTables, mark: Mark, handle: DeltaTable, directory: str) -> int:
-    """How many rows a table must have at least in a version: those of its mark, and those that came and went since, as far as the
-    log tells."""
-    return mark.rows + net_since(tables, directory, mark.counted + 1, mark.window, handle.version())
 
 
 def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> Loss:

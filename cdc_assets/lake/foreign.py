@@ -165,38 +165,6 @@ def undone_by(commit: Commit) -> set[int]:
     return {int(version) for version in str(commit.about.get(UNDONE, "")).split(",") if version}
 
 
-def net_since(tables: DeltaTables, directory: str, version: int, window: int, until: int) -> int:
-    """How many rows more there are by the commits from a version on that the log still has.
-
-    What a rewrite has lost is not among it: nobody meant it. Nor is what this capture has dropped, which is recorded before.
-
-    Args:
-        window: number of this capture up to which its commits are counted already.
-        until: the newest version that counts: that in which the caller has counted rows, since a run may commit meanwhile.
-
-    Raises:
-        LakeError: the table cannot be read.
-    """
-    total = 0
-    while version <= until and (commit := read_commit(tables.location, directory, version)) is not None:
-        total += _net(tables, directory, commit, window)
-        version += 1
-    return total
-
-
-def _net(tables: DeltaTables, directory: str, commit: Commit, window: int) -> int:
-    if UNDONE in commit.about:
-        return _rows_more(tables.location, directory, commit) or 0
-    if is_own(tables, commit):
-        is_counted = commit.transactions.get(tables.capture, window + 1) <= window
-        is_append = not (commit.removed or is_counted or OURS in commit.about)
-        return (total_rows(tables.location, directory, commit.added) or 0) if is_append else 0
-    found = judged(tables, directory, commit)
-    if found is None or found.kind == "lost":
-        return 0
-    return -found.rows if found.kind == "removed" else found.rows
-
-
 def is_own(tables: DeltaTables, commit: Commit) -> bool:
     """Whether a commit is of this capture, or of an asset of Dagster."""
     applications = commit.transactions.keys()
@@ -208,7 +176,7 @@ def judged(tables: DeltaTables, directory: str, commit: Commit) -> ForeignCommit
     """What a commit of another program did to the rows; None if it is not one, or changed none."""
     if is_own(tables, commit) or not (commit.added or commit.removed):
         return None
-    more = _rows_more(tables.location, directory, commit)
+    more = rows_more(tables.location, directory, commit)
     if more is None and not commit.changes:
         return ForeignCommit(directory, commit.version, "unclear", 0, commit.operation)
     more = -commit.deleted if more is None else more
@@ -220,7 +188,7 @@ def judged(tables: DeltaTables, directory: str, commit: Commit) -> ForeignCommit
     return ForeignCommit(directory, commit.version, kind, abs(more), commit.operation)
 
 
-def _rows_more(location: Location, directory: str, commit: Commit) -> int | None:
+def rows_more(location: Location, directory: str, commit: Commit) -> int | None:
     """How many rows more there are after a commit; None if the version before, or a file without a count, is gone.
 
     Raises:

@@ -15,6 +15,9 @@ others do not matter, and if a file went, nothing is done. *Why no row is lost o
 is nothing, so what is removed is what was found, and a writer that slept before the commit finds that its files went. The
 fence is not needed for that; it keeps a writer that was overtaken from working on.
 
+*How many rows are expected afterwards.* The commit itself says how many it drops (`expected`). So whoever compares a table with its
+mark is right at any moment, whether the commit was made or not, and nobody has to record a number before it.
+
 *An answer that is lost.* A commit names itself by a number of its own in its metadata. After a refusal, or an error that
 does not say whether the commit is there, the log after v is read: if it has the number, the commit was made.
 
@@ -40,6 +43,8 @@ from cdc_assets.lake.tables import HOOKS, DeltaTables
 
 OURS = "cdc.replaced"
 """Key of a commit's metadata under which it names itself; a commit without it is of another program."""
+DROPPED = "cdc.dropped"
+"""Key under which a commit says how many rows fewer the table has after it."""
 UNDONE = "cdc.undone"
 """Key under which a commit that undoes one of another program names its version."""
 WHOLE = "cdc.whole"
@@ -136,12 +141,13 @@ def replace_files(tables: DeltaTables, directory: str, wanted: Replacement, fenc
                 raise LakeError(f"The Delta table {directory} no longer exists. Next: restore it from a copy.")
             if wanted.number is not None and _reached(tables, handle, directory) >= wanted.number:
                 return False
-            actions = _actions(directory, handle, wanted)
+            actions, dropped = _actions(directory, handle, wanted)
             if not actions and wanted.schema is None:
                 return False
             step("replacement-checked")
             fence()
-            if _commit(tables, directory, handle, wanted, actions, own):
+            about = {OURS: own} | ({DROPPED: str(dropped)} if dropped else {})
+            if _commit(tables, directory, handle, wanted, actions, about):
                 step("files-replaced")
                 return True
     finally:
@@ -157,8 +163,10 @@ def _reached(tables: DeltaTables, handle: DeltaTable, directory: str) -> int:
     return -1 if version is None else version
 
 
-def _actions(directory: str, handle: DeltaTable, wanted: Replacement) -> list[AddAction | RemoveAction]:
-    """The file actions, all of whose files are there, and which lose no row.
+def _actions(
+    directory: str, handle: DeltaTable, wanted: Replacement
+) -> tuple[list[AddAction | RemoveAction], int | None]:
+    """The file actions, all of whose files are there, and which lose no row; and how many rows fewer there are then, if that is known.
 
     Raises:
         LakeConflictError: a file went.
@@ -172,7 +180,8 @@ def _actions(directory: str, handle: DeltaTable, wanted: Replacement) -> list[Ad
         )
     before = [live[path] for path in paths]
     come, go = sum(file.rows for file in wanted.add), sum(count or 0 for count in before)
-    if wanted.dropped is not None and None not in before and come != go - wanted.dropped:
+    dropped = None if None in before else go - come
+    if None not in (wanted.dropped, dropped) and wanted.dropped != dropped:
         raise InvariantError(
             f"{directory}: {len(paths)} files of {go} rows were to be replaced by {come} rows, less {wanted.dropped} that are "
             "dropped. Nothing was done. Next: report this."
@@ -182,7 +191,7 @@ def _actions(directory: str, handle: DeltaTable, wanted: Replacement) -> list[Ad
     removals: list[AddAction | RemoveAction] = [
         RemoveAction(path, changes, now) for path in paths if path not in same and wanted.schema is None
     ]
-    return [*removals, *(file.action(is_new=wanted.is_new) for file in wanted.add)]
+    return [*removals, *(file.action(is_new=wanted.is_new) for file in wanted.add)], dropped
 
 
 def _commit(
@@ -191,14 +200,14 @@ def _commit(
     handle: DeltaTable,
     wanted: Replacement,
     actions: list[AddAction | RemoveAction],
-    own: str,
+    about: Mapping[str, str],
 ) -> bool:
     """Commit after the version of the handle; False if another writer has."""
-    version, now = handle.version(), int(time.time() * 1000)
+    version, now, own = handle.version(), int(time.time() * 1000), about[OURS]
     numbers = [] if wanted.number is None else [Transaction(tables.capture, wanted.number, now)]
     whole = {WHOLE: "true"} if wanted.remove is None else {}
     properties = CommitProperties(
-        custom_metadata={**wanted.metadata, **whole, OURS: own}, max_commit_retries=0, app_transactions=numbers
+        custom_metadata={**wanted.metadata, **whole, **about}, max_commit_retries=0, app_transactions=numbers
     )
     try:
         handle.create_write_transaction(

@@ -37,8 +37,8 @@ from deltalake.exceptions import CommitFailedError
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.evolution import is_compatible
+from cdc_assets.lake.expected import expected_rows
 from cdc_assets.lake.files import STATISTICS, DataFile
-from cdc_assets.lake.foreign import net_since
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.owners import OWNER, require_own
@@ -326,12 +326,9 @@ class TopicTables(DeltaTables):
         return Mark(window_id, version, self._counted(handle, directory, held), counted=version)
 
     def _counted(self, handle: DeltaTable, directory: str, held: Mark | None) -> int:
-        """Number of rows of a table to which others may have committed; lower than before only by what they removed."""
+        """Number of rows of a table to which others may have committed; what was lost meanwhile is counted, too."""
         rows = _row_count(handle)
-        if held is None or rows >= held.rows:
-            return rows
-        net = net_since(self, directory, held.counted + 1, held.window, handle.version())
-        return max(rows, held.rows + min(0, net))
+        return rows if held is None else max(rows, expected_rows(self, directory, held, handle.version()).rows)
 
     def own_versions(self, directory: str) -> range:
         """Versions of a table after one another, up to the newest one, that are known to be of this object and were not
@@ -345,7 +342,8 @@ class TopicTables(DeltaTables):
         return range(self._alone.get(directory, held.version + 1), held.version + 1)
 
     def recounted(self, directory: str, mark: Mark) -> Mark:
-        """The mark with the rows that the table has now."""
+        """The mark with the rows that the table has now, as its log says and no handle remembers."""
+        self.forget(directory)
         handle = self.open(directory)
         if handle is None:
             return replace(mark, rows=0)

@@ -285,11 +285,11 @@ class Manifest(ManifestRows):
         self._record(now, "audit", detail, "tables-marked")
 
     def record_retained(self, now: datetime, retained: Mapping[str, Retained], marks: Mapping[str, Mark]) -> None:
-        """Record what topics hold from now on, and the least content of their tables, before anything is dropped.
+        """Record what topics hold from now on, before anything is dropped, or the content of their tables afterwards.
 
         Args:
             retained: by topic; none if there is nothing to drop.
-            marks: content of the tables afterwards, by directory.
+            marks: by directory.
 
         Raises:
             FencedError: another writer has taken over.

@@ -1,15 +1,16 @@
 """The step with which events leave a topic: files go, or give way to others with the events that stay (`lake.rewriting`).
 
 Before the first file goes, the manifest records what the topic holds from now on, and readers are informed by the properties of its
-first table.
+first table. How many rows a table should still have, its log says (`lake.replacing`).
 
 | after | state | a crash here |
 |---|---|---|
 | the tasks of a compaction | files that no commit names | vacuum removes them; the next pass decides again |
-| the manifest's row `retained` | fenced: what the topic holds, and that its tables may hold fewer rows from now on | nothing is dropped, no reader is informed; the next pass decides again |
+| the manifest's row `retained` | fenced: what the topic holds | nothing is dropped, no reader is informed; the next pass decides again |
 | the properties of the topic's first table | readers are informed | they are refused events that are still there; the next pass continues |
 | the commit of one table | its files are in no new version | the same for the other tables of the topic |
 | the last property, of a compaction | the topic is compacted up to the LSN | |
+| the manifest's second row | the marks of its tables, so that their logs may be cleaned up | the next comparison or commit makes them |
 
 *Why no reader is misled.* It lists files and then requests the property (`lake.retained`), which is older than any
 removal. *Why a mirror loses nothing:* only events below its own LSN go, which no later step of it reads. It may be rebuilt at this
@@ -23,7 +24,7 @@ refused by the table if another one came since it was decided (`lake.retained.an
 it sleeps after the check, it removes only files that the row allowed and that the newest version still has.
 
 *If nothing goes after all*, because a reader turned up, or another program has replaced one of a table's files, the former record
-is written again. So a later loss of as many rows is seen; and the next pass decides again.
+is written again; and the next pass decides again.
 """
 
 import logging
@@ -35,8 +36,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LakeConflictError
+from cdc_assets.lake.expected import settled
 from cdc_assets.lake.files import DataFile
-from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import Replacement
 from cdc_assets.lake.retained import Retained, announce
 from cdc_assets.lake.rewriting import Rewrite, rewriting
@@ -103,9 +104,8 @@ class TopicRemover:
             FencedError: another writer has taken over.
             LakeError: the lake cannot be read or written.
         """
-        marks = {**self._manifest.state.marks, **self._tables.fresh_marks()}
         rewrites = [self._rewrite(removal, directory, one) for directory, one in removal.tables.items()]
-        announce, end = partial(self._announce, removal, marks), partial(self._end, removal, rewrites, marks)
+        announce, end = partial(self._announce, removal), partial(self._end, removal, rewrites)
         carry_out(rewriting(rewrites, announce, end), self._tables.require_files)
 
     def _rewrite(self, removal: TopicRemoval, directory: str, one: TableRemoval) -> Rewrite:
@@ -114,14 +114,9 @@ class TopicRemover:
         name = "topic-compacted" if removal.compacts else "topic-dropped"
         return Rewrite(self._tables, directory, wanted, self._manifest.require_writer, name)
 
-    def _announce(self, removal: TopicRemoval, marks: Mapping[str, Mark]) -> None:
+    def _announce(self, removal: TopicRemoval) -> None:
         topic, former, found = removal.topic, removal.former, removal.found
-        less = {
-            name: replace(marks[name], rows=max(0, marks[name].rows - one.gone))
-            for name, one in removal.tables.items()
-            if name in marks
-        }
-        self._manifest.record_retained(self._clock.now(), {topic: found}, less)
+        self._manifest.record_retained(self._clock.now(), {topic: found}, {})
         try:
             announce(self._tables, topic, former.number, found)
             step("retention-announced")
@@ -133,10 +128,10 @@ class TopicRemover:
                     "Next: nothing, it is tried again."
                 )
         except LakeConflictError:
-            self._restore({topic: former}, removal.tables, marks)
+            self._manifest.record_retained(self._clock.now(), {topic: former}, {})
             raise
 
-    def _end(self, removal: TopicRemoval, rewrites: Iterable[Rewrite], marks: Mapping[str, Mark]) -> None:
+    def _end(self, removal: TopicRemoval, rewrites: Iterable[Rewrite]) -> None:
         stay = {one.directory: one.conflict for one in rewrites if one.conflict is not None}
         for directory, conflict in stay.items():
             log.warning("Old events stay in %s for now: %s", directory, conflict)
@@ -145,14 +140,16 @@ class TopicRemover:
                 done = replace(removal.found, compacted=removal.found.after)
                 announce(self._tables, removal.topic, removal.former.number + 1, done)
             step("compaction-complete")
-        if stay:
-            self._restore({}, stay, marks)
+        self._mark(removal.tables.keys() - stay.keys())
         gone = sum(one.gone for directory, one in removal.tables.items() if directory not in stay)
         log.info(
             "%s: %d events up to %s are dropped%s.",
             removal.topic, gone, removal.found.after, ", which others have replaced" if removal.compacts else "",
         )  # fmt: skip
 
-    def _restore(self, topics: Mapping[str, Retained], directories: Iterable[str], marks: Mapping[str, Mark]) -> None:
+    def _mark(self, directories: Iterable[str]) -> None:
+        marks = {**self._manifest.state.marks, **self._tables.fresh_marks()}
         former = {name: marks[name] for name in directories if name in marks}
-        self._manifest.record_retained(self._clock.now(), topics, former)
+        now = {name: settled(self._tables, name, mark) for name, mark in former.items()}
+        self._manifest.record_retained(self._clock.now(), {}, now)
+        self._tables.forget_marks(former)

@@ -1,16 +1,18 @@
 """Has a run look for commits of other programs, and record what they did to the capture's topics.
 
-What others appended or removed is from then on expected of a topic, but for rows that a rewrite was to keep and has lost: those
-are still expected, so the comparison of the topic with its mark finds the loss, at once and, after a crash, at the next start.
+What others appended or removed is from then on expected of a topic (`lake.expected`). Rows that a rewrite was to keep and has lost,
+and those of a commit that the log no longer has, are still expected. So the comparison of the topic with its mark finds the loss, at
+once and, after a crash, at the next start.
 A topic that others have vacuumed is compared, too: their vacuum may have taken files that were about to be committed.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from cdc_assets.capture.losses import Losses
 from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.lake.expected import expected_rows
 from cdc_assets.lake.foreign import ForeignCommit
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
@@ -19,6 +21,14 @@ from cdc_assets.ledger.manifest import Manifest
 
 _KEPT = 5
 """Number of sentences that are kept of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """The mark of a topic, and whether it has fewer rows than that says."""
+
+    mark: Mark
+    lacks: bool = False
 
 
 class ForeignCommits:
@@ -63,23 +73,26 @@ class ForeignCommits:
             self._tables.note_checked(name, version)
         found = {name: self._marked(name, marks[name], commits) for name, commits in changed.items()}
         if found:
-            self._manifest.record_audit(self._clock.now(), (), found, self._manifest.state.next_window)
-        if suspects := [name for name, commits in changed.items() if _lost(commits) or name in self._watch.vacuumed]:
+            now = self._clock.now()
+            self._manifest.record_audit(
+                now, (), {name: one.mark for name, one in found.items()}, self._manifest.state.next_window
+            )
+        for name in (name for name, commits in changed.items() if commits):
+            self._tables.forget_marks({name: marks[name]})
+            self._tables.expect(name, found[name].mark)
+        if suspects := [name for name, one in found.items() if one.lacks or name in self._watch.vacuumed]:
             self._losses.compare(suspects)
 
-    def _marked(self, name: str, mark: Mark, commits: Sequence[ForeignCommit]) -> Mark:
-        """The mark of a topic after commits of other programs; of one with none, only its log is read further."""
+    def _marked(self, name: str, mark: Mark, commits: Sequence[ForeignCommit]) -> "_Marked":
+        """A topic after commits of other programs; of one with none, only its log is read further."""
+        checked = self._watch.checked[name]
         if not commits:
-            return replace(mark, checked=self._watch.checked[name])
+            return _Marked(replace(mark, checked=checked))
         now = self._tables.recounted(name, mark)
-        return replace(
-            now,
-            rows=max(
-                now.rows, min(mark.rows, now.rows + _lost(commits))
-            ),  # fewer if the loss was recorded when the run began
-            checked=self._watch.checked[name],
-            foreign=(*mark.foreign, *map(str, commits))[-_KEPT:],
-        )
+        expected = expected_rows(self._tables, name, mark, now.counted)
+        rows = expected.rows if expected.is_sure else min(mark.rows, now.rows + _lost(commits))
+        foreign = (*mark.foreign, *map(str, commits))[-_KEPT:]
+        return _Marked(replace(now, rows=max(now.rows, rows), checked=checked, foreign=foreign), rows > now.rows)
 
 
 def _lost(commits: Sequence[ForeignCommit]) -> int:

@@ -289,7 +289,7 @@ def test_a_deletion_that_is_counted_already_explains_nothing_more(tables: TopicT
     append(run, 5)
     loss = audit(run, mark_of(run), ["topic"])["topic"].loss
     assert loss is not None
-    assert "has 7 events in place of 8" in loss.what
+    assert "has 7 events in place of 9" in loss.what
 
 
 def append_foreign(tables: TopicTables, *keys: int, capture: str = "") -> None:

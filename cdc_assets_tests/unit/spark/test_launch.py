@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -35,7 +36,11 @@ class Start(threading.Thread):
 
 def children_with_a_jvms_name() -> set[psutil.Process]:
     """Also those of sessions of other tests of this process."""
-    return {one for one in psutil.Process().children() if JVM[-1] in one.cmdline()}
+    found = set()
+    for one in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            found |= {one} if JVM[-1] in one.cmdline() else set()
+    return found
 
 
 @pytest.mark.parametrize("late", [0.0, 0.5])

@@ -1,0 +1,154 @@
+"""What a topic should have is known whatever other programs do: a lost commit does not hide behind one of theirs."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from cdc_assets.lake.commits import read_commit
+from cdc_assets.lake.expected import Expected, expected_rows, settled
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.replacing import DROPPED, Replacement, replace_files
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets_tests.unit.lake.writing import join_all, nobody_else, schema_of, write
+
+SCHEMA = schema_of(id=pa.int32())
+TOPIC = "topic"
+
+
+class Table:
+    """A topic with a writer, other programs, and what should be in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tables = TopicTables(Location(str(folder)), "shop")
+        self.window, self.rows, self.losses = 0, 0, 0
+        self.log = folder / TOPIC / "_delta_log"
+
+    def append(self) -> None:
+        self.window += 1
+        files = write(self.tables, SCHEMA, self.window, {"id": self.window}, None)
+        assert self.tables.commit(TOPIC, SCHEMA, files, self.window, {})
+        self.rows += 2
+
+    @property
+    def handle(self) -> DeltaTable:
+        return DeltaTable(self.tables.location.uri(TOPIC))
+
+    @property
+    def paths(self) -> list[str]:
+        return pa.table(self.handle.get_add_actions())["path"].to_pylist()
+
+    def append_foreign(self) -> None:
+        write_deltalake(self.handle, pa.table({"position": ["x"] * 3}), mode="append", schema_mode="merge")
+        self.rows += 3
+
+    def delete_foreign(self) -> None:
+        before = self.handle.to_pyarrow_table(columns=["window_id"])["window_id"].to_pylist()
+        one = max((number for number in before if number is not None), default=None)
+        if one is not None:
+            self.handle.delete(f"window_id = {one}")
+            self.rows -= before.count(one)
+
+    def optimize(self) -> None:
+        self.handle.optimize.compact()
+
+    def update_foreign(self) -> None:
+        self.handle.update(updates={"window_id": "window_id"}, predicate="window_id = 1")
+
+    def join(self) -> None:
+        join_all(self.tables, TOPIC)
+
+    def drop(self) -> None:
+        """What a retention does."""
+        if self.paths:
+            counts = pa.table(self.handle.get_add_actions())["num_records"].to_pylist()
+            assert replace_files(self.tables, TOPIC, Replacement([self.paths[0]], (), counts[0]), nobody_else)
+            self.rows -= counts[0]
+
+    def present(self) -> int:
+        return self.handle.to_pyarrow_table(columns=["position"]).num_rows
+
+    def expected(self, mark: Mark) -> Expected:
+        return expected_rows(self.tables, TOPIC, mark, self.handle.version())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table(tmp_path)
+    for _ in range(3):
+        made.append()
+    return made
+
+
+ACTIONS = (
+    Table.append,
+    Table.append_foreign,
+    Table.delete_foreign,
+    Table.optimize,
+    Table.update_foreign,
+    Table.join,
+    Table.drop,
+)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_expected_is_what_is_there_whatever_is_done(table: Table, seed: int) -> None:
+    """From each mark that a writer made on the way."""
+    dice, marks = random.Random(seed), dict(table.tables.fresh_marks())  # noqa: S311
+    seen = [marks[TOPIC]]
+    for _ in range(12):
+        try:
+            dice.choice(ACTIONS)(table)
+        except DeltaError:
+            continue  # Delta refuses it
+        if (fresh := table.tables.fresh_marks()[TOPIC]) != seen[-1]:
+            seen.append(fresh)
+        assert table.present() == table.rows
+        for mark in seen:
+            assert table.expected(mark) == Expected(table.rows, is_sure=True)
+    for mark in seen:
+        assert settled(table.tables, TOPIC, mark).rows == table.rows
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_commit_that_is_lost_is_missed_though_others_commit(table: Table, seed: int) -> None:
+    """The newest one is lost from the log, and another program takes its version."""
+    dice, mark = random.Random(seed), table.tables.fresh_marks()[TOPIC]  # noqa: S311
+    (table.log / f"{table.handle.version():020d}.json").unlink()
+    table.tables.forget(TOPIC)
+    for act in dice.sample([Table.append_foreign, Table.optimize, Table.update_foreign], 2):
+        act(table)
+    table.append_foreign()
+    assert table.present() == table.rows - 2
+    former = replace(mark, counted=mark.version - 1)
+    assert table.expected(former) == Expected(table.rows, is_sure=True)
+
+
+def test_a_removal_says_how_much_it_takes(table: Table) -> None:
+    table.drop()
+    found = read_commit(table.tables.location, TOPIC, table.handle.version())
+    assert found is not None
+    assert found.about[DROPPED] == "2"
+    table.join()
+    found = read_commit(table.tables.location, TOPIC, table.handle.version())
+    assert found is not None
+    assert DROPPED not in found.about
+
+
+def test_files_that_are_damaged_and_taken_out_are_not_expected_any_more(table: Table) -> None:
+    mark = table.tables.fresh_marks()[TOPIC]
+    assert replace_files(table.tables, TOPIC, Replacement(table.paths[:1], dropped=None), nobody_else)
+    assert table.expected(mark) == Expected(table.present(), is_sure=True)
+
+
+def test_where_the_log_is_gone_it_is_a_guess(table: Table) -> None:
+    mark = replace(table.tables.fresh_marks()[TOPIC], counted=0)
+    table.handle.create_checkpoint()
+    (table.log / f"{1:020d}.json").unlink()
+    assert table.expected(mark) == Expected(mark.rows, is_sure=False)
+    assert settled(table.tables, TOPIC, mark) == mark
