@@ -150,6 +150,7 @@ class TopicRemover:
     def _mark(self, directories: Iterable[str]) -> None:
         marks = {**self._manifest.state.marks, **self._tables.fresh_marks()}
         former = {name: marks[name] for name in directories if name in marks}
-        now = {name: settled(self._tables, name, mark) for name, mark in former.items()}
-        self._manifest.record_retained(self._clock.now(), {}, now)
-        self._tables.forget_marks(former)
+        if former:
+            now = {name: settled(self._tables, name, mark) for name, mark in former.items()}
+            self._manifest.record_retained(self._clock.now(), {}, now)
+            self._tables.forget_marks(former)
