@@ -4,6 +4,9 @@ Nothing is counted twice: an instrument has no number of its own. Names, labels 
 counter's name lacks Prometheus's ending `_total`. Where metrics go, how often, and with which headers is said by the
 specification's own variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_METRIC_EXPORT_INTERVAL`, …), which the SDK reads.
 
+*The end of a run that fails.* What is pushed last stands in the collector until somebody pushes again. So the last push of such a run
+says that the health is not known, whatever it was a few seconds before.
+
 *A collector that is away* costs a line in the log and never a capture: exports are made by a thread of the SDK.
 """
 
@@ -29,6 +32,7 @@ from cdc_assets.overview.report import CaptureReport
 _FRESH_S: Final = 1.0
 """Instruments that are read within this time, which are those of one export, are answered from one collection."""
 _LAST_EXPORT_MS: Final = 5000
+_HEALTH: Final = "cdc_assets_health"
 
 
 class Telemetry:
@@ -45,6 +49,7 @@ class Telemetry:
         self._metrics, self._gauges = metrics, ReportGauges(make_report or _no_report)
         self._lock = Lock()
         self._collected: tuple[float, dict[str, Metric]] = (float("-inf"), {})
+        self._has_failed = False
         resource = Resource.create({"service.name": "cdc-assets"})  # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win
         self._provider = MeterProvider(
             [reader or PeriodicExportingMetricReader(OTLPMetricExporter())], resource=resource, shutdown_on_exit=False
@@ -60,6 +65,9 @@ class Telemetry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._lock:
+            self._has_failed = error is not None
+            self._collected = float("-inf"), {}
         self._provider.shutdown(_LAST_EXPORT_MS)
 
     def _observer(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -75,12 +83,22 @@ class Telemetry:
         with self._lock:
             if time.monotonic() - self._collected[0] > _FRESH_S:
                 found = chain(self._gauges.collect(), self._metrics.registry.collect())
-                self._collected = time.monotonic(), {family.name: family for family in found}
+                families = {family.name: family for family in found}
+                if self._has_failed and _HEALTH in families:
+                    families[_HEALTH] = _not_known(families[_HEALTH])
+                self._collected = time.monotonic(), families
             return self._collected[1]
 
 
 def _no_report() -> None:
     return None
+
+
+def _not_known(health: Metric) -> Metric:
+    found = Metric(health.name, health.documentation, health.type)
+    for sample in health.samples:
+        found.add_sample(sample.name, sample.labels, float(sample.labels["health"] == "not known"))
+    return found
 
 
 def _families() -> Sequence[Metric]:

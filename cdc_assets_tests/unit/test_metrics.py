@@ -295,6 +295,23 @@ def test_telemetry_has_the_same_numbers(server: StandIn, tmp_path: Path) -> None
     assert {name for name, _ in pushed} >= {"cdc_assets_lag_seconds", "cdc_assets_events_seen"}
 
 
+@pytest.mark.parametrize(("error", "last"), [(None, "healthy"), (ValueError("lost"), "not known")])
+def test_a_run_that_fails_takes_its_health_back(error: Exception | None, last: str) -> None:
+    """What it pushed last stands in a collector until the next run pushes."""
+    report = CaptureReport("shop", datetime.now(UTC))
+    reader, told = InMemoryMetricReader(), list[set[str]]()
+
+    def look(*_: object, **__: object) -> None:
+        pushed = pushed_by(reader).items()
+        told.append({dict(labels)["health"] for (name, labels), on in pushed if name == "cdc_assets_health" and on})
+
+    with patch.object(CaptureReport, "health", "healthy"), patch.object(reader, "shutdown", look):
+        telemetry = Telemetry(CaptureMetrics("shop"), lambda: report, reader)
+        look()
+        telemetry.__exit__(error and type(error), error, None)
+    assert told == [{"healthy"}, {last}]
+
+
 def pushed_by(reader: InMemoryMetricReader) -> dict[tuple[str, frozenset[tuple[str, Any]]], float]:
     found = reader.get_metrics_data()
     assert found is not None

@@ -38,6 +38,7 @@ class Way:
         mended: what else it takes, after that, until all can be well again.
         later_s: seconds from the break until it is one: what has waited for less is not late.
         only: the one mode in which it can be.
+        of_settings: whether what is broken is the file of settings: a run tells of those with which it began.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Way:
     mended: Callable[[Daemon], object] = lambda daemon: None
     later_s: float = 0.0
     only: str = ""
+    of_settings: bool = False
 
 
 @contextmanager
@@ -310,8 +312,8 @@ WAYS = (
     Way("schema_history_away", "(?i)history", _moved("shop.__schema_history")),
     Way("topic_away", "(?i)customers", _moved(f"shop.{sample.DATABASE}.dbo.customers"), _read_again("customers")),
     Way("older_copy", "(?i)customers", _older_copy, _read_again("customers")),
-    Way("misspelt_table", "ordes", lambda daemon: _configured(daemon, _misspelt)),
-    Way("settings_invalid", "poll.interval.ms", lambda daemon: _configured(daemon, _invalid)),
+    Way("misspelt_table", "ordes", lambda daemon: _configured(daemon, _misspelt), of_settings=True),
+    Way("settings_invalid", "poll.interval.ms", lambda daemon: _configured(daemon, _invalid), of_settings=True),
     Way("gap", "(?i)gap|orders", _instance_made_anew, _read_again("orders")),
     Way("other_structure", "products: its structure|drift", _other_structure),
     Way("table_disabled", "order_lines", _table_disabled, _read_again("order_lines")),
@@ -323,13 +325,14 @@ WAYS = (
     Way("clock_set_back", "(?i)clock|not known", _clock_set_back, only=BETWEEN),  # new commits make the time known
     Way("pool_held", "has waited for", _pool_held, later_s=60.0),
     Way("run_frozen", "behind", _run_frozen, later_s=60.0, only=BESIDE),
-    Way("unknown_database", "(?i)nowhere", _with(database__names=f"{sample.DATABASE},Nowhere")),
-    Way("secret_missing", "NOT_SET", _with(database__password="${env:NOT_SET}")),
-    Way("broker_away", "Kafka", _with(kafka__enabled="true", bootstrap__servers="127.0.0.1:1")),
+    Way("unknown_database", "(?i)nowhere", _with(database__names=f"{sample.DATABASE},Nowhere"), of_settings=True),
+    Way("secret_missing", "NOT_SET", _with(database__password="${env:NOT_SET}"), of_settings=True),
+    Way("broker_away", "Kafka", _with(kafka__enabled="true", bootstrap__servers="127.0.0.1:1"), of_settings=True),
     Way(
         "mirror_refused",
         "skipped.operations",
         _with(mirror__enabled="true", mirror__interval__ms="1000", skipped__operations="d"),
+        of_settings=True,
     ),
-    Way("mirror_away", "(?i)mirror", _mirror_away),
+    Way("mirror_away", "(?i)mirror", _mirror_away, of_settings=True),
 )

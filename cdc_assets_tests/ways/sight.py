@@ -1,4 +1,4 @@
-"""What the page, the command `status` and the checks say of a capture at one moment, as people meet them."""
+"""What the page, the command `status`, the checks and the metrics say of a capture at one moment, as people meet them."""
 
 import json
 import os
@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import dagster as dg
 
 from cdc_assets_tests.e2e.conftest import Daemon
+from cdc_assets_tests.ways.collector import Collector
 
 PAGE = dg.AssetKey(["shop", "windows"])
+NEXT_RUN_S = 60.0
+"""Seconds that the next run may take to begin where one has failed: until then nobody pushes metrics."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,14 @@ class Seen:
 
 @dataclass
 class Sight:
-    """Looks at the capture of a `dagster dev`."""
+    """Looks at the capture of a `dagster dev`.
+
+    Args:
+        collector: to which the capture's run pushes; None where no run lives that could.
+    """
 
     daemon: Daemon
+    collector: Collector | None = None
 
     def __post_init__(self) -> None:
         """A process keeps the environment in which it began, and a code server its checks, also after a password was changed."""
@@ -78,8 +86,14 @@ class Sight:
             AssertionError: one does not say it in time.
         """
         looks: dict[str, Callable[[], Seen]] = {"page": self.page, "status": self.status, "checks": self.checks}
+        if (collector := self.collector) is not None:
+            looks["metrics"] = lambda: Seen(*collector.look())
         with ThreadPoolExecutor(len(looks)) as pool:
-            found = {name: pool.submit(_await, look, healthy, since, within_s) for name, look in looks.items()}
+            later = {"metrics": NEXT_RUN_S if healthy else 0.0}
+            found = {
+                name: pool.submit(_await, look, healthy, since, within_s + later.get(name, 0.0))
+                for name, look in looks.items()
+            }
             seen = {name: future.result() for name, future in found.items()}
         late = [name for name, (_, _, is_said) in seen.items() if not is_said]
         assert not late, f"not {'healthy' if healthy else 'unhealthy'} within {within_s} s: " + "\n".join(

@@ -1,4 +1,6 @@
-"""Each way in which a capture can be broken is told by page, command and checks within half a minute, and so is its end.
+"""Each way in which a capture can be broken is told by page, command, checks and metrics within half a minute, and so is its end.
+
+Metrics are pushed by the run that streams; between runs nobody pushes any.
 
 Played in the real `dagster dev`, between runs and beside one that streams (`make test-ways`). The promise behind it: no page says
 healthy while the lake lacks a change, or nobody knows.
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pyodbc
 import pytest
@@ -20,6 +23,7 @@ from cdc_assets_tests.beside import beside
 from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
 from cdc_assets_tests.shop import TABLES, Shop, open_shop
 from cdc_assets_tests.ways.breakage import BESIDE, BETWEEN, WAYS, Way
+from cdc_assets_tests.ways.collector import Collector, collecting
 from cdc_assets_tests.ways.sight import Sight
 from mssql_standin.errors import SqlError
 
@@ -52,6 +56,7 @@ class Played:
 
     daemon: Daemon
     workload: Workload
+    collector: Collector | None
 
     def is_exact(self) -> bool:
         """Whether the lake has each row of the server, once no more come."""
@@ -65,16 +70,20 @@ class Played:
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """A healthy capture."""
     streams = request.param == BESIDE
-    with open_shop(tmp_path_factory.mktemp("ways")) as shop, ExitStack() as work:
+    with open_shop(tmp_path_factory.mktemp("ways")) as shop, collecting() as collector, ExitStack() as work:
         own = {"stream.idle.timeout.ms": "3600000" if streams else "300"}
         own |= {"snapshot.partitions": "1", "retriable.restart.connector.wait.ms": "2000"}
-        shop.write(own | {"database.query.timeout.ms": "10000"})  # a read that nobody answers is waited for that long
+        own |= {"database.query.timeout.ms": "10000"}  # a read that nobody answers is waited for that long
+        if streams:
+            own |= {"metrics.otlp": "true"}
+            work.enter_context(patch.dict(os.environ, collector.environment))
+        shop.write(own)
         with dagster_dev(shop) as found:
             found.wait_until(lambda: _snapshotted(shop), "the sensor takes the initial snapshot")
             workload = Workload(shop)
             if streams:
                 work.enter_context(beside(workload.work))
-            yield Played(found, workload)
+            yield Played(found, workload, collector if streams else None)
             work.close()
 
 
@@ -85,7 +94,7 @@ def _snapshotted(shop: Shop) -> bool:
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_way_is_told_and_so_is_its_end(played: Played, way: Way, request: pytest.FixtureRequest) -> None:
-    daemon, sight = played.daemon, Sight(played.daemon)
+    daemon, sight = played.daemon, Sight(played.daemon, None if way.of_settings else played.collector)
     mode = request.node.callspec.params["played"]
     if way.only not in ("", mode):
         pytest.skip(f"{way.name} is there only {way.only}")
