@@ -2,10 +2,14 @@
 
 Each look reads the settings again, as the capture does before each attempt: a password that was changed is followed by both, and
 none that was refused is offered for ever.
+
+*Settings that cannot be read any more* are trouble, though the capture goes on with those before: it could not begin again. A look at a file that
+is being written says so, too, and the next one does not.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from cdc_assets.cli.console import err
 from cdc_assets.cli.read import inspect_capture
@@ -13,21 +17,27 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
+from cdc_assets.overview.report import CaptureReport, Trouble
 
 Settings = CaptureConfig | EngineConfig
 
 
 class _Newest:
-    """The settings as they are now, or, while they cannot be read, as they were."""
+    """Looks at the capture by the settings as they are now; while they cannot be read, by those before, which is trouble."""
 
     def __init__(self, settings: Settings, read: Callable[[], Settings]) -> None:
         self._settings = settings
         self._read = read
 
-    def __call__(self) -> Settings:
-        with suppress(ConfigurationError):  # their file is being written
+    def __call__(self) -> CaptureReport:
+        troubles: tuple[Trouble, ...] = ()
+        try:
             self._settings = self._read()
-        return self._settings
+        except ConfigurationError as error:
+            what = f"The configuration cannot be read; the capture goes on with the one before: {error}"
+            troubles = (Trouble("The configuration", what),)
+        report = inspect_capture(self._settings).report
+        return replace(report, troubles=(*troubles, *report.troubles))
 
 
 def exported(settings: Settings, read: Callable[[], Settings]) -> AbstractContextManager[OnCommit]:
@@ -39,10 +49,10 @@ def exported(settings: Settings, read: Callable[[], Settings]) -> AbstractContex
     Raises:
         ConfigurationError: an extra is not installed, or the port cannot be bound.
     """
-    newest, metrics = _Newest(settings, read), settings.metrics
+    metrics = settings.metrics
     prefix = settings.events.topic_prefix if isinstance(settings, CaptureConfig) else settings.topic_prefix
 
     def served(port: int) -> None:
         err.print(f"Metrics at http://{metrics.address}:{port}/metrics", soft_wrap=True)
 
-    return exported_metrics(metrics, prefix, lambda: inspect_capture(newest()).report, served)
+    return exported_metrics(metrics, prefix, _Newest(settings, read), served)

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -240,6 +241,32 @@ def test_metrics_follow_a_password_as_the_capture_does(
         password[0] = server.password
         reached(lambda: metric(file, "connected") == 1)
         assert offered.count(before) <= 2
+
+
+def test_settings_that_cannot_be_read_any_more_are_trouble(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metrics stayed healthy with the settings before, with which no other process could begin."""
+    monkeypatch.setattr(prometheus, "WRITE_EVERY_S", FILE_SOON)
+    monkeypatch.setattr(gauges, "REPORT_EVERY_S", 0.0)
+    file = tmp_path / "shop.prom"
+    world = World(server, str(tmp_path / "lake"), metrics__textfile=str(file))
+    world.make("orders", 3)
+    world.snapshot()
+    broken = threading.Event()
+
+    def read() -> CaptureConfig:
+        if broken.is_set():
+            raise ConfigurationError("poll.interval.ms", "soon", "a number", "write one")
+        return world.config
+
+    with exported(read(), read):
+        reached(lambda: metric(file, 'health{capture="shop",health="healthy"}') == 1)
+        broken.set()
+        reached(lambda: metric(file, 'health{capture="shop",health="in trouble"}') == 1)
+        assert metric(file, "connected") == 1
+        broken.clear()
+        reached(lambda: metric(file, 'health{capture="shop",health="healthy"}') == 1)
 
 
 def test_look_that_fails_leaves_no_health_in_the_file(
