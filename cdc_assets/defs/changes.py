@@ -1,6 +1,8 @@
 """The `changes` assets of a capture: one multi-asset, one loop.
 
-*When a run ends.* The sensor's runs follow the log until it is idle, and make way for any other run of the capture, for they come back. A run
+*When a run ends.* The sensor's runs follow the log until it is idle, and make way for any other run of the capture, for they come back. They end
+also when the settings have changed, since a run keeps those with which it began: the next one has the new ones. A login alone is no reason, for
+it is read again where it is refused; nor are settings that cannot be read, with which none could begin. A run
 that somebody else starts has a goal: what was committed when it began. It ends there, also while more is committed, so that
 what is selected downstream starts, and yields to none before; and it reports each selected asset, whether or not it had events,
 since to Dagster an asset without an event was not materialized. With a time in its configuration it follows like the sensor's.
@@ -9,7 +11,7 @@ since to Dagster an asset without an event was not materialized. With a time in 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from time import time
 from typing import Any
@@ -19,6 +21,7 @@ from pydantic import Field
 
 from cdc_assets.capture.progress import Progress, StreamSummary
 from cdc_assets.config.kinds import LONGEST_MS
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
@@ -43,12 +46,15 @@ from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
 from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
+from cdc_assets.errors import ConfigurationError
 from cdc_assets.overview.checks.sqlserver import CONTINUITY
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.run.until_now import UntilNow
 
 _CHECK_EVERY_S = 1.0
 """Seconds between two checks whether another run wants its turn."""
+_SETTINGS_EVERY_S = 5.0
+"""Seconds between two checks whether the settings have changed."""
 
 
 class StreamConfig(dg.Config):
@@ -81,6 +87,7 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
         if is_asked_for(context.run, names.sensor):
             resource.get_ready()
         enable_info_logs()
+        have_changed = _settings_have_changed(context, resource)
         runs = catalog.runs().of(repository_of(context.run))
         # one run of a capture at a time, also where pools have no limit
         with writing(catalog, context, server_view(catalog, resource)) as written:
@@ -116,7 +123,9 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 goal = capture.until_now() if _has_goal(catalog, context, config) else None
                 with _noting_progress(context, reporter), reported_in_any_case(reporter.report_all):
                     summary = capture.stream(
-                        should_yield=_reached(goal) if goal else _others_wait(runs, context, written.turns),
+                        should_yield=_reached(goal)
+                        if goal
+                        else _should_leave(runs, context, written.turns, have_changed),
                         is_added=lambda table: table not in listed,
                     )
                 # the sensor measures from here how long nothing streams between two runs
@@ -188,8 +197,30 @@ def _to_report(reporter: Reporter, summary: StreamSummary) -> list[TableId]:
     return [table for table in reporter.chosen() if table not in troubled and table.database not in summary.left_out]
 
 
-def _others_wait(runs: CaptureRuns, context: dg.AssetExecutionContext, turns: Turns) -> Callable[[], bool]:
-    """A predicate: whether another run of this capture waits for this one, for the pool or for its turn."""
+def _should_leave(
+    runs: CaptureRuns, context: dg.AssetExecutionContext, turns: Turns, have_changed: Callable[[], bool]
+) -> Callable[[], bool]:
+    """A predicate: whether another run of this capture waits for this one, for the pool or for its turn, or should follow it."""
     queued = somebody_waits(runs, context.instance, context.run.run_id)
     turn_check = Seldom(_CHECK_EVERY_S)
-    return lambda: queued() or (turn_check.due() and turns.is_wanted())
+    return lambda: queued() or (turn_check.due() and turns.is_wanted()) or have_changed()
+
+
+def _settings_have_changed(context: dg.AssetExecutionContext, resource: CaptureResource) -> Callable[[], bool]:
+    """A predicate: whether the settings, but for the login, are others than now."""
+    before, check = _without_login(resource.config()), Seldom(_SETTINGS_EVERY_S)
+
+    def have_changed() -> bool:
+        if not check.due():
+            return False
+        with suppress(ConfigurationError):
+            if _without_login(resource.config()) != before:
+                context.log.info("The settings have changed; the next run goes on with them.")
+                return True
+        return False
+
+    return have_changed
+
+
+def _without_login(config: CaptureConfig) -> CaptureConfig:
+    return replace(config, connection=replace(config.connection, user="", password=""))

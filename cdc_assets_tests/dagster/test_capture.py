@@ -1,15 +1,18 @@
 """Snapshot and changes of the shop through real Dagster runs, real Spark, a real Delta lake."""
 
+import json
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from time import monotonic, sleep
+from unittest.mock import patch
 
 import dagster as dg
 import pytest
 
 from cdc_assets.core.steps import listening
+from cdc_assets.defs import changes
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -224,6 +227,27 @@ def test_loop_gives_way_to_a_waiting_snapshot(shop: Shop, instance: dg.DagsterIn
         assert monotonic() - started < 30, "it waited for its idle time instead"
     finally:
         instance.delete_run(waiting.run_id)
+
+
+def test_stream_ends_for_other_settings_and_no_other_login(shop: Shop, instance: dg.DagsterInstance) -> None:
+    """It went on with those with which it began for twelve hours: mirrors that were turned on did not come."""
+    shop.write({"stream.idle.timeout.ms": "600000"})
+    written = shop.file.read_text()
+    try:
+        with ThreadPoolExecutor() as pool, patch.object(changes, "_SETTINGS_EVERY_S", 0.2):
+            running = pool.submit(shop.follow, instance)
+            wait_until(lambda: _has_turn(instance), 240, lambda: "the run does not begin")
+            for other in "{", json.dumps(json.loads(written) | {"database.user": "another"}):
+                shop.file.write_text(other)
+                sleep(2)
+            assert not running.done()
+            shop.write({"mirror.interval.ms": "2000"})
+            result = running.result(60)
+        assert result.success
+        told = [entry.user_message for entry in instance.all_logs(result.run_id)]
+        assert any("The settings have changed" in line for line in told)
+    finally:
+        shop.write({})
 
 
 def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, instance: dg.DagsterInstance) -> None:
