@@ -61,7 +61,7 @@ test-browser: setup-browser ## A page of Dagster in a headless browser, without 
 test-daemon: setup-browser ## The real Dagster daemon, killed runs, web pages in a headless browser
 	$(PYTEST) -q -m "daemon or browser"
 
-test-ways: setup-dev ## Each way in which a capture can be broken, and how soon page, command and checks say so; half an hour (CDC_WAYS_SOON_S, CDC_WAYS_TABLE)
+test-ways: setup-dev ## Each way in which a capture can be broken, and how soon page, command, checks and metrics say so; an hour (CDC_WAYS_SOON_S, CDC_WAYS_TABLE)
 	$(PYTEST) -q -m ways
 
 test-jvms: setup-dev ## Spark sessions that die, sessions of others, a small cluster: tests that start JVMs of their own; minutes

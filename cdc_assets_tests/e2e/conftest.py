@@ -10,9 +10,10 @@ import dagster as dg
 import pytest
 
 from cdc_assets.defs.partitions import range_partitions
+from cdc_assets.defs.process import process_of
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.e2e.dev import MODULE, Dev, dev
-from cdc_assets_tests.shop import TABLES, Shop, open_shop
+from cdc_assets_tests.shop import TABLES, Shop, key, open_shop
 from mssql_standin import sample
 
 HERE = Path(__file__).parent
@@ -73,6 +74,17 @@ class Daemon(Dev):
         answer = self._ask(_BACKFILL, {"params": params})["launchPartitionBackfill"]
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
         return str(answer["backfillId"])
+
+    def read_again(self, table: str) -> None:
+        """Materialize the snapshot of a table of one partition, as a person does."""
+        backfill = self.backfill([key(table, "snapshot")], range_partitions(1).get_partition_keys())
+        self.wait_until(lambda: self.backfill_status(backfill) == "COMPLETED_SUCCESS", f"{table} is read again")
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes of runs that work now."""
+        pids = [process_of(run) for run in self.instance.get_runs() if run.status is dg.DagsterRunStatus.STARTED]
+        return [int(pid.split("/")[2]) for pid in pids if pid]
 
     def materialize_all(self) -> str:
         """Materialize all assets and all partitions, as the button does; returns the id of the backfill."""

@@ -1,8 +1,7 @@
 """Each way in which a capture can be broken is told by page, command, checks and metrics within half a minute, and so is its end.
 
-Metrics are pushed by the run that streams; between runs nobody pushes any.
-
-Played in the real `dagster dev`, between runs and beside one that streams (`make test-ways`). The promise behind it: no page says
+Played in the real `dagster dev`, between runs and beside one that streams, and without Dagster (`make test-ways`). Metrics are pushed by a
+run, and served by the command; between runs there are none. The promise behind it: no page says
 healthy while the lake lacks a change, or nobody knows.
 """
 
@@ -10,8 +9,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -20,11 +19,12 @@ import pyodbc
 import pytest
 
 from cdc_assets_tests.beside import beside
-from cdc_assets_tests.e2e.conftest import Daemon, dagster_dev
+from cdc_assets_tests.e2e.conftest import dagster_dev
 from cdc_assets_tests.shop import TABLES, Shop, open_shop
-from cdc_assets_tests.ways.breakage import BESIDE, BETWEEN, WAYS, Way
-from cdc_assets_tests.ways.collector import Collector, collecting
-from cdc_assets_tests.ways.sight import Sight
+from cdc_assets_tests.ways.breakage import ALONE, BESIDE, BETWEEN, WAYS, Keeper, Way
+from cdc_assets_tests.ways.collector import collecting
+from cdc_assets_tests.ways.command import kept_running
+from cdc_assets_tests.ways.sight import Looks, Seen, Sight, Status, await_all
 from mssql_standin.errors import SqlError
 
 pytestmark = [pytest.mark.ways, pytest.mark.timeout(900)]
@@ -52,39 +52,65 @@ class Workload:
 
 @dataclass
 class Played:
-    """A capture that was healthy, and what changes its tables."""
+    """A capture that was healthy, and what changes its tables.
 
-    daemon: Daemon
+    Args:
+        look: makes what is looked at for a way.
+    """
+
+    keeper: Keeper
     workload: Workload
-    collector: Collector | None
+    look: Callable[[Way], Looks]
 
     def is_exact(self) -> bool:
         """Whether the lake has each row of the server, once no more come."""
-        shop = self.daemon.shop
+        shop = self.keeper.shop
         with self.workload.resting():
-            self.daemon.wait_until(lambda: shop.differences() == {}, "the lake has each row", 60)
+            self.keeper.wait_until(lambda: shop.differences() == {}, "the lake has each row", 60)
         return True
 
 
-@pytest.fixture(scope="module", params=[BETWEEN, BESIDE])
+OWN = {
+    "snapshot.partitions": "1",
+    "retriable.restart.connector.wait.ms": "2000",
+    "database.query.timeout.ms": "10000",  # a read that nobody answers is waited for that long
+}
+
+
+@pytest.fixture(scope="module", params=[BETWEEN, BESIDE, ALONE])
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """A healthy capture."""
-    streams = request.param == BESIDE
-    with open_shop(tmp_path_factory.mktemp("ways")) as shop, collecting() as collector, ExitStack() as work:
-        own = {"stream.idle.timeout.ms": "3600000" if streams else "300"}
-        own |= {"snapshot.partitions": "1", "retriable.restart.connector.wait.ms": "2000"}
-        own |= {"database.query.timeout.ms": "10000"}  # a read that nobody answers is waited for that long
-        if streams:
-            own |= {"metrics.otlp": "true"}
-            work.enter_context(patch.dict(os.environ, collector.environment))
-        shop.write(own)
-        with dagster_dev(shop) as found:
-            found.wait_until(lambda: _snapshotted(shop), "the sensor takes the initial snapshot")
-            workload = Workload(shop)
-            if streams:
-                work.enter_context(beside(workload.work))
-            yield Played(found, workload, collector if streams else None)
-            work.close()
+    play = {BETWEEN: _between, BESIDE: _beside, ALONE: _alone}[request.param]
+    with open_shop(tmp_path_factory.mktemp("ways")) as shop, play(shop, Workload(shop)) as found:
+        yield found
+
+
+@contextmanager
+def _between(shop: Shop, workload: Workload) -> Iterator[Played]:
+    shop.write(OWN | {"stream.idle.timeout.ms": "300"})
+    with dagster_dev(shop) as daemon:
+        daemon.wait_until(lambda: _snapshotted(shop), "the sensor takes the initial snapshot")
+        yield Played(daemon, workload, lambda way: Sight(daemon).looks())
+
+
+@contextmanager
+def _beside(shop: Shop, workload: Workload) -> Iterator[Played]:
+    shop.write(OWN | {"stream.idle.timeout.ms": "3600000", "metrics.otlp": "true"})
+    with collecting() as collector, patch.dict(os.environ, collector.environment), dagster_dev(shop) as daemon:
+        daemon.wait_until(lambda: _snapshotted(shop), "the sensor takes the initial snapshot")
+        with beside(workload.work):
+            yield Played(daemon, workload, lambda way: Sight(daemon, collector).looks(is_command_asked=not way.of_runs))
+
+
+@contextmanager
+def _alone(shop: Shop, workload: Workload) -> Iterator[Played]:
+    shop.write(OWN)
+    with kept_running(shop) as command:
+        command.wait_until(lambda: _snapshotted(shop), "the command takes the initial snapshot")
+        with beside(workload.work):
+            yield Played(
+                command, workload, lambda way: {"status": Status(shop).look, "metrics": lambda: Seen(*command.scrape())}
+            )
 
 
 def _snapshotted(shop: Shop) -> bool:
@@ -94,16 +120,16 @@ def _snapshotted(shop: Shop) -> bool:
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_way_is_told_and_so_is_its_end(played: Played, way: Way, request: pytest.FixtureRequest) -> None:
-    daemon, sight = played.daemon, Sight(played.daemon, None if way.of_settings else played.collector)
-    mode = request.node.callspec.params["played"]
-    if way.only not in ("", mode):
-        pytest.skip(f"{way.name} is there only {way.only}")
-    sight.await_all(healthy=True, since=time.monotonic(), within_s=120)
-    with way.broken(daemon):
-        broken = sight.await_all(healthy=False, since=time.monotonic(), within_s=SOON_S + way.later_s)
-        assert re.search(way.told, broken["page"][1]), broken["page"][1]
-    way.mended(daemon)
-    mended = sight.await_all(healthy=True, since=time.monotonic(), within_s=SOON_S)
+    keeper, looks = played.keeper, played.look(way)
+    if request.node.callspec.params["played"] not in way.there:
+        pytest.skip(f"{way.name} is there only {' and '.join(way.there)}")
+    await_all(looks, healthy=True, since=time.monotonic(), within_s=120)
+    with way.broken(keeper):
+        broken = await_all(looks, healthy=False, since=time.monotonic(), within_s=SOON_S + way.later_s)
+        words = next(iter(broken.values()))[1]
+        assert re.search(way.told, words), words
+    way.mended(keeper)
+    mended = await_all(looks, healthy=True, since=time.monotonic(), within_s=SOON_S)
     told = [f"{name} {broken[name][0]:.0f} and {mended[name][0]:.0f} s" for name in broken]
     with Path(os.environ.get("CDC_WAYS_TABLE", os.devnull)).open("a") as table:
         table.write(f"| {request.node.callspec.id} | {' | '.join(told)} |\n")
