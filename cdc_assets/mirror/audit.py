@@ -15,6 +15,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from cdc_assets.lake.audit import Turns, audit
+from cdc_assets.lake.commits import rows_by_path
 from cdc_assets.lake.marks import Mark
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.ledger import MirrorState
@@ -39,9 +40,12 @@ def marks_of(tables: MirrorTables, topic: str) -> tuple[TableMark, ...]:
 
 
 def _mark(tables: MirrorTables, directory: str) -> TableMark:
-    handle = tables.tables.open(directory)
-    version = -1 if handle is None else handle.version()
-    return tables.reached(directory), version, sum(rows for _, _, rows in tables.files(directory))
+    """All of one version: another program may commit meanwhile."""
+    if (handle := tables.tables.open(directory)) is None:
+        return -1, -1, 0
+    step = tables.tables.transaction(handle, directory)
+    rows = sum(count or 0 for count in rows_by_path(handle).values())
+    return -1 if step is None else step, handle.version(), rows
 
 
 def damaged_mirrors(tables: MirrorTables, states: Mapping[str, MirrorState], topics: Sequence[str]) -> set[str]:

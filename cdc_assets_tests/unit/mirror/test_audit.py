@@ -4,9 +4,15 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.tables import DeltaTables
+from cdc_assets.mirror.audit import marks_of
+from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.shape import STEP
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.mirror.child import mirrors_of
@@ -104,3 +110,23 @@ def test_what_nobody_has_lost_is_no_alarm(world: World, caplog: pytest.LogCaptur
     change(world, "UPDATE dbo.t SET v = 0")
     assert "Rebuilding the mirror" not in caplog.text
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+def test_a_mark_is_of_one_version_also_if_another_program_commits_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows would be expected twice."""
+    rows, inside = pa.table({"id": [1, 2]}), DeltaTables.transaction
+    for name in (CURRENT, HISTORY):
+        write_deltalake(str(tmp_path / name), rows)
+
+    def transaction(self: DeltaTables, handle: DeltaTable, directory: str, application: str = "") -> int | None:
+        found = inside(self, handle, directory, application)
+        write_deltalake(str(tmp_path / directory), rows, mode="append")
+        return found
+
+    monkeypatch.setattr(DeltaTables, "transaction", transaction)
+    assert marks_of(MirrorTables(Location(str(tmp_path)), "shop", LakeSettings(str(tmp_path))), TOPIC) == (
+        (-1, 0, 2),
+        (-1, 0, 2),
+    )
