@@ -186,6 +186,7 @@ class Losses:
             LakeError: structures are missing from the schema history.
             FencedError: another writer has taken over.
         """
+        self._lake.tables.expect_recorded(self._state.marks)
         found = audited(self._lake.tables, self._state, self._config, seconds=_SECONDS)
         self._record_losses(found, at_start=True)
         self._lake.history.load()
@@ -351,8 +352,7 @@ class Losses:
         if changed or news or left or max(numbers, default=0) > now:
             self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]))
         for name, mark in held.items():
-            if mark is not None:
-                self._lake.tables.expect(name, mark)
+            self._lake.tables.expect(name, mark)
 
     def _check_history(self) -> None:
         """Check that the structures of all streaming tables are known."""

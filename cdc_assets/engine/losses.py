@@ -62,8 +62,7 @@ class BatchAudit:
 
     def begin(self) -> None:
         """Have marks of later commits continue from those that are recorded, so that they do not forget what is lost."""
-        for name, mark in self._ledger.state.marks.items():
-            self._tables.expect(name, mark)
+        self._tables.expect_recorded(self._ledger.state.marks)
 
     def check(self) -> None:
         """Check that each table still holds its last batch: one that does not has lost data, and is never treated as new. What else a

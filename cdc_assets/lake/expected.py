@@ -6,7 +6,8 @@ the one in which rows were counted says what it did: an append its files, a remo
 expected still: nobody meant it.
 
 *No false alarms.* Commits up to the mark's own number are counted in it. Where the log no longer has a commit, or what it did
-cannot be counted any more, the number is a guess and says so; then the caller decides.
+cannot be counted any more, the number is a guess and says so; then the caller decides. All commits that the log still has are
+counted in a guess, too.
 
 *A crash between any two steps*: nothing is recorded here. A mark that was not recorded yet leaves more commits to read.
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from cdc_assets.lake.commits import Commit, read_commit
 from cdc_assets.lake.foreign import is_own, rows_more, total_rows
 from cdc_assets.lake.marks import Mark
-from cdc_assets.lake.replacing import DROPPED, OURS
+from cdc_assets.lake.replacing import DROPPED, OURS, UNDONE
 from cdc_assets.lake.tables import DeltaTables
 
 
@@ -43,7 +44,7 @@ def expected_rows(tables: DeltaTables, directory: str, mark: Mark, until: int) -
         LakeError: the log cannot be read.
     """
     rows, is_sure = mark.rows, True
-    for version in range(mark.counted + 1, until + 1):
+    for version in range(until, mark.counted, -1):  # a log loses its oldest commits, so all that it has are read
         commit = read_commit(tables.location, directory, version)
         if commit is None:
             return Expected(rows, is_sure=False)
@@ -54,7 +55,9 @@ def expected_rows(tables: DeltaTables, directory: str, mark: Mark, until: int) -
 
 
 def settled(tables: DeltaTables, directory: str, mark: Mark) -> Mark:
-    """The mark with the rows that are expected now, so that the log behind it is needed no more; as it is where that is a guess.
+    """The mark with the rows that are expected now, so that the log behind it is needed no more.
+
+    Also a guess is better now than later, when the log has still less.
 
     Raises:
         LakeError: the table cannot be read.
@@ -63,15 +66,17 @@ def settled(tables: DeltaTables, directory: str, mark: Mark) -> Mark:
     if handle is None:
         return mark
     expected = expected_rows(tables, directory, mark, handle.version())
-    return replace(mark, rows=expected.rows, counted=handle.version()) if expected.is_sure else mark
+    return replace(mark, rows=expected.rows, counted=handle.version())
 
 
 def _more_by(tables: DeltaTables, directory: str, commit: Commit, window: int) -> int | None:
     """How many rows more there should be by a commit, unless its number is counted already; None if nobody can count them."""
     if commit.transactions.get(tables.capture, window + 1) <= window or not (commit.added or commit.removed):
         return 0
-    if OURS in commit.about:
+    if OURS in commit.about and (DROPPED in commit.about or UNDONE not in commit.about):
         return -int(commit.about.get(DROPPED, 0))
+    if UNDONE in commit.about:  # of a version of the library that did not say yet how many
+        return rows_more(tables.location, directory, commit)
     if is_own(tables, commit):
         return 0 if commit.removed else total_rows(tables.location, directory, commit.added)
     more = rows_more(tables.location, directory, commit)

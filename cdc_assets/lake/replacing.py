@@ -180,7 +180,7 @@ def _actions(
         )
     before = [live[path] for path in paths]
     come, go = sum(file.rows for file in wanted.add), sum(count or 0 for count in before)
-    dropped = None if None in before else go - come
+    dropped = wanted.dropped if None in before else go - come
     if None not in (wanted.dropped, dropped) and wanted.dropped != dropped:
         raise InvariantError(
             f"{directory}: {len(paths)} files of {go} rows were to be replaced by {come} rows, less {wanted.dropped} that are "

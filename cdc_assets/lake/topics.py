@@ -15,6 +15,9 @@ that was believed dead may still hold the files of its own attempt. So the numbe
 by a commit without files, with a second application transaction that tells it from data. If the number is taken already, the
 table was committed. Nothing is committed under a number that was left out: later repeats leave the table behind, too.
 
+*What is expected of a table* survives its handle. A handle is dropped after upkeep and after errors, and something may be lost just then. So the next
+mark continues from the former one, which a run takes from its record when it begins.
+
 *Files of a lost or repeated attempt* are never deleted here: after an error it is unknown whether the commit succeeded,
 and deleting committed files would lose data. Files without a commit are not part of any version; `upkeep.vacuum`
 removes them.
@@ -45,6 +48,9 @@ from cdc_assets.lake.owners import OWNER, require_own
 from cdc_assets.lake.presence import WrittenFile, require_files
 from cdc_assets.lake.sink import DIRECT, Append, Commit, Sink, hand_over
 from cdc_assets.lake.tables import COMMIT_ATTEMPTS, STATISTICS_PROPERTY, DeltaTables, arrow_schema, unreadable
+
+_UNKNOWN = -1
+"""Version of a mark behind which anything may have been committed."""
 
 
 class TopicTables(DeltaTables):
@@ -92,10 +98,11 @@ class TopicTables(DeltaTables):
         return super().properties(schema) | narrow
 
     def forget(self, directory: str) -> None:
-        """Drop a handle, and what is known of the table's rows."""
+        """Drop a handle. What is expected of the table stays, and is counted from its log the next time."""
         super().forget(directory)
         with self._lock:
-            self._held.pop(directory, None)
+            if directory in self._held:
+                self._held[directory] = replace(self._held[directory], version=_UNKNOWN)
 
     def generations(self, topic: str) -> list[str]:
         """Directories of a topic, oldest first; empty if it has no table."""
@@ -303,10 +310,18 @@ class TopicTables(DeltaTables):
         with self._lock:
             self._held[directory] = self._marks[directory] = mark
 
-    def expect(self, directory: str, mark: Mark) -> None:
-        """Have the next mark of a table continue from one that is recorded, so that rows which are lost meanwhile are missed."""
+    def expect(self, directory: str, mark: Mark | None) -> None:
+        """Have the next mark of a table continue from one that is recorded, so that rows which are lost meanwhile are missed; or from
+        nothing, where it is recorded that there is none."""
         with self._lock:
-            self._held[directory], self._alone[directory] = mark, mark.version + 1
+            self._held.pop(directory, None)
+            if mark is not None:
+                self._held[directory], self._alone[directory] = mark, mark.version + 1
+
+    def expect_recorded(self, marks: Mapping[str, Mark]) -> None:
+        """Have the next marks of all tables continue from those that are recorded, and from none that an earlier run has left."""
+        for directory in {*self._held, *marks}:
+            self.expect(directory, marks.get(directory))
 
     def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:
         """The mark of a table after a commit; if another writer commits in between, its version is later."""

@@ -154,3 +154,5 @@ class TopicRemover:
             now = {name: settled(self._tables, name, mark) for name, mark in former.items()}
             self._manifest.record_retained(self._clock.now(), {}, now)
             self._tables.forget_marks(former)
+            for name, mark in now.items():
+                self._tables.expect(name, mark)

@@ -1,6 +1,9 @@
 """What a topic should have is known whatever other programs do: a lost commit does not hide behind one of theirs."""
 
+import json
 import random
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +12,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.core.one_by_one import OneByOne
+from cdc_assets.lake.audit import examine
 from cdc_assets.lake.commits import read_commit
 from cdc_assets.lake.expected import Expected, expected_rows, settled
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import DROPPED, Replacement, replace_files
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.lake.upkeep import Upkeep
+from cdc_assets.lake.watch import ForeignWatch
 from cdc_assets_tests.unit.lake.writing import join_all, nobody_else, schema_of, write
 
 SCHEMA = schema_of(id=pa.int32())
@@ -129,6 +137,57 @@ def test_a_commit_that_is_lost_is_missed_though_others_commit(table: Table, seed
     assert table.expected(former) == Expected(table.rows, is_sure=True)
 
 
+def forget(table: Table) -> None:
+    table.tables.forget(TOPIC)
+
+
+def vacuum(table: Table) -> None:
+    Upkeep(table.tables, LakeSettings("")).vacuum(TOPIC)
+
+
+def lose_commits(table: Table) -> None:
+    """Those from the newest window on."""
+    for version in range(table.tables.fresh_marks()[TOPIC].version, table.handle.version() + 1):
+        (table.log / f"{version:020d}.json").unlink()
+
+
+def lose_folder(table: Table) -> None:
+    shutil.rmtree(table.log.parent)
+
+
+@pytest.mark.parametrize("lose", [lose_commits, lose_folder])
+@pytest.mark.parametrize("act", [forget, vacuum, Table.join])
+def test_what_is_lost_after_upkeep_of_ours_is_missed_by_the_next_mark(
+    table: Table, act: Callable[[Table], None], lose: Callable[[Table], None]
+) -> None:
+    """Each forgets the handle; what is there then is not taken for what should be there."""
+    act(table)
+    lose(table)
+    table.append()
+    assert table.present() < table.rows
+    mark = table.tables.fresh_marks()[TOPIC]
+    assert mark.rows == table.rows
+    found = examine(TopicTables(table.tables.location, "shop"), TOPIC, mark).loss
+    assert found is not None
+    assert f"in place of {table.rows}" in found.what
+
+
+def test_nothing_is_expected_of_a_table_whose_loss_is_recorded(table: Table) -> None:
+    lose_folder(table)
+    assert examine(table.tables, TOPIC, table.tables.fresh_marks()[TOPIC]).mark is None
+    table.tables.expect(TOPIC, None)
+    table.append()
+    assert table.tables.fresh_marks()[TOPIC].rows == 2
+
+
+def test_a_run_expects_what_is_recorded_and_not_what_an_earlier_one_has_seen(table: Table) -> None:
+    lose_folder(table)
+    table.tables.forget(TOPIC)
+    table.tables.expect_recorded({"another": Mark(1, 1, 5)})
+    table.append()
+    assert table.tables.fresh_marks()[TOPIC].rows == 2
+
+
 def test_a_removal_says_how_much_it_takes(table: Table) -> None:
     table.drop()
     found = read_commit(table.tables.location, TOPIC, table.handle.version())
@@ -144,6 +203,59 @@ def test_files_that_are_damaged_and_taken_out_are_not_expected_any_more(table: T
     mark = table.tables.fresh_marks()[TOPIC]
     assert replace_files(table.tables, TOPIC, Replacement(table.paths[:1], dropped=None), nobody_else)
     assert table.expected(mark) == Expected(table.present(), is_sure=True)
+
+
+def double(table: Table, *, has_counts: bool) -> None:
+    """A rewrite of another program that was planned before ours; its log may not say how many rows its files have."""
+    late = table.handle
+    table.join()
+    late.optimize.compact()
+    path = table.log / f"{table.handle.version():020d}.json"
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        if not has_counts and "add" in action:
+            del action["add"]["stats"]
+    path.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    table.tables.forget(TOPIC)
+
+
+@pytest.mark.parametrize("has_counts", [True, False])
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "by an older version of the library"])
+def test_rows_that_were_there_twice_are_not_expected_after_that_was_undone(
+    table: Table, has_counts: bool, is_named: bool
+) -> None:
+    mark = table.tables.fresh_marks()[TOPIC]
+    double(table, has_counts=has_counts)
+    assert ForeignWatch(table.tables, OneByOne(), nobody_else).check([TOPIC]).keys() == {TOPIC}
+    assert table.present() == table.rows
+    path = table.log / f"{table.handle.version():020d}.json"
+    assert f'"{DROPPED}":"{table.rows}"' in path.read_text().replace(" ", "")
+    if not is_named:
+        path.write_text(path.read_text().replace(DROPPED, "acme.dropped"))
+    assert table.expected(mark) == Expected(table.rows, is_sure=True)
+
+
+def test_a_removal_counts_though_the_log_before_it_is_gone(table: Table) -> None:
+    """Another program commits and cleans the log up, then old events go, then the log of that goes, too."""
+    mark = table.tables.fresh_marks()[TOPIC]
+    table.append_foreign()
+    table.rows -= 3  # that commit is gone before anybody has read it, so its rows are not expected
+    table.append_foreign()
+    clean_log(table)
+    table.drop()
+    assert table.expected(mark) == Expected(table.rows, is_sure=False)
+    settled_mark = settled(table.tables, TOPIC, mark)
+    assert settled_mark.rows == table.rows
+    table.append()
+    clean_log(table)
+    assert table.expected(settled_mark) == Expected(table.rows, is_sure=True)
+
+
+def clean_log(table: Table) -> None:
+    table.handle.create_checkpoint()
+    for path in sorted(table.log.glob("*.json"))[:-1]:
+        path.unlink()
+    table.tables.forget(TOPIC)
 
 
 def test_where_the_log_is_gone_it_is_a_guess(table: Table) -> None:
