@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets_tests.simulation.chunks import answer
+from cdc_assets_tests.simulation.chunks import answer, kind_of
 from cdc_assets_tests.simulation.scheduler import Scheduler
 from cdc_assets_tests.simulation.server import LaggingServer
 from cdc_assets_tests.unit.streaming.simulation import SimulatedBulk, SimulatedClock
@@ -39,7 +39,7 @@ class AskedBulk(SimulatedBulk):
     scheduler: Scheduler = None  # type: ignore[assignment]
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        self.scheduler.pause("server.read")
+        self.scheduler.pause(f"server.read of {kind_of(statement)}")
         assert isinstance(self.server, LaggingServer)
         for text, error in list(self.server.refusals.items()):
             if text in statement:

@@ -16,6 +16,7 @@ class Cluster:
         refused: topics of which it refuses each record, at `send` or at `commit`.
         lost_answers: so many of the next commits are done and not answered.
         is_away: whether nothing is answered.
+        sent_to: topics that were sent something last.
     """
 
     scheduler: Scheduler
@@ -25,6 +26,7 @@ class Cluster:
     refused: dict[str, str] = field(default_factory=dict)
     lost_answers: int = 0
     is_away: bool = False
+    sent_to: set[str] = field(default_factory=set)
 
     def producer(self) -> "Producer":
         return Producer(self)
@@ -65,6 +67,7 @@ class Producer:
         self._ask("send")
         if self._cluster.refused.get(topic) == "send":
             return 0, "it is refused"
+        self._cluster.sent_to = {topic, *(name for name, _ in self._open)}
         self._open += [(record.topic or topic, record) for record in records]
         return len(records), ""
 

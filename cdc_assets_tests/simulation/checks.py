@@ -19,6 +19,10 @@ class Checks(Shared):
     def remember(self) -> None:
         """What topics hold now; READs are held against the server at once."""
         for table in [*self.tables, *self.signal_tables]:
+            stamp = self.files.stamp(self.lake, self.topic(table))
+            if self._stamps.get(table) == stamp:
+                continue
+            self._stamps[table] = stamp
             known, topic = self.ever.setdefault(table, set()), law.Topic(self.lake, self.topic(table), self.files)
             fresh = [row for row in topic.rows if row["position"] not in known]
             known |= set(topic.positions)
@@ -55,6 +59,8 @@ class Checks(Shared):
         entry = state_of(self.config).tables[table]
         topic = law.Topic(self.lake, self.topic(table), self.files)
         topic.check_once(about)
+        if self.config.lake.topic_policy == "delete":
+            self._check_kept(table, topic, about)
         first = entry.snapshot_lsn or self.server.first_start(table)  # no rows of signal tables are read
         assert entry.position is not None
         wanted = law.changes_of(self.server, table, first, entry.position)
@@ -69,6 +75,13 @@ class Checks(Shared):
             rows = law.fold(topic.rows, entry.position)
             had = dict(iter(self.server.rows_at(table, entry.position)))
             assert rows == had, f"{about}: the fold is {rows}, the table was {had}"
+
+    def _check_kept(self, table: TableId, topic: law.Topic, about: str) -> None:
+        """What a topic does not say to have dropped, it holds."""
+        folder = self.lake / self.topic(table)
+        after = law.dropped_up_to(folder) if folder.exists() else ""
+        gone = sorted(at for at in self.ever[table].difference(topic.positions) if at[:22] > after)
+        assert not gone, f"{about}: {gone[:5]} are gone, and the topic says that only those up to {after or 'none'} are"
 
     def _is_special(self, table: TableId) -> bool:
         """Whether events of a table have no fold by its key."""
@@ -86,21 +99,17 @@ class Checks(Shared):
     def check_healthy(self, at: datetime, captured: Mapping[str, Lsn]) -> None:
         """What is called healthy at a moment has every change that was committed two minutes before it and is captured."""
         due = at - timedelta(minutes=2)
-        held = {table: set(law.Topic(self.lake, self.topic(table), self.files).positions) for table in self.tables}
+        state = state_of(self.config)
         for table in self.tables:
-            first = state_of(self.config).tables.get(table)
+            first = state.tables.get(table)
             if first is None or first.snapshot_lsn is None:
                 continue
+            held = {*law.Topic(self.lake, self.topic(table), self.files).positions, *self.ever.get(table, ())}
             for change in self.server.history:
                 if change.table != table or change.operation == 3 or change.lsn <= first.snapshot_lsn:
                     continue
                 if self.server.times[change.lsn] > due or change.lsn > captured[table.database]:
                     continue
                 place = law.place_of(change)
-                assert place in held[table] or place in self.ever.get(table, ()) or self._is_told(table, change.lsn), (
-                    f"healthy, and {table} lacks {place}"
-                )
-
-    def _is_told(self, table: TableId, lsn: Lsn) -> bool:
-        entry = state_of(self.config).tables[table]
-        return any(after < lsn <= until for after, until in entry.gaps)
+                is_told = any(after < change.lsn <= until for after, until in first.gaps)
+                assert place in held or is_told, f"healthy, and {table} lacks {place}"

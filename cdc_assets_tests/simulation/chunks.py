@@ -16,9 +16,14 @@ _LOGGED = ("signals", "changed rows")
 _ROWS = ("chunk", "chunk end", "chunk maximum", "chunk to compare")
 
 
+def kind_of(statement: str) -> str:
+    """What a statement says that it reads."""
+    return statement.removeprefix("/* cdc-assets: ").partition(" */")[0]
+
+
 def answer(server: "LaggingServer", statement: str, parameters: Sequence[object]) -> pa.Table | None:
     """Rows of such a statement; None if it is another one."""
-    kind = statement.removeprefix("/* cdc-assets: ").partition(" */")[0]
+    kind = kind_of(statement)
     if kind in _LOGGED:
         return _logged(server, statement, parameters)
     if kind not in _ROWS:

@@ -1,6 +1,7 @@
 """The law, checked by a reader that shares no code with the product beyond reading Delta and the broker's memory."""
 
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -23,9 +24,13 @@ class Files:
         self._rows: dict[str, list[dict]] = {}  # type: ignore[type-arg]
         self._live: dict[Path, tuple[str, list[str]]] = {}
 
+    def stamp(self, lake: Path, name: str) -> list[tuple[Path, str]]:
+        """The tables of a topic, with the name of their newest commit."""
+        return [(folder, _newest(folder)) for folder in _folders(lake, name)]
+
     def live(self, folder: Path) -> list[str]:
         """Files of a Delta table now; its log is read only if it has a new commit."""
-        newest = max(found.name for found in (folder / "_delta_log").glob("*.json"))
+        newest = _newest(folder)
         if self._live.get(folder, ("",))[0] != newest:
             self._live[folder] = newest, DeltaTable(str(folder)).file_uris()
         return self._live[folder][1]
@@ -36,15 +41,23 @@ class Files:
         return self._rows[path]
 
 
+def _newest(folder: Path) -> str:
+    return max(found.name for found in os.scandir(folder / "_delta_log") if found.name.endswith(".json"))
+
+
+def _folders(lake: Path, name: str) -> list[Path]:
+    names = [found.name for found in os.scandir(lake)]
+    return [lake / found for found in sorted(names) if found == name or found.startswith(f"{name}@")]
+
+
 class Topic:
     """What one topic table holds now."""
 
     def __init__(self, lake: Path, name: str, files: Files) -> None:
         self.rows: list[dict] = []  # type: ignore[type-arg]
-        for folder in sorted(lake.glob(f"{name}*")):
-            if folder.name == name or folder.name.startswith(f"{name}@"):
-                for file in files.live(folder):
-                    self.rows += files.rows(file)
+        for folder in _folders(lake, name):
+            for file in files.live(folder):
+                self.rows += files.rows(file)
         self.rows.sort(key=lambda row: row["position"])
         self.positions = [row["position"] for row in self.rows]
 
@@ -53,6 +66,11 @@ class Topic:
         seen = set[str]()
         twice = [at for at in self.positions if at in seen or seen.add(at)]  # type: ignore[func-returns-value]
         assert not twice, f"{said}: doubled {twice[:5]}"
+
+
+def dropped_up_to(folder: Path) -> str:
+    """Commit LSN up to which a topic says that events were dropped; empty if none were."""
+    return DeltaTable(str(folder)).metadata().configuration.get("cdc.completeAfter") or ""
 
 
 def changes_of(server: LaggingServer, table: TableId, after: Lsn, until: Lsn) -> list[str]:

@@ -94,8 +94,10 @@ class Processes(Signals):
             self.server.now,
             dict(self.server.ends),
         )  # a look that takes hours tells what was when it began
-        if self._report().healthy:
-            self.say("  it is healthy")
+        report = self._report()
+        self.looks[report.health] += 1
+        self.say(f"  it is {report.headline}")
+        if report.healthy:
             self.check_healthy(begun, captured)
 
     def _report(self) -> CaptureReport:

@@ -45,6 +45,13 @@ MUTANTS = (
         "lake/topics.py",
         "        if held is None or held.window < reached:",
         "        if False and (held is None or held.window < reached):",
+        (
+            (
+                "publish/cursor.py",
+                "    if topic.numbered and is_behind and topic.rows.has_nothing(offset, complete):",
+                "    if topic.numbered and is_behind:",
+            ),
+        ),
     ),
     Mutant(
         "the manifest does not fence",
@@ -203,8 +210,8 @@ MUTANTS = (
     Mutant(
         "a round does not wait for its close marker",
         "incremental/snapshot.py",
-        "or table.position < current.closed or state.pending:",
-        "or state.pending:",
+        "if current.opened is None or current.closed is None or table.position < current.closed or state.pending:",
+        "if current.opened is None or state.pending:",
     ),
     Mutant(
         "a round is built while a window is in flight",

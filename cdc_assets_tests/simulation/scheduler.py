@@ -4,7 +4,8 @@ An actor is a process of the product (a capture's run, a publisher, a look), pla
 named step (`core.steps`) and at every call of a port; whoever is chosen goes on to its next pause. So a seed gives one history.
 
 *A crash* is an error at a pause, which nothing handles; from then on each further pause of that actor raises it again, so that what
-a process would not have reached is not reached. *Sleep* is not to be chosen for some turns, while others of the same kind start and end.
+a process would not have reached is not reached. *Sleep* is not to be chosen for some turns, while others of the same kind start and end; one that sleeps lightly
+wakes as soon as somebody else has committed to the table at which it stands.
 *An actor that ends with an error that is told to a user* (`CdcError`, but for `InvariantError`) has done its duty; any other error is a
 fault of the product, and ends the history. So is to be told that another writer has taken over where there was none.
 """
@@ -36,12 +37,14 @@ class Actor:
     Args:
         kind: what it does.
         asleep_until: number of the turn from which it may be chosen.
+        wakes_behind: it wakes as soon as another one pauses there; empty if it does not.
     """
 
     name: str
     kind: str
     body: Callable[[], object]
     asleep_until: int = 0
+    wakes_behind: str = ""
     has_crashed: bool = False
     has_ended: bool = False
     has_rivals: bool = False
@@ -66,6 +69,10 @@ class Scheduler:
         self._started = 0
         self.turn = 0
         self.actors: list[Actor] = []
+        self.on_pause: Callable[[Actor], None] = lambda _: None
+        """Called when an actor has come to a pause, before anybody goes on."""
+        self.accused: list[str] = []
+        """What actors have done that none may do."""
 
     def start(self, kind: str, body: Callable[[], object]) -> Actor:
         """A new process; it does nothing before it is chosen."""
@@ -115,6 +122,11 @@ class Scheduler:
         if actor.has_crashed:
             raise PowerCutError(at)
 
+    @property
+    def current(self) -> Actor | None:
+        """Who goes on now."""
+        return self._current
+
     def awake(self) -> list[Actor]:
         """Those that may be chosen."""
         return [actor for actor in self.actors if actor.asleep_until <= self.turn]
@@ -147,10 +159,23 @@ class Scheduler:
             frames = sys._current_frames().get(actor.thread.ident or 0)
             raise StuckError(f"{actor.name} is stuck behind {actor.at}:\n{''.join(traceback.format_stack(frames))}")
         self._current = None
+        assert not self.accused, self.accused[0]
         if actor.has_ended:
             self.actors.remove(actor)
             if actor.fault is not None:
                 raise AssertionError(f"{actor.name} ended with {actor.fault!r}") from actor.fault
+        elif not actor.has_crashed:
+            self._wake_others(actor)
+            self.on_pause(actor)
+
+    def _wake_others(self, actor: Actor) -> None:
+        for other in self.actors:
+            if other.wakes_behind and other is not actor and other.wakes_behind in actor.at:
+                self._say(f"{other.name} wakes, for {actor.name} is {actor.at}")
+                other.asleep_until, other.wakes_behind = 0, ""
+                for _ in range(self._rng.randrange(6)):
+                    if not other.has_ended:
+                        self.go_on(other)
 
     def let_be_fenced(self) -> None:
         """A stranger has written into tables of those that run."""
@@ -164,10 +189,16 @@ class Scheduler:
         while not actor.has_ended:
             self.go_on(actor)
 
-    def sleep(self, actor: Actor, turns: int) -> None:
-        """It is not chosen for so many turns."""
-        self._say(f"{actor.name} falls asleep at {actor.at} for {turns} turns")
-        actor.asleep_until = self.turn + turns
+    def sleep(self, actor: Actor, turns: int, behind: str = "") -> None:
+        """It is not chosen for so many turns.
+
+        Args:
+            behind: it wakes earlier, as soon as another one pauses there; empty if it does not.
+        """
+        self._say(
+            f"{actor.name} falls asleep at {actor.at} for {turns} turns{behind and f', or until another one is {behind}'}"
+        )
+        actor.asleep_until, actor.wakes_behind = self.turn + turns, behind
 
     def end_all(self, most_turns: int) -> None:
         """Everybody wakes and goes on until all have ended.
@@ -176,7 +207,7 @@ class Scheduler:
             AssertionError: they do not within so many turns.
         """
         for actor in self.actors:
-            actor.asleep_until = 0
+            actor.asleep_until, actor.wakes_behind = 0, ""
         for _ in range(most_turns):
             if not self.step():
                 return

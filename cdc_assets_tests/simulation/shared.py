@@ -1,6 +1,7 @@
 """What all parts of a world share: server, lake, broker, settings, and what was seen so far."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,12 +70,18 @@ class Shared:
         self.files = law.Files()
         self.ever: dict[TableId, set[str]] = {}
         """Positions of all events that were ever in a topic."""
+        self._stamps: dict[TableId, object] = {}
+        """Newest commits of topics when they were read last."""
         self.published: dict[str, set[tuple[str, str]]] = {}
         """LSNs at which the mirror of a topic has ever said that it is right."""
         self.reads: dict[TableId, set[tuple[Lsn, int]]] = {}
         """LSN and key of each READ of an incremental snapshot that was ever in a topic."""
         self.asked: dict[str, Request] = {}
         """Signals that ask for incremental snapshots."""
+        self.wanted_last: list[TableId] = self.tables[:1]
+        """Tables that were asked for last."""
+        self.looks = Counter[str]()
+        """What was said of the capture when somebody looked."""
         self.touched = set[TableId]()
         """Tables that changed behind the log."""
         self.hurt = set[TableId]()

@@ -30,8 +30,14 @@ class Signals(Checks):
         """Somebody asks for an incremental snapshot, or for a blocking one."""
         tables = self.rng.sample(self.tables, self.rng.randrange(1, len(self.tables) + 1))
         place = self._place()
+        self.wanted_last = tables
         if self.rng.random() < 0.25:
-            self._send("execute-snapshot", list(map(str, tables)), place, snapshot="blocking")
+            some = (
+                {}
+                if self.server.keyless.intersection(tables)
+                else self.rng.choice([{}, {"conditions": {str(tables[0]): "id > 2"}}])
+            )
+            self._send("execute-snapshot", list(map(str, tables)), place, snapshot="blocking", **some)
         else:
             self._ask(tables, place, self.rng.choice([0, 0, 3]))
 

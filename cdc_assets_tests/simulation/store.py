@@ -1,18 +1,43 @@
 """The lake's store as actors meet it: others take their turns before and behind each commit, and answers are lost.
 
 Every commit of the product, of whatever kind, is one call of Delta's `create_write_transaction`; so is every fault here.
+
+*A law of commits:* a writer that was overtaken before it asked its fence removes no files any more. It is overtaken if another one has
+committed to the same ledger since it has itself.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from cdc_assets_tests.simulation.scheduler import Scheduler
+from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
+
+_LEDGERS: Final = {
+    "capture": "shop.__windows",
+    "snapshot": "shop.__windows",
+    "mirror": "shop.__mirrors",
+    "rebuild": "shop.__mirrors",
+    "reconcile": "shop.__mirrors",
+}
+"""Where the only writer of its kind is known by its rows."""
+
+
+def kind_of(about: Mapping[str, str]) -> str:
+    """What a commit is for, by its metadata; empty for one of a ledger."""
+    if "cdc.replaced" in about:
+        return "replacement in "
+    if "left_out" in about:
+        return "number left out in "
+    if about.get("snapshot") == "incremental":
+        return "READs in "
+    if "snapshot_id" in about:
+        return "round in "
+    return "window in " if "window_id" in about else ""
 
 
 class Store:
@@ -21,11 +46,37 @@ class Store:
     Args:
         next_fault: what happens to the next one: `lost` (it is made, and not answered), `repeated` (the store's client repeats a request
             whose answer was lost, and finds its own commit), `refused` (it is not made), or nothing.
+        meant: text that the kind and table of this next one hold.
     """
 
     def __init__(self, scheduler: Scheduler, say: Callable[[str], None]) -> None:
         self._scheduler, self._say = scheduler, say
-        self.next_fault = ""
+        self.next_fault, self.meant = "", ""
+        self._writers: dict[str, list[Actor]] = {}
+        """Those who have committed to a ledger, the newest last."""
+        self._overtaken: list[Actor] = []
+        """Those who were overtaken when they last asked."""
+
+    def reach(self, step: str) -> None:
+        """A named step of an actor: a pause."""
+        self._scheduler.pause(step)
+        actor = self._scheduler.current
+        if step == "replacement-checked" and actor is not None:
+            self._overtaken = [other for other in self._overtaken if other is not actor]
+            writers = self._writers.get(_LEDGERS.get(actor.kind, ""), ())
+            if actor in writers and writers[-1] is not actor:
+                self._overtaken.append(actor)
+
+    def _note(self, kind: str, name: str) -> None:
+        """A commit is made."""
+        actor = self._scheduler.current
+        if actor is None:
+            return
+        if kind.startswith("replacement") and actor in self._overtaken:
+            self._scheduler.accused.append(f"{actor.name} was overtaken, and then replaced files of {name}")
+        if name == _LEDGERS.get(actor.kind):
+            writers = self._writers.setdefault(name, [])
+            self._writers[name] = [*(other for other in writers if other is not actor), actor]
 
     @contextmanager
     def disturbed(self) -> Iterator[None]:
@@ -33,20 +84,24 @@ class Store:
         made = DeltaTable.create_write_transaction
 
         def commit(table: DeltaTable, *arguments: Any, **named: Any) -> None:
-            name = Path(table.table_uri).name
-            self._scheduler.pause(f"commit of {name}")
-            fault, self.next_fault = self.next_fault, ""
+            name, kind = Path(table.table_uri).name, kind_of(named["commit_properties"].custom_metadata)
+            place = f"{kind}{name}"
+            self._scheduler.pause(f"commit of {place}")
+            fault = ""
+            if self.next_fault and self.meant in place:
+                fault, self.next_fault, self.meant = self.next_fault, "", ""
             if fault == "refused":
-                self._say(f"a commit of {name} is refused")
+                self._say(f"a commit of {place} is refused")
                 raise OSError("status code: 503, the store is busy")
             made(table, *arguments, **named)
+            self._note(kind, name)
             if fault == "lost":
-                self._say(f"the answer of a commit of {name} is lost")
+                self._say(f"the answer of a commit of {place} is lost")
                 raise OSError("status code: 503, the answer is lost")
             if fault == "repeated":
-                self._say(f"a commit of {name} is requested twice")
+                self._say(f"a commit of {place} is requested twice")
                 raise CommitFailedError(f"Transaction failed: Version {table.version() + 1} already exists")
-            self._scheduler.pause(f"behind a commit of {name}")
+            self._scheduler.pause(f"behind a commit of {place}")
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(DeltaTable, "create_write_transaction", commit)

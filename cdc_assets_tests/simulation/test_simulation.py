@@ -7,6 +7,7 @@ of two workers plays one after the other, from a seed on (`CDC_SIMULATE_FROM`), 
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from cdc_assets_tests.simulation.safeguards import MUTANTS, Mutant
 FIXED = (0, 1, 2)
 WORKERS = 2
 _SHOWN = 150
+_HEALTHY = 0.3
+"""Share of the looks that find the capture healthy; of looks that never do, the law of what is healthy says nothing."""
+_LOOKS: dict[int, Counter[str]] = {}
+"""What was said of the capture, by seed."""
 
 
 def _seeds() -> list[int]:
@@ -42,11 +47,21 @@ def check(folder: Path, seed: int) -> None:
         said = "\n".join(world.said if os.environ.get("CDC_SIMULATE") else world.said[-_SHOWN:])
         again = f"CDC_SIMULATE={seed} plays it again, python -m {shrink.__name__} {seed} makes it shorter."
         raise pytest.fail.Exception(f"seed {seed}: {type(fault).__name__}: {fault}\n{said}\n{again}") from fault
+    _LOOKS[seed] = world.looks
 
 
 @pytest.mark.parametrize("seed", _seeds())
 def test_law_holds(tmp_path: Path, seed: int) -> None:
     check(tmp_path, seed)
+
+
+def test_looks_often_find_the_capture_healthy(tmp_path: Path) -> None:
+    for seed in set(FIXED) - _LOOKS.keys():
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        check(folder, seed)
+    found = sum((_LOOKS[seed] for seed in FIXED), Counter[str]())
+    assert found["healthy"] >= _HEALTHY * found.total(), found
 
 
 @pytest.mark.skipif("CDC_SIMULATE_MINUTES" not in os.environ, reason="make simulate plays for minutes")

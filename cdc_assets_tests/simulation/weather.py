@@ -1,7 +1,9 @@
 """What happens to processes, server, store and broker, and how often."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from deltalake import DeltaTable
@@ -18,10 +20,14 @@ EVENTS: Final = {
     "go_on": 400,
     "work": 40,
     "scan": 40,
-    "start": 50,
-    "crash": 12,
-    "sleep": 8,
+    "start": 40,
+    "await_moment": 50,
+    "crash": 6,
+    "sleep": 4,
     "later": 6,
+    "calm": 2,
+    "night": 1,
+    "read_again": 2,
     "alter": 2,
     "hand_over": 3,
     "drop_instance": 1,
@@ -90,8 +96,12 @@ class Weather(Connectors):
             self.begin(actor.kind)
 
     def work(self) -> None:
+        """A transaction, often of tables that somebody asks for."""
+        self.work_on(self.wanted_last if self.rng.random() < 0.3 else self.tables)
+
+    def work_on(self, tables: Sequence[TableId]) -> None:
         """A transaction; writers of locked tables wait."""
-        free = [table for table in self.tables if not self.server.locked[table]]
+        free = [table for table in tables if not self.server.locked[table]]
         if not free:
             return
         changes: list[tuple[TableId, str, int, str]] = []
@@ -175,15 +185,18 @@ class Weather(Connectors):
         """Somebody rewrites the files of a table."""
         folders = sorted(found.parent for found in self.lake.glob("*/_delta_log"))
         if folders:
-            folder = self.rng.choice(folders)
-            self.say(f"a stranger rewrites {folder.name}")
-            self.scheduler.let_be_fenced()
-            with suppress(Exception):  # it may be refused
-                DeltaTable(str(folder)).optimize.compact()
+            self.rewrite(self.rng.choice(folders))
+
+    def rewrite(self, folder: Path) -> None:
+        """A stranger joins the files of a table."""
+        self.say(f"a stranger rewrites {folder.name}")
+        self.scheduler.let_be_fenced()
+        with suppress(Exception):  # it may be refused
+            DeltaTable(str(folder)).optimize.compact()
 
     def lose_answer(self) -> None:
         """The store's answer to a commit is lost, or a commit is refused."""
-        self.store.next_fault = self.rng.choice(["lost", "repeated", "refused"])
+        self.store.next_fault, self.store.meant = self.rng.choice(["lost", "repeated", "refused"]), ""
 
     def lose_published(self) -> None:
         """The answer of the next commit of a publisher is lost."""
@@ -206,7 +219,9 @@ class Weather(Connectors):
 
     def refuse_reads(self) -> None:
         """The right to read a change table is taken away."""
-        table = self.rng.choice(self.tables)
+        self.refuse_reads_of(self.rng.choice(self.tables))
+
+    def refuse_reads_of(self, table: TableId) -> None:
         self.say(f"reads of {table} are refused")
         self.server.refusals[f"[dbo_{table.table}"] = QueryError("The SELECT permission was denied.", 229)
 
@@ -216,13 +231,69 @@ class Weather(Connectors):
 
     def leave_database(self) -> None:
         """A database goes away."""
-        name = self.rng.choice(self.config.connection.databases)
+        self.leave_database_of(self.rng.choice(self.tables))
+
+    def leave_database_of(self, table: TableId) -> None:
+        name = table.database
         self.say(f"{name} is away")
         self.server.troubles[name] = DatabaseAwayError(f"{name} is offline.")
 
     def return_database(self) -> None:
         """It is there again."""
         self.server.troubles.clear()
+
+    def end_faults(self) -> None:
+        """Everything is there again, and nothing is refused."""
+        self.accept_topic()
+        self.accept_reads()
+        self.return_database()
+        self.store.next_fault, self.cluster.lost_answers = "", 0
+
+    def calm(self) -> None:
+        """For a while nothing fails: all is caught up, and somebody looks; then more is done, time passes, and somebody looks again."""
+        self.end_faults()
+        self.run_alone("capture", "mirror", "publisher", "look")
+        self.work()
+        self.server.scan_all()
+        self.server.now += timedelta(minutes=3)
+        self.run_alone("look")
+
+    def night(self) -> None:
+        """Captures run for a day, and not everybody reads what they write."""
+        readers = self.rng.choice([(), ("mirror",), ("publisher",)])
+        for hours in (HOURS, 2 * HOURS):
+            self.work()
+            self.server.scan_all()
+            self.run_alone("capture", *readers)
+            self.server.now += timedelta(hours=hours)
+        self.run_alone("capture")
+
+    def read_again(self) -> None:
+        """A table that has a mirror is read again while changes wait in the log; mirrors follow before all of these are captured."""
+        table = self.rng.choice(self.tables)
+        self.run_alone("mirror")
+        for _ in range(3):
+            self.work_on([table])
+        self.say(f"reads {table} again")
+        self.go_alone(self.scheduler.start("snapshot", lambda: self.open_capture().snapshot([table])), 500)
+        for _ in range(2):
+            self.server.scan(table.database, 1)
+            self.go_alone(self.begin("capture"), 100)
+            self.go_alone(self.begin("mirror"), 200)
+
+    def run_alone(self, *kinds: str) -> None:
+        """Processes run, one after the other, while all others stand still."""
+        self.server.is_prompt = True
+        for kind in kinds:
+            self.go_alone(self.begin(kind), 2000)
+        self.server.is_prompt = False
+
+    def go_alone(self, actor: Actor, turns: int) -> None:
+        """One goes on for so many turns, or to its end, unless it falls asleep."""
+        for _ in range(turns):
+            if actor.has_ended or actor.asleep_until > self.scheduler.turn:
+                return
+            self.scheduler.go_on(actor)
 
     def new_table(self) -> None:
         """A table is enabled while all run."""

@@ -10,11 +10,12 @@ from collections.abc import Collection, Sequence
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
-from cdc_assets_tests.simulation.weather import EVENTS, Weather
+from cdc_assets_tests.simulation.moments import Moments
+from cdc_assets_tests.simulation.weather import EVENTS
 from cdc_assets_tests.unit.streaming.law import state_of
 
 
-class World(Weather):
+class World(Moments):
     """One history."""
 
     def play(self, events: int, without: Collection[int] = ()) -> None:
@@ -23,8 +24,9 @@ class World(Weather):
         Args:
             without: numbers of events that do not happen.
         """
-        with listening(self.scheduler.pause), self.store.disturbed():
+        with listening(self.store.reach), self.store.disturbed():
             self.prepare_connectors()
+            self.prepare_moments()
             for kind in ("capture", "mirror", "publisher"):
                 self.begin(kind)
                 self.end()
@@ -38,10 +40,8 @@ class World(Weather):
         """Faults stop, all is caught up, and the law holds."""
         self.say("fair weather")
         self.server.is_prompt = True
-        self.accept_topic()
-        self.accept_reads()
-        self.return_database()
-        self.store.next_fault, self.cluster.lost_answers = "", 0
+        self.end_moments()
+        self.end_faults()
         self.end()
         for _ in range(3):
             self.server.scan_all()
