@@ -212,7 +212,7 @@ class Opening:
                 done += activities.snapshotter.resume(database, captured)
             done += SnapshotSummary(failed=tuple(failed))
         # only now are tables ended: what was in flight may have needed them
-        for database in {table.database for table in captured}:
+        for database in sorted({table.database for table in captured}):
             end_former_tables(self._ledger, self._lake, database)
         for database, problem in unavailable.items():
             if isinstance(problem, CdcDisabledError):

@@ -62,7 +62,7 @@ def apply_filters(ledger: Ledger, config: CaptureConfig) -> None:
     changed = [state for known in states if (state := followed(known, included=included(known.table))) != known]
     for state in changed:
         log.warning("%s: %s", state.table, state.reason or f"included again; continues from {state.position}.")
-    for database in {state.table.database for state in changed}:
+    for database in sorted({state.table.database for state in changed}):
         members = [state for state in changed if state.table.database == database]
         ledger.manifest.mark(ledger.clock.now(), database, members)
 
