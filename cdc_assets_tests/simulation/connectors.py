@@ -6,7 +6,6 @@
 """
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -83,7 +82,6 @@ class LogFeed:
         if begin < self._log.snapshot:
             end = min(end, self._log.snapshot)
         if begin >= end:
-            time.sleep(0.005)
             return None
         self._place = end
         self._ends.append(end)

@@ -161,7 +161,8 @@ class Moments(Weather):
 
     def refuse_there(self, _: Actor) -> None:
         """The broker refuses what was sent just now to one topic."""
-        self.cluster.refused[self.rng.choice(sorted(self.cluster.sent_to))] = "commit"
+        names = sorted(self.cluster.sent_to) or [self.topic(self.tables[0])]
+        self.cluster.refused[self.rng.choice(names)] = "commit"
 
     def time_out(self, _: Actor) -> None:
         """A transaction took too long: the broker fences its producer."""

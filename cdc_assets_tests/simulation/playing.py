@@ -9,8 +9,8 @@ import pytest
 from cdc_assets.incremental import rounds
 from cdc_assets.publish import follow
 from cdc_assets.reader import files
-from cdc_assets_tests.simulation.serial import without_threads
-from cdc_assets_tests.simulation.world import World
+from cdc_assets_tests.simulation.serial import with_names, without_clock, without_threads
+from cdc_assets_tests.simulation.world import MAX_CHUNKS, World
 
 EVENTS = 500
 """Number of events of a history, before its end."""
@@ -21,8 +21,9 @@ def alone() -> Iterator[None]:
     """Within it the product has no threads and waits for no real time."""
     with pytest.MonkeyPatch.context() as patch:
         without_threads(patch)
+        without_clock(patch)
         patch.setattr(follow, "_AFTER_FENCE_S", 0.0)
-        patch.setattr(rounds, "MAX_CHUNKS", 2)
+        patch.setattr(rounds, "MAX_CHUNKS", MAX_CHUNKS)
         patch.setattr(rounds, "ROUND_S", 1e9)
         patch.setattr(files, "_LIST_EVERY_S", 1e9)
         yield
@@ -35,9 +36,11 @@ def play(folder: Path, seed: int, without: Collection[int] = ()) -> tuple[World,
         folder: an empty one.
         without: numbers of events that do not happen.
     """
-    world = World(folder, seed)
-    try:
-        world.play(EVENTS, without)
-    except BaseException as fault:  # noqa: BLE001 - told with the history
-        return world, fault
+    with pytest.MonkeyPatch.context() as patch:
+        with_names(patch, seed)
+        world = World(folder, seed)
+        try:
+            world.play(EVENTS, without)
+        except BaseException as fault:  # noqa: BLE001 - told with the history
+            return world, fault
     return world, None

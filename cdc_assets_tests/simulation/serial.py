@@ -1,10 +1,14 @@
-"""Threads inside the product run in the thread of their actor, so that a seed gives one history."""
+"""Threads inside the product run in the thread of their actor, and no clock nor number of the machine decides anything, so that a seed
+gives one history."""
 
 import importlib
+import os
 import pkgutil
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
@@ -53,6 +57,32 @@ def modules() -> list[ModuleType]:
         names = [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
         found += [package, *map(importlib.import_module, names)]
     return found
+
+
+class Ticks:
+    """A clock of the machine that goes on by as much whenever it is asked."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += 1 / 1024
+        return self._now
+
+
+def without_clock(patch: pytest.MonkeyPatch) -> None:
+    """Have all rooms measure what has passed by such a clock."""
+    known, ticks = time.monotonic, Ticks()
+    for module in modules():
+        for name, value in list(vars(module).items()):
+            if value is known:
+                patch.setattr(module, name, ticks)
+    patch.setattr(time, "monotonic", ticks)
+
+
+def with_names(patch: pytest.MonkeyPatch, seed: int) -> None:
+    """Have the names of files and the like, which are in order somewhere, come from a seed."""
+    patch.setattr(os, "urandom", Random(seed).randbytes)  # noqa: S311 - a history that can be repeated
 
 
 def without_threads(patch: pytest.MonkeyPatch) -> None:

@@ -32,12 +32,7 @@ class Signals(Checks):
         place = self._place()
         self.wanted_last = tables
         if self.rng.random() < 0.25:
-            some = (
-                {}
-                if self.server.keyless.intersection(tables)
-                else self.rng.choice([{}, {"conditions": {str(tables[0]): "id > 2"}}])
-            )
-            self._send("execute-snapshot", list(map(str, tables)), place, snapshot="blocking", **some)
+            self._send("execute-snapshot", list(map(str, tables)), place, snapshot="blocking")
         else:
             self._ask(tables, place, self.rng.choice([0, 0, 3]))
 

@@ -7,12 +7,17 @@ once more, and the law is checked (`law`).
 """
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
+from cdc_assets.incremental import rounds
 from cdc_assets_tests.simulation.moments import Moments
 from cdc_assets_tests.simulation.weather import EVENTS
 from cdc_assets_tests.unit.streaming.law import state_of
+
+MAX_CHUNKS: Final = 2
+"""Chunks of a round while faults come: there are several rounds of each table."""
 
 
 class World(Moments):
@@ -24,6 +29,7 @@ class World(Moments):
         Args:
             without: numbers of events that do not happen.
         """
+        rounds.MAX_CHUNKS = MAX_CHUNKS
         with listening(self.store.reach), self.store.disturbed():
             self.prepare_connectors()
             self.prepare_moments()
@@ -42,6 +48,7 @@ class World(Moments):
         self.server.is_prompt = True
         self.end_moments()
         self.end_faults()
+        rounds.MAX_CHUNKS = 8 * MAX_CHUNKS  # what is still asked for is read in few rounds
         self.end()
         for _ in range(3):
             self.server.scan_all()
