@@ -23,6 +23,8 @@ AGAIN_S = 1.0
 """Seconds until the supervisor starts it again."""
 SCRAPE_S = 10.0
 """Prometheus's own limit for an answer."""
+_NEWEST = 2000
+"""Characters of output that are looked at: some seconds of a capture."""
 
 
 @dataclass
@@ -46,13 +48,18 @@ class Command:
         """Tables that the next process reads first."""
 
     @property
+    def output(self) -> str:
+        """The newest of what it has said."""
+        return self._log.read_text()[-_NEWEST:] if self._log.exists() else ""
+
+    @property
     def pids(self) -> list[int]:
         """Of what captures now."""
         return [self._process.pid] if self._process and self._process.poll() is None else []
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 240) -> None:
         """Look every half second; fails with what the command has said."""
-        wait_until(holds, seconds, lambda: f"not within {seconds} s: {what}; {self._log.read_text()[-4000:]}")
+        wait_until(holds, seconds, lambda: f"not within {seconds} s: {what}; {self.output}")
 
     def reload(self) -> None:
         """Nothing: whoever looks at the command's metrics reads the file again."""
@@ -67,15 +74,15 @@ class Command:
         self._first = []
 
     def scrape(self) -> tuple[bool, str]:
-        """Whether the capture is healthy as its metrics say, and their words; no answer is an alert, too."""
+        """Whether the capture is healthy as its metrics say, and why not as its output says; no answer is an alert, too."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=SCRAPE_S) as answer:
                 text = answer.read().decode()
         except (OSError, HTTPException) as error:
-            return False, f"no metrics: {error}"
+            return False, f"no metrics: {error}\n{self.output}"
         samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
         told = [one.labels["health"] for one in samples if one.name == "cdc_assets_health" and one.value]
-        return told == ["healthy"], f"health: {told}"
+        return told == ["healthy"], f"health: {told}\n{self.output}"
 
     def keep(self, over: threading.Event) -> None:
         """Start it again wherever it ends, until the event is set."""
