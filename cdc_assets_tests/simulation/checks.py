@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets_tests.simulation import law
 from cdc_assets_tests.simulation.asked import TurnClock
 from cdc_assets_tests.simulation.shared import Shared
@@ -40,23 +42,22 @@ class Checks(Shared):
 
     def check(self) -> None:
         """The law."""
-        state = state_of(self.config)
+        state, mirrors = state_of(self.config), self.mirrors().states()
         for table in self.tables:
             entry = state.tables[table]
             about = f"{table} ({entry.status}, {entry.position}, gaps {entry.gaps}, {entry.reason})"
             assert entry.status == "healthy", about
-            self.check_events(table, about)
+            self.check_events(table, entry, about)
             if table not in self.touched:
-                self.check_mirror(table, about)
+                self.check_mirror(table, entry, mirrors[self.topic(table)], about)
             law.check_published(self.cluster, self.topic(table), self.ever[table], about)
         for table in self.signal_tables:
-            self.check_events(table, f"{table} ({state.tables[table].status})")
+            self.check_events(table, state.tables[table], f"{table} ({state.tables[table].status})")
             law.check_published(self.cluster, self.topic(table), self.ever[table], str(table))
         self.check_healthy(self.server.now, self.server.ends)
 
-    def check_events(self, table: TableId, about: str) -> None:
+    def check_events(self, table: TableId, entry: TableState, about: str) -> None:
         """Every change is there, or marked as missing; together they make the server's rows."""
-        entry = state_of(self.config).tables[table]
         topic = law.Topic(self.lake, self.topic(table), self.files)
         topic.check_once(about)
         if self.config.lake.topic_policy == "delete":
@@ -87,11 +88,10 @@ class Checks(Shared):
         """Whether events of a table have no fold by its key."""
         return table in self.signal_tables or table in self.server.keyless or table in self.touched
 
-    def check_mirror(self, table: TableId, about: str) -> None:
+    def check_mirror(self, table: TableId, entry: TableState, known: MirrorState, about: str) -> None:
         """The mirror is the table, at each LSN that it has ever published since it was made anew last, also if a snapshot was
         still reading then."""
-        known = self.mirrors().states()[self.topic(table)]
-        assert known.lsn >= str(state_of(self.config).tables[table].position), f"{about}: the mirror is behind"
+        assert known.lsn >= str(entry.position), f"{about}: the mirror is behind"
         ever = {*self.published[self.topic(table)], (known.lsn, known.begin)}
         published = sorted({lsn for lsn, begin in ever if begin == known.begin or lsn >= known.begin})
         law.check_mirror(self.server, self.lake, table, self.topic(table), published, about)

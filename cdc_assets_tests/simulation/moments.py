@@ -41,7 +41,7 @@ AT: Final = {
     "publish-sent": {"overtake_there": 1, "lose_sent": 2, "refuse_there": 2, "time_out": 1},
 }
 """Texts that places hold, and what may happen there, by its weight."""
-MOST_WAITING: Final = 6
+MOST_WAITING: Final = 20
 """Events that wait; the oldest is given up for a newer one."""
 
 
