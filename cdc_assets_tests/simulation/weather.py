@@ -26,7 +26,7 @@ EVENTS: Final = {
     "crash": 6,
     "sleep": 4,
     "later": 6,
-    "calm": 2,
+    "calm": 3,
     "night": 1,
     "read_again": 2,
     "alter": 2,
@@ -154,6 +154,10 @@ class Weather(Connectors):
         if self.server.locked[table]:
             return
         self._alter(table)
+        self._renew(table)
+
+    def _renew(self, table: TableId) -> None:
+        """A capture instance with the columns that there are."""
         own = [instance for instance in self.server.instances if instance.table == table]
         if len(own) == 2:
             self._drop(own[0])
@@ -253,6 +257,12 @@ class Weather(Connectors):
     def calm(self) -> None:
         """For a while nothing fails: all is caught up, and somebody looks; then more is done, time passes, and somebody looks again."""
         self.end_faults()
+        self.server.now += timedelta(minutes=3)  # what was done before is due
+        for table in self.tables:
+            names = tuple(column.name for column in self.server.schemas[table].columns)
+            newest = [instance for instance in self.server.instances if instance.table == table][-1]
+            if newest.columns != names and not self.server.locked[table]:
+                self._renew(table)
         self.run_alone("capture")
         if lacking := [name for name, entry in state_of(self.config).tables.items() if not entry.streams or entry.gaps]:
             self.say(f"reads {', '.join(map(str, lacking))} again")
