@@ -6,11 +6,13 @@ behind a place at which a process pauses. What then happens has random numbers o
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
 from typing import Final
 
 from cdc_assets_tests.simulation.processes import MOST
 from cdc_assets_tests.simulation.scheduler import Actor
+from cdc_assets_tests.simulation.shared import HOURS
 from cdc_assets_tests.simulation.weather import Weather
 
 AT: Final = {
@@ -41,8 +43,33 @@ AT: Final = {
     "publish-sent": {"overtake_there": 1, "lose_sent": 2, "refuse_there": 2, "time_out": 1},
 }
 """Texts that places hold, and what may happen there, by its weight."""
+STRETCHES: Final = {
+    "rounds": (
+        "capture",
+        ["marker-written", "read of chunk", "chunk-read", "commit of READs", "reads-committed", "read of changes"],
+    ),
+    "snapshot": (
+        "snapshot",
+        ["round-planned", "round-written", "commit of round", "moment-fixed", "snapshot-complete"],
+    ),
+    "windows": (
+        "capture",
+        ["commit of window", "table-committed", "read of changes", "files-joined", "replacement-checked"],
+    ),
+    "dropping": (
+        "capture",
+        ["compaction-written", "retention-announced", "replacement-checked", "commit of replacement"],
+    ),
+    "mirror": (
+        "mirror",
+        ["mirror-planned", "mirror-history-committed", "replacement-checked", "commit of replacement"],
+    ),
+    "publisher": ("publisher", ["publish-begun", "publish-sent"]),
+}
+"""Who works in a stretch of a history, and of which places two are waited for."""
 MOST_WAITING: Final = 20
 """Events that wait; the oldest is given up for a newer one."""
+_LONGEST: Final = 120
 
 
 @dataclass(frozen=True)
@@ -71,7 +98,37 @@ class Moments(Weather):
 
     def await_moment(self) -> None:
         """Something is to happen at the next moment of a kind."""
-        place = self.rng.choice(list(AT))
+        self._await(self.rng.choice(list(AT)))
+
+    def stretch(self) -> None:
+        """For a while only processes of one kind go on, while transactions come, capture jobs work, and something happens at two moments."""
+        about = self.rng.choice(list(STRETCHES))
+        kind, places = STRETCHES[about]
+        self.say(f"a stretch: {about}")
+        for place in self.rng.sample(places, 2):
+            self._await(place)
+        if about == "rounds":
+            self.ask_for_rows()
+        if about == "snapshot":
+            self.wanted_last = [self.rng.choice([*self.tables, *sorted(self.server.keyless) * 3])]
+        if about == "dropping":
+            self.server.now += timedelta(hours=2 * HOURS)
+        self.work_on(self.wanted_last)
+        self.server.scan_all()
+        self.begin(kind)
+        for _ in range(_LONGEST):
+            awake = [actor for actor in self.scheduler.awake() if actor.kind == kind]
+            if not awake:
+                break
+            self.go_alone(self.rng.choice(awake), self.rng.choice([2, 4, 8]))
+            what = self.rng.random()
+            if what < 0.1:
+                self.work_on(self.wanted_last)
+            elif what < 0.4:
+                self.scan_some(awake[0])
+        self.remember()
+
+    def _await(self, place: str) -> None:
         what = self.rng.choices(list(AT[place]), list(AT[place].values()))[0]
         found = Waiting(place, what, self.rng.choice([0, 0, 1, 2, 4]), Random(self.rng.random()))  # noqa: S311 - a history that can be repeated
         self.waiting = [*self.waiting, found][-MOST_WAITING:]

@@ -67,7 +67,7 @@ class Processes(Signals):
 
     def snapshot(self) -> None:
         """Tables are read again."""
-        chosen = self.rng.sample(self.tables, 1)
+        chosen = [self.rng.choice([*self.tables, *self.wanted_last * 2])]
         self.say(f"  reads {chosen[0]} again")
         self.open_capture().snapshot(chosen)
 

@@ -29,6 +29,7 @@ EVENTS: Final = {
     "calm": 3,
     "night": 1,
     "read_again": 2,
+    "stretch": 10,
     "alter": 2,
     "hand_over": 3,
     "drop_instance": 1,
