@@ -135,6 +135,8 @@ class Moments(Weather):
 
     def _look_around(self, actor: Actor) -> None:
         """An actor pauses: what waits for that happens."""
+        if self.is_calm:
+            return
         found = [one for one in self.waiting if one.place in actor.at][:1]
         if found:
             self.waiting.remove(found[0])

@@ -176,6 +176,7 @@ MUTANTS = (
         "retention/drop.py",
         "            about = newest_in(self._tables.location, file) if limit.allows(file.until) else None\n",
         "            about = newest_in(self._tables.location, file)\n",
+        (("retention/step.py", "            if not limit.allows(found.after):\n", "            if False:\n"),),
     ),
     Mutant(
         "retention does not wait for the publisher",

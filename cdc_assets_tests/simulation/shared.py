@@ -80,6 +80,8 @@ class Shared:
         """Signals that ask for incremental snapshots."""
         self.wanted_last: list[TableId] = self.tables[:1]
         """Tables that were asked for last."""
+        self.is_calm = False
+        """Whether nothing fails for a while."""
         self.looks = Counter[str]()
         """What was said of the capture when somebody looked."""
         self.touched = set[TableId]()

@@ -256,24 +256,31 @@ class Weather(Connectors):
         self.store.next_fault, self.cluster.lost_answers = "", 0
 
     def calm(self) -> None:
-        """For a while nothing fails: all is caught up, and somebody looks; then more is done, time passes, and somebody looks again."""
+        """For a while nothing fails: all is caught up, and somebody looks; then perhaps more is done, time passes, and somebody looks again."""
+        self.is_calm = True
         self.end_faults()
         self.server.now += timedelta(minutes=3)  # what was done before is due
         for table in self.tables:
-            names = tuple(column.name for column in self.server.schemas[table].columns)
-            newest = [instance for instance in self.server.instances if instance.table == table][-1]
-            if newest.columns != names and not self.server.locked[table]:
-                self._renew(table)
+            if not self.server.locked[table]:
+                self._renew_if_altered(table)
         self.run_alone("capture")
-        if lacking := [name for name, entry in state_of(self.config).tables.items() if not entry.streams or entry.gaps]:
-            self.say(f"reads {', '.join(map(str, lacking))} again")
-            self.go_alone(self.scheduler.start("snapshot", lambda: self.open_capture().snapshot(lacking)), 1000)
+        if lost := [name for name, entry in state_of(self.config).tables.items() if not entry.streams or entry.gaps]:
+            self.say(f"reads {', '.join(map(str, lost))} again")
+            self._run_to_end(self.scheduler.start("snapshot", lambda: self.open_capture().snapshot(lost)))
             self.run_alone("capture")
         self.run_alone("mirror", "publisher", "look")
-        self.work()
-        self.server.scan_all()
+        if self.rng.random() < 0.5:
+            self.work()
+            self.server.scan_all()
         self.server.now += timedelta(minutes=3)
         self.run_alone("look")
+        self.is_calm = False
+
+    def _renew_if_altered(self, table: TableId) -> None:
+        names = tuple(column.name for column in self.server.schemas[table].columns)
+        newest = [instance for instance in self.server.instances if instance.table == table][-1]
+        if newest.columns != names:
+            self._renew(table)
 
     def night(self) -> None:
         """Captures run for a day, and not everybody reads what they write."""
@@ -300,9 +307,12 @@ class Weather(Connectors):
 
     def run_alone(self, *kinds: str) -> None:
         """Processes run, one after the other, while all others stand still."""
-        self.server.is_prompt = True
         for kind in kinds:
-            self.go_alone(self.begin(kind), 2000)
+            self._run_to_end(self.begin(kind))
+
+    def _run_to_end(self, actor: Actor) -> None:
+        self.server.is_prompt = True
+        self.go_alone(actor, 2000)
         self.server.is_prompt = False
 
     def go_alone(self, actor: Actor, turns: int) -> None:
