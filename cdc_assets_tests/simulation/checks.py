@@ -32,7 +32,7 @@ class Checks(Shared):
             law.check_columns(self.server, table, fresh)
             if table not in self.touched:
                 law.check_reads(self.server, table, reads)
-            incremental = {(lsn, key) for (lsn, _, is_so), rows in reads.items() if is_so for key, _ in rows}
+            incremental = {(lsn, row) for (lsn, _, is_so), rows in reads.items() if is_so for row in rows}
             self.reads.setdefault(table, set()).update(incremental)
         for name, lsn, begin in law.published_of(self.lake, self.files):
             self.published.setdefault(name, set()).add((lsn, begin))

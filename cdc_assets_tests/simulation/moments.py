@@ -26,6 +26,7 @@ AT: Final = {
     "commit of round": {"crash_there": 4, "lose_there": 3, "sleep_there": 1, "work_beside": 1},
     "round-planned": {"work_beside": 2, "crash_there": 1},
     "moment-fixed": {"work_beside": 4},
+    "read of rows": {"work_beside": 4},
     "read of changes": {"leave_there": 3, "scan_some": 1, "work_beside": 1},
     "table-committed": {"crash_there": 2, "sleep_there": 1},
     "commit of window": {"sleep_there": 2, "leave_out_there": 4, "crash_there": 1, "lose_there": 1},
@@ -46,11 +47,11 @@ AT: Final = {
 STRETCHES: Final = {
     "rounds": (
         "capture",
-        ["marker-written", "read of chunk", "chunk-read", "commit of READs", "reads-committed", "read of changes"],
+        ["marker-written", "read of chunk", "chunk-read", "commit of READs", "commit of READs", "read of changes"],
     ),
     "snapshot": (
         "snapshot",
-        ["round-planned", "round-written", "commit of round", "moment-fixed", "snapshot-complete"],
+        ["round-written", "commit of round", "read of rows", "snapshot-complete"],
     ),
     "windows": (
         "capture",
@@ -69,7 +70,7 @@ STRETCHES: Final = {
 """Who works in a stretch of a history, and of which places two are waited for."""
 MOST_WAITING: Final = 20
 """Events that wait; the oldest is given up for a newer one."""
-_LONGEST: Final = 120
+_LONGEST: Final = 80
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Moments(Weather):
                 break
             self.go_alone(self.rng.choice(awake), self.rng.choice([2, 4, 8]))
             what = self.rng.random()
-            if what < 0.1:
+            if what < 0.15:
                 self.work_on(self.wanted_last)
             elif what < 0.4:
                 self.scan_some(awake[0])
@@ -173,7 +174,7 @@ class Moments(Weather):
     def scan_some(self, _: Actor) -> None:
         """Capture jobs read some transactions."""
         for name in self.config.connection.databases:
-            self.server.scan(name, self.rng.choice([1, 2, 3]))
+            self.server.scan(name, self.rng.choice([1, 1, 2, 3]))
 
     def crash_there(self, actor: Actor) -> None:
         """It dies; while it is dead something is done, and somebody else goes on."""
@@ -199,9 +200,11 @@ class Moments(Weather):
         name = actor.at.rpartition(" ")[2].partition("@")[0]
         for table in self.tables:
             if self.topic(table) == name:
-                self.scheduler.sleep(actor, self.rng.randrange(100, 400), "behind a commit of number left out")
+                self.scheduler.sleep(actor, 400)
                 (self.refuse_reads_of if self.rng.random() < 0.5 else self.leave_database_of)(table)
                 self.go_alone(self.begin("capture"), 200)
+                self.scheduler.wake(actor)
+                self.go_alone(actor, 3)
 
     def lose_there(self, actor: Actor) -> None:
         """The answer to this commit is lost, or it is refused."""

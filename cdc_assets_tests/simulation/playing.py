@@ -12,7 +12,7 @@ from cdc_assets.reader import files
 from cdc_assets_tests.simulation.serial import with_names, without_clock, without_threads
 from cdc_assets_tests.simulation.world import MAX_CHUNKS, World
 
-EVENTS = 250
+EVENTS = 200
 """Number of events of a history, before its end."""
 
 

@@ -128,6 +128,13 @@ MUTANTS = (
         "mirror/steps.py",
         "        return outside(self.position, self.spans)\n",
         "        return self.position\n",
+        (
+            (
+                "mirror/steps.py",
+                "    end = outside(target.position, target.spans_since(known.since))\n",
+                "    end = target.position\n",
+            ),
+        ),
     ),
     Mutant(
         "what happened while a snapshot read is told at its own LSN",

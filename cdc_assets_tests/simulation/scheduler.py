@@ -210,6 +210,10 @@ class Scheduler:
         )
         actor.asleep_until, actor.wakes_behind = self.turn + turns, behind
 
+    def wake(self, actor: Actor) -> None:
+        """It may be chosen again."""
+        actor.asleep_until, actor.wakes_behind = 0, ""
+
     def end_all(self, most_turns: int) -> None:
         """Everybody wakes and goes on until all have ended.
 

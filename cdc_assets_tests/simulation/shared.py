@@ -74,8 +74,8 @@ class Shared:
         """Newest commits of topics when they were read last."""
         self.published: dict[str, set[tuple[str, str]]] = {}
         """LSNs at which the mirror of a topic has ever said that it is right."""
-        self.reads: dict[TableId, set[tuple[Lsn, int]]] = {}
-        """LSN and key of each READ of an incremental snapshot that was ever in a topic."""
+        self.reads: dict[TableId, set[tuple[Lsn, tuple[int, object]]]] = {}
+        """LSN and row of each READ of an incremental snapshot that was ever in a topic."""
         self.asked: dict[str, Request] = {}
         """Signals that ask for incremental snapshots."""
         self.wanted_last: list[TableId] = self.tables[:1]

@@ -295,7 +295,7 @@ class Weather(Connectors):
     def read_again(self) -> None:
         """A table that has a mirror is read again while changes wait in the log; mirrors follow before all of these are captured."""
         table = self.rng.choice(self.tables)
-        self.run_alone("mirror")
+        self.run_alone("capture", "mirror")
         for _ in range(3):
             self.work_on([table])
         self.say(f"reads {table} again")
