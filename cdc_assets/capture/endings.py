@@ -220,11 +220,12 @@ def unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId])
     """
     if not lake.events.transaction_metadata:
         return None
-    left = ledger.state.unpublished.get(window.database)
+    left, known = ledger.state.unpublished.get(window.database), ledger.state.published_until(window)
     reads = tuple(dataclasses.replace(read, counted=True) for read in window.reads if read.table in begun)
     if left is not None:
         return dataclasses.replace(left, reads=left.reads + reads)
-    return Unpublished(ledger.state.published_until(window), window.until, reads) if reads else None
+    # a table that catches up is read behind what others have published
+    return Unpublished(known, window.until, reads) if reads and known < window.until else None
 
 
 def _missing_transactions(left: Unpublished | None) -> str:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 
 import pyarrow as pa
 
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.kept import kept
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.engine.history import History, newest_structure
 from cdc_assets.engine.ledger import FOLDING, BatchLedger, BatchState
@@ -65,7 +65,7 @@ class EngineOverview:
         self.config, self._audit_s, self._turns = config, audit_s, turns or Turns()
         self.lake = tables or TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
 
-    @cached_property
+    @kept
     def rows(self) -> Sequence[Row]:
         """The ledger's newest rows in order.
 
@@ -77,7 +77,7 @@ class EngineOverview:
             refuse_if_known(self.lake.location, ledger.directory, self.lake.capture)
         return rows
 
-    @cached_property
+    @kept
     def state(self) -> BatchState:
         """What the ledger says.
 
@@ -99,7 +99,7 @@ class EngineOverview:
         """
         return None if self.state.pending is not None else recorded_point(self.state)
 
-    @cached_property
+    @kept
     def topics(self) -> Sequence[EngineTopic]:
         """Topics of tables, by name."""
         batches = self._batches()
@@ -129,7 +129,7 @@ class EngineOverview:
         planned = self.state.pending.files if self.state.pending else ()
         return dict.fromkeys(planned, -1) | dict(self.state.tables)
 
-    @cached_property
+    @kept
     def queue(self) -> Sequence[tuple[TableId, str]]:
         """Tables that wait for an incremental snapshot, by the connector's offset, and the key that the first has reached.
 
@@ -147,7 +147,7 @@ class EngineOverview:
             found += [(table, "" if number else reached) for number, table in enumerate(own)]
         return found
 
-    @cached_property
+    @kept
     def last_ddl(self) -> tuple[TableId, str, str, datetime] | None:
         """Table, kind, place and time of the newest structure in the connector's schema history; None if it has none."""
         directory = history_directory(self.config.topic_prefix)
@@ -156,7 +156,7 @@ class EngineOverview:
         history = History(self.lake, self.config.topic_prefix)
         return newest_structure(history.read(self.state.tables[directory])) or newest_structure(history.read())
 
-    @cached_property
+    @kept
     def losses(self) -> Mapping[str, str]:
         """What the lake lacks, or holds twice, by directory."""
         found = lost(audited(self.lake, self.state, self._audit_s, self._turns))

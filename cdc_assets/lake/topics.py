@@ -320,7 +320,7 @@ class TopicTables(DeltaTables):
 
     def expect_recorded(self, marks: Mapping[str, Mark]) -> None:
         """Have the next marks of all tables continue from those that are recorded, and from none that an earlier run has left."""
-        for directory in {*self._held, *marks}:
+        for directory in sorted({*self._held, *marks}):
             self.expect(directory, marks.get(directory))
 
     def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:

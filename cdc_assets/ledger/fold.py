@@ -46,7 +46,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             behind = {decode(TableId, names) for names in detail["behind"]}
             for name in detail["databases"]:
                 state = _window_completed(state, name, behind, published=detail.get("published", True))
-            for name, left in decode(dict[str, Unpublished], detail.get("unpublished", {})).items():
+            for name, left in _waiting(decode(dict[str, Unpublished], detail.get("unpublished", {}))).items():
                 state = state.with_unpublished(name, left)
             return state
         case "written":
@@ -124,6 +124,11 @@ def _window_completed(state: CaptureState, database: str, behind: Set[TableId], 
         state = state.with_log_read(database, window.until)
         state = state.published(database, window.until) if published else state
     return state.advanced(database, window.until, behind).without_pending(database)
+
+
+def _waiting(found: Mapping[str, Unpublished]) -> dict[str, Unpublished]:
+    """Those that are still to be published; earlier versions recorded some that others had published already."""
+    return {database: left for database, left in found.items() if left.known < left.until}
 
 
 def _streamed_until(state: CaptureState) -> dict[str, Lsn]:
@@ -232,7 +237,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         retained=decode(dict[str, Retained], data["retained"]),
         looked=decode(datetime, data["looked"]) if data["looked"] else None,
         transactions=decode(dict[str, Lsn], data["transactions"]),
-        unpublished=decode(dict[str, Unpublished], data["unpublished"]),
+        unpublished=_waiting(decode(dict[str, Unpublished], data["unpublished"])),
         early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data["early"]},
         readings={TableId(*names): decode(tuple[Reading, ...], found) for *names, found in data["readings"]},
         unread=dict(decode(tuple[tuple[TableId, str], ...], data["unread"])),

@@ -1,13 +1,14 @@
 """The overview of a capture: manifest, lake and server, each read once and only when needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 
 from cdc_assets.capture.losses import audited, is_numbered, other_name, owners, refuse_without_manifest, topic_of
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.kept import kept
 from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import SignalChannel
@@ -115,7 +116,7 @@ class CaptureOverview:
         """
         return {**self.state.ran_on, **RecordedJobs(self.lake.location, self.config.events.topic_prefix).read()}
 
-    @cached_property
+    @kept
     def hindrances(self) -> Mapping[str, Hindrances]:
         """Troubles that only runs can meet, by kind of work.
 
@@ -126,7 +127,7 @@ class CaptureOverview:
 
     # ---- health --------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @kept
     def known(self) -> Mapping[TableId, TableState]:
         """Tables that the manifest knows.
 
@@ -141,7 +142,7 @@ class CaptureOverview:
         """Why runs are refused, if the settings give a topic another name than it has."""
         return other_name(self.state, self.config)
 
-    @cached_property
+    @kept
     def losses(self) -> Sequence[Loss]:
         """What topics lack, except those of tables that the manifest already reports; the next run records it.
 
@@ -182,7 +183,7 @@ class CaptureOverview:
         """
         return [commit for commit in self._rewritten if commit.kind == "unclear"]
 
-    @cached_property
+    @kept
     def _rewritten(self) -> Sequence[ForeignCommit]:
         lost = {loss.directory for loss in self.losses}
         marks = {name: mark for name, mark in self.state.marks.items() if name not in lost}
@@ -201,7 +202,7 @@ class CaptureOverview:
         topics = owners(self.state, self.config)
         return [loss for loss in self.losses if topics.get(topic_of(loss.directory)) not in self.known]
 
-    @cached_property
+    @kept
     def tables(self) -> Sequence[TableOverview]:
         """All captured tables with their problems, sorted by topic; with a server also tables that wait for a snapshot.
 
@@ -269,7 +270,7 @@ class CaptureOverview:
         except LAKE_ERRORS:
             return ()
 
-    @cached_property
+    @kept
     def unmatched(self) -> Sequence[Unmatched]:
         """What matches nothing in lists of the settings; empty if there is no server, or a database cannot be captured now.
 
@@ -361,7 +362,7 @@ class CaptureOverview:
         """
         return self._jobs
 
-    @cached_property
+    @kept
     def _jobs(self) -> Sequence[CaptureJob]:
         jobs: list[CaptureJob] = []
         for database in self._streaming():
@@ -389,11 +390,11 @@ class CaptureOverview:
         """
         return self._drifts
 
-    @cached_property
+    @kept
     def _drifts(self) -> Sequence[Drift]:
         return drifts(self._source, self._history, self.state, lambda database: self.facts(database).captured)
 
-    @cached_property
+    @kept
     def _history(self) -> SchemaHistory:
         history = SchemaHistory(self.lake, self.config.events, self.config.history, ConnectorIdentity())
         self._entries = [entry for _, entry in history.read()]
@@ -416,7 +417,7 @@ class CaptureOverview:
         """Whether the snapshot mode streams changes."""
         return rule_of(self.config.snapshot).streams
 
-    @cached_property
+    @kept
     def work(self) -> Work:
         """What a run would have to do.
 

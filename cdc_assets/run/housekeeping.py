@@ -134,7 +134,7 @@ def tidy(
     """
     if manifest.state.files_wait:
         return False
-    topics = [topic_name(table, config.events) for table in written]
+    topics = [topic_name(table, config.events) for table in sorted(written)]
     topics += [topic for name, topic in system_topics(config).items() if name in GROWING]
     directories = [directory for topic in topics for directory in tables.generations(topic)]
     upkeep.tidy(tables, config.lake, runner, manifest.require_writer, directories)

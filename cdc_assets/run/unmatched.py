@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from cdc_assets.config.column_rules import PROPERTY_OF_RULE
 from cdc_assets.config.filters import Names, TableFilter
@@ -17,6 +17,7 @@ from cdc_assets.config.patterns import Patience, PatternError, matches
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.settings.transforms import LogicalRouteSettings, RouteSettings, Step, TimezoneSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.kept import kept
 from cdc_assets.core.ports import Source
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import topic_name
@@ -85,7 +86,7 @@ class Structures:
         yield from self._recorded()
         yield from self._present
 
-    @cached_property
+    @kept
     def _present(self) -> Sequence[TableSchema]:
         return list(self._source.table_schemas(self._captured).values())
 

@@ -26,7 +26,7 @@ EVENTS: Final = {
     "crash": 6,
     "sleep": 4,
     "later": 6,
-    "calm": 3,
+    "calm": 6,
     "night": 1,
     "read_again": 2,
     "stretch": 10,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 from types import TracebackType
 from typing import Self
 
@@ -28,6 +27,7 @@ from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, EventS
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CLOCK_SKEW_S, CaptureJob
 from cdc_assets.core.identifiers import TableId, quote
+from cdc_assets.core.kept import kept
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, TableSchema
@@ -114,7 +114,7 @@ class SqlServerSource:
         self.session.close()
         self._beside.close()
 
-    @cached_property
+    @kept
     def _databases(self) -> tuple[str, ...]:
         """Configured databases without duplicates, letter case ignored."""
         return tuple(dict.fromkeys(self._real_name(name) for name in self._settings.databases))

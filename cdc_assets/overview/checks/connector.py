@@ -8,9 +8,9 @@ more than a minute, in words that stay the same. So no earlier result stays good
 """
 
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
+from cdc_assets.core.kept import kept
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import CdcError, describe_error
@@ -40,7 +40,7 @@ class ConnectorFacts:
         self._unread = asked if isinstance(asked, Unread) else None
         self._why = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to query"
 
-    @cached_property
+    @kept
     def report(self) -> CaptureReport:
         """As `Facts.report`."""
         return report_of_engine(self._overview, self._asked, self._at)

@@ -1,11 +1,11 @@
 """Checks of a capture from SQL Server: functions that make results, and their entries in the registry."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.kept import kept
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
@@ -39,7 +39,7 @@ class ServerFacts:
     def __init__(self, overview: CaptureOverview, make_report: Callable[[], CaptureReport]) -> None:
         self.overview, self._make_report = overview, make_report
 
-    @cached_property
+    @kept
     def report(self) -> CaptureReport:
         """As `Facts.report`."""
         return self._make_report()
@@ -50,16 +50,16 @@ class ServerFacts:
             return self.overview.known
         return (None,) if of == "capture" or (of == "kafka" and self.overview.config.kafka.enabled) else ()
 
-    @cached_property
+    @kept
     def problems(self) -> Mapping[str, CdcError]:
         """Databases that cannot be captured now."""
         return self.overview.problems()
 
-    @cached_property
+    @kept
     def _seen(self) -> Mapping[TableId, TableOverview]:
         return {found.table: found for found in self.overview.tables}
 
-    @cached_property
+    @kept
     def _drifts(self) -> Mapping[TableId, Drift]:
         return {drift.table: drift for drift in self.overview.drifts()}
 

@@ -7,7 +7,7 @@ import pytest
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import DatabaseAwayError
+from cdc_assets.errors import DatabaseAwayError, QueryError
 from cdc_assets.run.reset import Reset
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -62,6 +62,30 @@ def test_window_that_is_given_up_before_any_commit_leaves_its_transactions_to_th
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, y)].count(6) == 1
     assert [status for status, lsn in published(config) if lsn == str(first)].count("END") == 2, "one per database"
+
+
+def test_table_that_catches_up_and_is_given_up_leaves_nothing_that_is_published(tmp_path: Path) -> None:
+    server, config, _, y, z, _ = two(tmp_path)
+
+    def refuse(statement: str) -> None:
+        if "other_z" in statement:
+            raise QueryError("The SELECT permission was denied.", 229)
+
+    server.before_read = refuse
+    server.commit((y, "insert", 6, "six"), (z, "insert", 6, "six"))
+    make_capture(server, config).stream()
+    server.before_read = lambda _: None
+    with cut_at("table-committed"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.troubles[OTHER] = DatabaseAwayError("Database Other is offline.")
+    make_capture(server, config).stream()
+    assert not state_of(config).unpublished
+    del server.troubles[OTHER]
+    last = server.commit((y, "insert", 7, "goes on"), (z, "insert", 7, "goes on"))
+    make_capture(server, config).stream()
+    for table in (y, z):
+        assert [event.key for event in events_of(config, table) if event.key > 5] == [6, 7]
+    assert published(config)[-2:] == each(last)
 
 
 def test_reset_of_a_table_while_transactions_wait_to_be_published(
