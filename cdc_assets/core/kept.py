@@ -38,5 +38,5 @@ class kept(Generic[R]):  # noqa: N801 - a decorator
         if found is None:
             return self
         value: R = self._compute(found)
-        found.__dict__[self._name] = value  # from now on found before this descriptor
+        vars(found)[self._name] = value  # from now on found before this descriptor
         return value
