@@ -71,6 +71,7 @@ STRETCHES: Final = {
 MOST_WAITING: Final = 20
 """Events that wait; the oldest is given up for a newer one."""
 _LONGEST: Final = 80
+"""Choices of who goes on in a stretch."""
 
 
 @dataclass(frozen=True)

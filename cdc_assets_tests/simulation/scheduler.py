@@ -162,10 +162,8 @@ class Scheduler:
         begun, patience = process_time(), _PATIENCE
         while not self._back.acquire(timeout=_PATIENCE_S):
             patience -= 1
-            if (
-                patience and process_time() - begun < _PATIENCE_S
-            ):  # else the machine is busy, or this process was stopped
-                continue
+            if patience and process_time() - begun < _PATIENCE_S:
+                continue  # the machine is busy, or this process was stopped
             frames = sys._current_frames().get(actor.thread.ident or 0)
             raise StuckError(f"{actor.name} is stuck behind {actor.at}:\n{''.join(traceback.format_stack(frames))}")
         self._current = None
