@@ -5,15 +5,20 @@ which a batch is recognised; vacuum removes only files that no version names and
 was not done is done after a later batch.
 """
 
+import logging
 import time
 from collections.abc import Iterable
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.engine.ledger import BatchLedger
+from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.lake.expected import settled
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep, tidy
 from cdc_assets.lake.watch import CHECK_EVERY_S, ForeignWatch
+
+log = logging.getLogger(__name__)
 
 _WHY = "a connector reads in a process of its own"
 
@@ -53,7 +58,7 @@ class BatchUpkeep:
         now = time.monotonic()
         if now - self._checked_at >= CHECK_EVERY_S:
             self._checked_at = now
-            self._watch.check(self._ledger.state.tables)
+            self._check()
 
     def tidy(self) -> None:
         """Compact and vacuum what was written since the last time; what fails is done after a later batch.
@@ -63,9 +68,19 @@ class BatchUpkeep:
         Raises:
             FencedError: another run has taken over.
         """
-        self._watch.check(self._ledger.state.tables)
+        self._check()
         directories = sorted(self._written)
         tidy(self._tables, self._settings, OneByOne(_WHY), self._ledger.require_writer, directories)
         self._ledger.vacuum_if_folded(Upkeep(self._tables, self._settings))
         self._written.clear()
         self._batches = 0
+
+    def _check(self) -> None:
+        """Undo what was put in twice, and count what each table must have, so that the next marks need none of the logs' commits before
+        now."""
+        self._watch.check(self._ledger.state.tables)
+        for directory, mark in self._ledger.state.marks.items():
+            try:
+                self._tables.expect(directory, settled(self._tables, directory, mark))
+            except LAKE_ERRORS as error:
+                log.warning("The rows of %s cannot be counted; it is tried again: %s", directory, error)

@@ -101,12 +101,11 @@ class ForeignScan:
     is_vacuumed: bool = False
 
 
-def scan_foreign(tables: DeltaTables, directory: str, since: int, skip: range = range(0)) -> ForeignScan:
+def scan_foreign(tables: DeltaTables, directory: str, since: int) -> ForeignScan:
     """Read the commits of a table from a version on.
 
     Args:
         since: the first version that is read; -1 if none ever was, which takes the newest commits.
-        skip: versions that are known to be the caller's.
 
     Raises:
         LakeError: the table cannot be read.
@@ -115,8 +114,6 @@ def scan_foreign(tables: DeltaTables, directory: str, since: int, skip: range = 
     start, end, is_whole = _bounds(tables, directory, since)
     version = start
     while True:
-        if version in skip:
-            found, version = skip.stop - 1, skip.stop
         commit = read_commit(tables.location, directory, version)
         if commit is None and version >= end:
             break

@@ -76,8 +76,6 @@ class TopicTables(DeltaTables):
         self._held: dict[str, Mark] = {}
         """Marks of tables with commits."""
         self._marks: dict[str, Mark] = {}
-        self._alone: dict[str, int] = {}
-        """Versions from which on all commits are of this object, up to the version of the mark in `_held`."""
         self._own: set[str] = set()
         """Tables of which it is known that no other capture writes them."""
         self._checked: dict[str, int] = {}
@@ -302,7 +300,6 @@ class TopicTables(DeltaTables):
             return False
         held = self._held.get(directory)
         if held is None or held.window < reached:
-            self._alone[directory] = handle.version() + 1
             self._hold(directory, self._present(reached, handle, directory, held))
         return True
 
@@ -316,7 +313,7 @@ class TopicTables(DeltaTables):
         with self._lock:
             self._held.pop(directory, None)
             if mark is not None:
-                self._held[directory], self._alone[directory] = mark, mark.version + 1
+                self._held[directory] = mark
 
     def expect_recorded(self, marks: Mapping[str, Mark]) -> None:
         """Have the next marks of all tables continue from those that are recorded, and from none that an earlier run has left."""
@@ -324,16 +321,20 @@ class TopicTables(DeltaTables):
             self.expect(directory, marks.get(directory))
 
     def _behind(self, handle: DeltaTable, directory: str, files: Sequence[DataFile], window_id: int) -> Mark:
-        """The mark of a table after a commit; if another writer commits in between, its version is later."""
+        """The mark of a table after a commit; if another writer commits in between, its version is later.
+
+        That a version is the one of the commit before does not say that its file is: a log may have lost it, and have another
+        program's in its place. So commits are counted only once the log was read.
+        """
         held, version = self._held.get(directory), handle.version()
-        if held is not None and held.version == version:
-            rows = held.rows
-        else:
-            rows, self._alone[directory] = self._counted(handle, directory, held), version + 1
         if version == 0:  # the table was created just now
             self._checked.setdefault(directory, 0)
         checked = self._checked.get(directory, -1)
-        return Mark(window_id, version + 1, rows + sum(file.rows for file in files), checked=checked, counted=version)
+        if held is not None and held.version == version:
+            rows, counted = held.rows, max(held.counted, min(checked, version))
+        else:
+            rows, counted = self._counted(handle, directory, held), version
+        return Mark(window_id, version + 1, rows + sum(file.rows for file in files), checked=checked, counted=counted)
 
     def _present(self, window_id: int, handle: DeltaTable, directory: str, held: Mark | None) -> Mark:
         """The mark of a table that another writer has committed to."""
@@ -344,17 +345,6 @@ class TopicTables(DeltaTables):
         """Number of rows of a table to which others may have committed; what was lost meanwhile is counted, too."""
         rows = _row_count(handle)
         return rows if held is None else max(rows, expected_rows(self, directory, held, handle.version()).rows)
-
-    def own_versions(self, directory: str) -> range:
-        """Versions of a table after one another, up to the newest one, that are known to be of this object and were not
-        checked."""
-        held = self._held.get(directory)
-        if held is None or held.version <= self._checked.get(directory, -1):
-            return range(0)
-        handle = self.open(directory)
-        if handle is None or held.version != handle.version():
-            return range(0)
-        return range(self._alone.get(directory, held.version + 1), held.version + 1)
 
     def recounted(self, directory: str, mark: Mark) -> Mark:
         """The mark with the rows that the table has now, as its log says and no handle remembers."""

@@ -1,7 +1,7 @@
 """Looks for commits of other programs from time to time, and undoes those that put rows in twice (`foreign`)."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from cdc_assets.core.ports import TaskRunner
@@ -39,31 +39,21 @@ class ForeignWatch:
         self.vacuumed: set[str] = set()
         """Tables of which the newest call of `check` found that other programs have removed files, which may be named by now."""
 
-    def check(
-        self, directories: Iterable[str], own: Mapping[str, range] | None = None
-    ) -> dict[str, list[ForeignCommit]]:
+    def check(self, directories: Iterable[str]) -> dict[str, list[ForeignCommit]]:
         """What other programs have committed since the last time, by directory; what is there twice is undone.
 
         A table whose log cannot be read, or that cannot be written now, is checked again the next time. One whose log was gone in
         part is among the results also if its positions say that nobody did anything.
 
-        Args:
-            own: versions that are known to be the caller's.
-
         Raises:
             FencedError: another writer has taken over.
         """
-        names, known = list(directories), own or {}
+        names = list(directories)
         self.left.clear()
 
         def read(directory: str) -> ForeignScan | None:
             try:
-                return scan_foreign(
-                    self._tables,
-                    directory,
-                    first_unread(self.checked.get(directory, -1)),
-                    known.get(directory, range(0)),
-                )
+                return scan_foreign(self._tables, directory, first_unread(self.checked.get(directory, -1)))
             except LAKE_ERRORS as error:
                 log.warning("The log of %s cannot be read; it is tried again: %s", directory, error)
                 return None

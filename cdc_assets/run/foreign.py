@@ -67,7 +67,7 @@ class ForeignCommits:
         marks = {**self._manifest.state.marks, **self._tables.fresh_marks()}
         for name, mark in self._manifest.state.marks.items():
             self._watch.checked.setdefault(name, mark.read_to)
-        changed = self._watch.check(marks, {name: self._tables.own_versions(name) for name in marks})
+        changed = self._watch.check(marks)
         changed |= {name: [] for name in self._watch.vacuumed - changed.keys()}
         for name, version in self._watch.checked.items():
             self._tables.note_checked(name, version)

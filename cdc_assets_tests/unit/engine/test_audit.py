@@ -4,8 +4,9 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from cdc_assets.engine.overview import EngineOverview
 from cdc_assets_tests.unit.engine.batches import EVENTS, TOPICS, config_for, run
@@ -61,3 +62,37 @@ def test_tables_are_examined_by_turns(tmp_path: Path, monkeypatch: pytest.Monkey
     examined = {name: mark.examined for name, mark in EngineOverview(config_for(tmp_path)).state.marks.items()}
     assert examined.keys() > set(TOPICS)
     assert set(examined.values()) == {1}
+
+
+class OthersFeed(ListFeed):
+    """Behind its third batch a commit of a topic is lost, and another program puts one of its own in its place."""
+
+    def committed(self, number: int) -> None:
+        super().committed(number)
+        if len(self.acknowledged) == 3:
+            table = self.lake / TOPICS[1]
+            (table / "_delta_log" / f"{DeltaTable(str(table)).version():020}.json").unlink()
+            foreign = pa.table({"position": pa.nulls(self.rows, pa.string())})
+            write_deltalake(str(table), foreign, mode="append", schema_mode="merge")
+
+    lake: Path
+    rows: int
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9], ids=["fewer", "about as many", "more"])
+@pytest.mark.parametrize("check_every_s", [0.0, 1e9])
+def test_a_commit_in_whose_place_another_program_has_put_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, check_every_s: float
+) -> None:
+    monkeypatch.setattr("cdc_assets.engine.upkeep.CHECK_EVERY_S", check_every_s)
+    feed = OthersFeed(EVENTS, [10, 20, 30, 40, 50, 60])
+    feed.lake, feed.rows = tmp_path, rows
+    run(tmp_path, feed)
+    assert found(tmp_path).keys() == {TOPICS[1]}
+
+
+def test_commits_that_were_read_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_assets.engine.upkeep.CHECK_EVERY_S", 0.0)
+    run(tmp_path, ListFeed(EVENTS, [10, 20, 30, 40, 50, 60]))
+    marks = EngineOverview(config_for(tmp_path)).state.marks
+    assert [marks[topic].counted - marks[topic].version for topic in TOPICS] == [-1] * 3

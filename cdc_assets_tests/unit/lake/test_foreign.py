@@ -375,16 +375,6 @@ def test_no_alarm_after_positions_have_told_what_was_there_twice(tables: TopicTa
     assert audit(tables, marks, ["topic"])["topic"].loss is None
 
 
-def test_own_commits_behind_one_another_are_not_read(tables: TopicTables) -> None:
-    assert tables.own_versions("topic") == range(1, 5)
-    handle_of(tables).optimize.compact()
-    assert tables.own_versions("topic") == range(0)
-    append(tables, 5)
-    append(tables, 6)
-    assert tables.own_versions("topic") == range(6, 8)
-    assert scan_foreign(tables, "topic", 0, tables.own_versions("topic")).newest == 7
-
-
 @pytest.mark.parametrize("since", [-1, 0, 2, 4, 5])
 def test_a_log_that_is_all_there_is_whole(tables: TopicTables, since: int) -> None:
     seen = scan_foreign(tables, "topic", since)

@@ -46,3 +46,32 @@ def test_a_commit_that_is_lost_while_another_program_appends(
     assert state_of(config).tables[lines].gaps, "what was lost is remembered"
     make_capture(server, config).snapshot([lines])
     assert make_capture(server, config).stream().troubled == (), "rows of others raise no alarm"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5], ids=["fewer", "as many", "more"])
+def test_a_commit_in_whose_place_another_program_has_put_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """The run goes on behind it, and takes the version for that of its own commit."""
+    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 1e9)
+    server = SimulatedServer()
+    lines = server.create("lines", rows=3)
+    server.idle_tick()
+    config = make_config(str(tmp_path), slices=1)
+    make_capture(server, config).snapshot()
+    table, left = tmp_path / f"shop.{lines}", [1, 2, 3]
+
+    def work(step: str) -> None:
+        if step != "window-complete" or not left:
+            return
+        if left.pop() == 2:
+            (table / "_delta_log" / f"{DeltaTable(str(table)).version():020d}.json").unlink()
+            append(table, rows)
+        server.commit((lines, "insert", 60 + len(left), "a"))
+
+    server.commit((lines, "insert", 50, "a"), (lines, "insert", 51, "a"))
+    with listening(work):
+        make_capture(server, config).stream()
+    assert state_of(config).tables[lines].gaps
+    make_capture(server, config).snapshot([lines])
+    assert make_capture(server, config).stream().troubled == (), "rows of others raise no alarm"
