@@ -19,7 +19,7 @@ nothing:
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 
 from cdc_assets.capture.lake import Lake
 from cdc_assets.core.identifiers import TableId
@@ -28,7 +28,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, LakeError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import CaptureState, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 
 log = logging.getLogger(__name__)
 
@@ -102,9 +102,12 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
     notifications = [ledger.notice("Initial Snapshot", "ABORTED", run.signal)] if run is not None else []
     left = state.unpublished.get(database)
     if window is not None and window.kind == "stream":
-        begun = _left_out(lake, window)[0]
+        committed = _left_out(lake, window)[0]
         _close_history(ledger, lake, window)
-        left = None if _is_published(lake, window) else unpublished(ledger, lake, window, begun)
+        if not _is_published(lake, window):
+            left = unpublished(ledger, lake, window, committed)
+        elif left is not None:  # the window may be shorter than what was left to it
+            left = dataclasses.replace(left, known=window.until) if window.until < left.until else None
     reason += _missing_transactions(left)
     restored = dataclasses.replace(state.log(database), restored=reason)
     ledger.manifest.record_log(ledger.clock.now(), database, restored, notifications)
@@ -124,11 +127,11 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str, *, repeated: bo
     state, now = ledger.state, ledger.clock.now()
     window = state.in_flight(database)
     if window is not None and window.kind == "stream":
-        begun, lacking = _left_out(lake, window)
+        committed, lacking = _left_out(lake, window)
         reason = split_commit_reason(f"Database {database} could not be read any more")
-        failed = [state.tables[table].stopped(reason) for table in begun & lacking]
+        failed = [state.tables[table].stopped(reason) for table in tables_of(committed) & lacking]
         published = _is_published(lake, window, repeated=repeated)
-        left = None if published else unpublished(ledger, lake, window, begun)
+        left = None if published else unpublished(ledger, lake, window, committed)
         _close_history(ledger, lake, window)
         ledger.manifest.complete(
             now,
@@ -148,8 +151,8 @@ def is_split(ledger: Ledger, lake: Lake, database: str) -> bool:
     window = ledger.state.in_flight(database)
     if window is None or window.kind != "stream":
         return False
-    begun, lacking = _progress(lake, window, lambda directory: lake.tables.committed(directory, window.window_id))
-    return bool(begun & lacking)
+    committed, lacking = _progress(lake, window, lambda directory: lake.tables.committed(directory, window.window_id))
+    return bool(tables_of(committed) & lacking)
 
 
 def leave_out_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:
@@ -182,20 +185,28 @@ def give_up_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:
         ledger.manifest.finish_snapshot(ledger.clock.now(), database, [], notifications)
 
 
-def _left_out(lake: Lake, window: Window) -> tuple[set[TableId], set[TableId]]:
+def _left_out(lake: Lake, window: Window) -> tuple[list[TableRead], set[TableId]]:
     """As `_progress`; what is not committed cannot be any more."""
     return _progress(lake, window, lambda directory: not lake.tables.leave_out(directory, window.window_id))
 
 
-def _progress(lake: Lake, window: Window, is_committed: Callable[[str], bool]) -> tuple[set[TableId], set[TableId]]:
-    """Tables of which a window has committed a generation, and tables of which it has not committed one."""
-    begun: set[TableId] = set()
+def _progress(lake: Lake, window: Window, is_committed: Callable[[str], bool]) -> tuple[list[TableRead], set[TableId]]:
+    """Reads whose generation a window has committed, and tables of which it has not committed one."""
+    committed: list[TableRead] = []
     lacking: set[TableId] = set()
     for read in window.reads:
         if read.counted:
             continue
-        (begun if read.directory and is_committed(read.directory) else lacking).add(read.table)
-    return begun, lacking
+        if read.directory and is_committed(read.directory):
+            committed.append(read)
+        else:
+            lacking.add(read.table)
+    return committed, lacking
+
+
+def tables_of(reads: Iterable[TableRead]) -> set[TableId]:
+    """Tables that are read."""
+    return {read.table for read in reads}
 
 
 def _close_history(ledger: Ledger, lake: Lake, window: Window) -> None:
@@ -211,17 +222,17 @@ def _is_published(lake: Lake, window: Window, *, repeated: bool = True) -> bool:
     return not lake.tables.leave_out(lake.transactions_of(window), window.window_id)
 
 
-def unpublished(ledger: Ledger, lake: Lake, window: Window, begun: Set[TableId]) -> Unpublished | None:
+def unpublished(ledger: Ledger, lake: Lake, window: Window, committed: Iterable[TableRead]) -> Unpublished | None:
     """Transactions that a window leaves to the next one of its database: their events are in the topics of tables that it, or
     an earlier window, has committed, and their BEGIN and END are nowhere.
 
     Args:
-        begun: tables that it has committed.
+        committed: those of its own reads that it has committed. What it has only counted is among what was left to it.
     """
     if not lake.events.transaction_metadata:
         return None
     left, known = ledger.state.unpublished.get(window.database), ledger.state.published_until(window)
-    reads = tuple(dataclasses.replace(read, counted=True) for read in window.reads if read.table in begun)
+    reads = tuple(dataclasses.replace(read, counted=True) for read in committed)
     if left is not None:
         return dataclasses.replace(left, reads=left.reads + reads)
     # a table that catches up is read behind what others have published

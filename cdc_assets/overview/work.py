@@ -113,7 +113,7 @@ class Work:
             watermark = self._state.watermark(database)
             try:
                 newest = self._source.max_transaction_lsn(database, watermark, 0) if watermark else None
-                if newest is None and (left := self._state.unpublished.get(database)):
+                if newest is None and watermark and (left := self._state.unpublished.get(database)):
                     newest = left.until
                 if newest is None and watermark and restore_problem(self._source, self._state, database)[1]:
                     newest = watermark

@@ -184,7 +184,9 @@ class Planner:
     def _drafted(self, database: str, reads: Sequence[TableRead], until: Lsn) -> Window:
         self._runner.get_ready()
         streaming = self._settings
-        names = {read.instance: read.after for read in reads}
+        names: dict[str, Lsn] = {}
+        for read in reads:  # one instance may be read for new changes and, before them, to be counted
+            names[read.instance] = min(read.after, names.get(read.instance, read.after))
         found = self._server.source.rows_per_commit(database, names, until, self._skipped)
         counts = together(found)
         tasks = self._runner.parallelism if worth_tasks(sum(rows for _, rows in counts)) else 1

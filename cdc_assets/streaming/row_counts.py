@@ -6,7 +6,8 @@ committed then, and it is read again.
 
 *Why it is right.* Change rows up to a window's end do not change any more: the capture job writes them together with the
 commit's row in `cdc.lsn_time_mapping`, and the count is made over a connection that has that row (`core.ports`). Only the
-clean-up job removes rows, after it has raised the low-water mark; such a table has a gap, and is not judged here.
+clean-up job removes rows, after it has raised the low-water mark; such a table has a gap, and is not judged here. What is read
+again only to be counted for transaction metadata is counted by itself, and lacks nothing if it was cleaned up: it is in the lake.
 
 *No wait lasts for ever.* If the server counts again what was read, rows were removed by hand since the window was planned:
 nothing can bring them back, and the window continues.
@@ -31,8 +32,15 @@ log = logging.getLogger(__name__)
 
 Counts = Sequence[tuple[Lsn, int]]
 """Commit LSNs in order, each with a number of change rows."""
-RowsRead = Mapping[tuple[TableId, str], int]
-"""Change rows that a task got, by table and capture instance."""
+RowKey = tuple[TableId, str, bool]
+"""A table, its capture instance, and whether rows are read only to be counted, since they are committed already."""
+RowsRead = Mapping[RowKey, int]
+"""Change rows that a task got."""
+
+
+def key_of(read: TableRead) -> RowKey:
+    """By what the rows of a read are counted."""
+    return read.table, read.instance, read.counted
 
 
 def together(by_instance: Mapping[str, Counts]) -> Counts:
@@ -66,29 +74,49 @@ def check_rows(source: Source, reads: Iterable[TableRead], got: Collection[RowsR
     Raises:
         IncompleteReadError: they did not, or the server is away or busy.
     """
-    total = Counter[tuple[TableId, str]]()
+    total = Counter[RowKey]()
     for rows in got:
         total.update(rows)
+    alike: dict[RowKey, list[TableRead]] = {}
     for read in reads:
-        found = total[read.table, read.instance]
-        if read.rows not in (None, found) and not _are_gone(source, read, found, skipped):
+        alike.setdefault(key_of(read), []).append(read)
+    for key, same in alike.items():
+        found, expected = total[key], _rows_of(same)
+        if expected not in (None, found) and not _are_gone(source, same, found, skipped):
             raise IncompleteReadError(
-                f"Of {read.rows} change rows of {read.instance} in ({read.after}, {read.until}] of database "
-                f"{read.table.database}, {found} arrived: a replica lags, or a connection broke. They are read again"
+                f"Of {expected} change rows of {_named(same)}, {found} arrived: a replica lags, or a connection broke. "
+                "They are read again"
             )
 
 
-def _are_gone(source: Source, read: TableRead, found: int, skipped: Sequence[int]) -> bool:
-    """Whether the server itself has no other number of rows than were read, and the clean-up job has removed none."""
-    database = read.table.database
-    counts = source.rows_per_commit(database, {read.instance: read.after}, read.until, skipped)
-    marks = source.low_water_marks(database)
-    if read.instance not in counts or gap_of([read], marks):
-        return False
-    if sum(rows for _, rows in counts[read.instance]) != found:
+def _rows_of(reads: Sequence[TableRead]) -> int | None:
+    """Planned rows of reads of one instance; None if those of one are not known."""
+    found = [read.rows for read in reads]
+    return None if None in found else sum(rows for rows in found if rows is not None)
+
+
+def _named(reads: Sequence[TableRead]) -> str:
+    spans = ", ".join(f"({read.after}, {read.until}]" for read in reads)
+    return f"{reads[0].instance} in {spans} of database {reads[0].table.database}"
+
+
+def _are_gone(source: Source, reads: Sequence[TableRead], found: int, skipped: Sequence[int]) -> bool:
+    """Whether reads of one instance lack nothing that anybody waits for: the server itself has no other number of rows than were
+    read, and the clean-up job has removed none; or it has, of rows that were only to be counted."""
+    first = reads[0]
+    database, name = first.table.database, first.instance
+    begin, end = min(read.after for read in reads), max(read.until for read in reads)
+    counts = source.rows_per_commit(database, {name: begin}, end, skipped)
+    if gap_of(reads, source.low_water_marks(database)):
+        if first.counted:
+            log.warning(
+                "Rows of %s were cleaned up before END of their transactions, which does not count them.", _named(reads)
+            )
+        return first.counted
+    if name not in counts or _rows_of([counted(read, counts) for read in reads]) != found:
         return False
     log.warning(
-        "%s had %s change rows in (%s, %s] when the window was planned, and has %d: somebody has removed rows of its "
-        "change table.", read.instance, read.rows, read.after, read.until, found,
+        "%s had %s change rows when the window was planned, and has %d: somebody has removed rows of its change table.",
+        _named(reads), _rows_of(reads), found,
     )  # fmt: skip
     return True

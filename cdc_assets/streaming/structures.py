@@ -24,6 +24,7 @@ closes the number (`history.store`). A table that needs another one is left to t
 could not be read the first time, or was altered in between.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ from cdc_assets.history.structure import captured_structure, followed, with_null
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableRead, Window
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Structures:
@@ -51,6 +54,7 @@ class Structures:
         altered: LSN of the newest DDL that the structure takes into account, by instance; None if there is none.
         moved: tables that are left to the next window: an instance of them is gone, or their structure could only be
             recorded under the number of another window.
+        uncounted: reads that were only to be counted, and whose structure cannot be used any more.
     """
 
     entries: Mapping[tuple[TableId, str], HistoryEntry]
@@ -58,6 +62,7 @@ class Structures:
     failed: Mapping[TableId, str]
     altered: Mapping[str, Lsn | None]
     moved: frozenset[TableId] = frozenset()
+    uncounted: frozenset[TableRead] = frozenset()
 
 
 class WindowStructures:
@@ -92,6 +97,7 @@ class WindowStructures:
         new: list[HistoryEntry] = []
         failed: dict[TableId, str] = {}
         moved: set[TableId] = set()
+        uncounted: set[TableRead] = set()
         for read in window.reads:
             instance = instance_of(read, instances.get(read.table, []))
             known = self._lake.history.of_instance(read.table, read.identity, read.after.next())
@@ -111,7 +117,10 @@ class WindowStructures:
             except CdcError as error:
                 if error.retryable:
                     raise
-                if self._has_gone(read):
+                if read.counted:  # its events are in the lake, so its table lacks nothing
+                    log.warning("END counts no events of %s: %s", read.table, error)
+                    uncounted.add(read)
+                elif self._has_gone(read):
                     moved.add(read.table)
                 else:
                     failed[read.table] = describe_error(error)
@@ -130,7 +139,7 @@ class WindowStructures:
             for found in instances.values()
             for instance in found
         }
-        return Structures(entries, tuple(new), failed, altered, frozenset(moved))
+        return Structures(entries, tuple(new), failed, altered, frozenset(moved), frozenset(uncounted))
 
     def _has_gone(self, read: TableRead) -> bool:
         """Whether the instance of a read is gone now."""

@@ -62,14 +62,14 @@ from cdc_assets.errors import (
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import TableRead
-from cdc_assets.streaming.row_counts import RowsRead
+from cdc_assets.streaming.row_counts import RowKey, RowsRead, key_of
 from cdc_assets.system_topics.transactions import TOPIC_SCHEMA, Carried, Stream, number
 
 _PRECEDING_ROWS = 16
 """Number of rows before a slice that are read first; an update or a changed key has two."""
 
-RowCounter = Counter[tuple[TableId, str]]
-"""Change rows that arrived, by table and capture instance."""
+RowCounter = Counter[RowKey]
+"""Change rows that arrived."""
 
 _INVALID_OBJECT = 208
 """SQL Server's error number for a table that does not exist."""
@@ -159,7 +159,7 @@ class SliceResult:
         transactions: files of the transaction topic.
         trouble: why the database cannot be read; then there is no other result.
         counts: what no event shows (`core.task_counters`).
-        rows: change rows that arrived, by table and capture instance.
+        rows: change rows that arrived.
     """
 
     written: tuple[Written, ...]
@@ -255,7 +255,7 @@ def _events(task: SliceTask, planned: PlannedRead, counter: RowCounter) -> Itera
 
 def _noted(batches: Iterator[pa.RecordBatch], read: TableRead, counter: RowCounter) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        counter[read.table, read.instance] += batch.num_rows
+        counter[key_of(read)] += batch.num_rows
         yield batch
 
 
@@ -341,7 +341,8 @@ def _guards(task: SliceTask) -> tuple[dict[TableId, Gap], frozenset[TableId]]:
             f"Change data capture was turned off in database {task.database!r} while it was being read. "
             f"Next: USE {quote(task.database)}; EXEC sys.sp_cdc_enable_db"
         ) from error
-    found = (gap_of([planned.read], marks) for planned in task.reads)
+    # what is read to be counted alone is in the lake: its table lacks nothing
+    found = (gap_of([planned.read], marks) for planned in task.reads if not planned.read.counted)
     moved = frozenset(
         planned.read.table
         for planned in task.reads

@@ -22,6 +22,7 @@ class Part:
     Args:
         attempt: part of the names of its files.
         files: the files to commit, by table and directory.
+        dropped: tables that were left out after they were read, so that of them only what is committed is counted.
         behind: tables that keep their position.
         changed: states of tables that the window changes.
         notifications: notifications that are recorded with its completion.
@@ -34,6 +35,7 @@ class Part:
     tasks: Sequence[SliceTask] = ()
     results: Sequence[SliceResult] = ()
     files: Files = field(default_factory=dict)
+    dropped: set[TableId] = field(default_factory=set)
     behind: set[TableId] = field(default_factory=set)
     changed: Sequence[TableState] = ()
     notifications: Sequence[Notification] = ()
@@ -45,9 +47,11 @@ class Part:
 
     def whole(self) -> set[TableId]:
         """Tables that an earlier attempt committed and that are read again only to be counted."""
-        return {entry.read.table for entry in self.planned} - {
-            entry.read.table for entry in self.planned if not entry.committed
-        }
+        return (
+            {entry.read.table for entry in self.planned}
+            - self.dropped
+            - {entry.read.table for entry in self.planned if not entry.committed}
+        )
 
     def left_out(self) -> set[TableId]:
         """Tables among the planned ones whose rows cannot be committed; none if nothing of the database can be."""
@@ -56,7 +60,7 @@ class Part:
         behind = set[TableId]().union(
             *(result.failed.keys() | result.gaps.keys() | result.moved for result in self.results)
         )
-        return behind & {entry.read.table for entry in self.planned} - self.whole()
+        return behind & {entry.read.table for entry in self.planned} - self.whole() - self.dropped
 
     def written(self) -> dict[TableId, list[DataFile]]:
         """Files by table, whatever their generation."""

@@ -209,8 +209,11 @@ class WindowStep:
             self._executor.listener.note_commit(progress)
 
     def _unpublished(self, part: Part) -> Unpublished | None:
-        begun = {read.table for read in part.window.reads if not read.counted} - part.behind
-        return unpublished(self._ledger, self._lake, part.window, begun)
+        torn = {entry.read for entry in part.planned if entry.committed}
+        reads = [
+            read for read in part.window.reads if not read.counted and (read.table not in part.behind or read in torn)
+        ]
+        return unpublished(self._ledger, self._lake, part.window, reads)
 
     def _each(self, parts: Sequence[P], action: Callable[[P], R]) -> list[R]:
         """Results of an action for each window; windows of databases in trouble are given up if there are others."""
@@ -232,7 +235,11 @@ class WindowStep:
 
     def _begin(self, window: Window) -> Part:
         states = self._ledger.state.tables
-        stopped = [read for read in window.reads if read.table not in states or not states[read.table].streams]
+        stopped = [
+            read
+            for read in window.reads
+            if read.table not in states or not (read.counted or states[read.table].streams)
+        ]
         if self._repeated:
             self._executor.destinations.leave_out_stopped(window, stopped)
         window = replace(window, reads=tuple(read for read in window.reads if read not in stopped))
@@ -250,7 +257,7 @@ class WindowStep:
     def _planned(self, window: Window, structures: Structures) -> list[PlannedRead]:
         planned = []
         for read in window.reads:
-            if read.table in structures.failed or read.table in structures.moved:
+            if read.table in structures.failed or read.table in structures.moved or read in structures.uncounted:
                 continue
             plan, directory = self._lake.destination(structures.entries[read.table, read.instance])
             directory = read.directory or directory
@@ -262,7 +269,8 @@ class WindowStep:
     def _numbered(self, part: Part, offset: int) -> Part:
         """The part; if transactions are numbered, read again without the tables that keep their position, whose events counted."""
         while self._lake.events.transaction_metadata and (tables := part.left_out()):
-            part.planned = [entry for entry in part.planned if entry.read.table not in tables]
+            part.dropped |= tables
+            part.planned = [entry for entry in part.planned if entry.committed or entry.read.table not in tables]
             part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
             part.results = [
                 *map(reasons_of, part.results),
