@@ -105,7 +105,7 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
         committed = _left_out(lake, window)[0]
         _close_history(ledger, lake, window)
         if not _is_published(lake, window):
-            left = unpublished(ledger, lake, window, committed)
+            left = unpublished(ledger, window, committed)
         elif left is not None:  # the window may be shorter than what was left to it
             left = dataclasses.replace(left, known=window.until) if window.until < left.until else None
     reason += _missing_transactions(left)
@@ -131,7 +131,7 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str, *, repeated: bo
         reason = split_commit_reason(f"Database {database} could not be read any more")
         failed = [state.tables[table].stopped(reason) for table in tables_of(committed) & lacking]
         published = _is_published(lake, window, repeated=repeated)
-        left = None if published else unpublished(ledger, lake, window, committed)
+        left = None if published else unpublished(ledger, window, committed)
         _close_history(ledger, lake, window)
         ledger.manifest.complete(
             now,
@@ -217,19 +217,19 @@ def _close_history(ledger: Ledger, lake: Lake, window: Window) -> None:
 
 def _is_published(lake: Lake, window: Window, *, repeated: bool = True) -> bool:
     """Whether an abandoned window has published its transactions; if it has not, it cannot any more."""
-    if not (lake.events.transaction_metadata and repeated):
+    if not (window.transactions and repeated):
         return False
-    return not lake.tables.leave_out(lake.transactions_of(window), window.window_id)
+    return not lake.tables.leave_out(window.transactions, window.window_id)
 
 
-def unpublished(ledger: Ledger, lake: Lake, window: Window, committed: Iterable[TableRead]) -> Unpublished | None:
+def unpublished(ledger: Ledger, window: Window, committed: Iterable[TableRead]) -> Unpublished | None:
     """Transactions that a window leaves to the next one of its database: their events are in the topics of tables that it, or
     an earlier window, has committed, and their BEGIN and END are nowhere.
 
     Args:
         committed: those of its own reads that it has committed. What it has only counted is among what was left to it.
     """
-    if not lake.events.transaction_metadata:
+    if not window.transactions:
         return None
     left, known = ledger.state.unpublished.get(window.database), ledger.state.published_until(window)
     reads = tuple(dataclasses.replace(read, counted=True) for read in committed)

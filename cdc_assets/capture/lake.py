@@ -13,7 +13,6 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.placeholders import note_placeholder
 from cdc_assets.lake.system_topics import transaction_topic
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.state import Window
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +37,13 @@ class Lake:
         """Name of a table's topic."""
         return topic_name(table, self.events)
 
-    def planned_transactions(self) -> str:
-        """Topic of BEGIN and END of windows that are planned now; empty if they are not published."""
-        return transaction_topic(self.events) if self.events.transaction_metadata else ""
+    def transactions(self, *, wanted: bool = False) -> str:
+        """Topic of BEGIN and END of windows that are planned now; empty if they are not published.
 
-    def transactions_of(self, window: Window) -> str:
-        """Topic of a window's BEGIN and END: as it was planned, whatever the settings say since; of a window whose plan does not
-        say it, by the settings."""
-        return window.transactions or transaction_topic(self.events)
+        Args:
+            wanted: whether they are in any case, since earlier windows have left some.
+        """
+        return transaction_topic(self.events) if wanted or self.events.transaction_metadata else ""
 
     def plan(self, schema: TableSchema, captured: Sequence[str] | None) -> EventPlan:
         """The plan by which rows of a structure become events.

@@ -105,7 +105,7 @@ class Evaluation:
                 table: max(gap, gaps.get(table, gap), key=attrgetter("until")) for table, gap in result.gaps.items()
             }
         for table in whole & (failed.keys() | gaps.keys() | part.structures.moved):
-            if self._lake.events.transaction_metadata:
+            if part.window.transactions:
                 log.warning(
                     "%s was committed by an earlier attempt and can no longer be read: transaction metadata may lack its events.",
                     table,

@@ -131,7 +131,7 @@ class Planner:
             self._check_for_tables(database)
             return None
         limits = [limit for limit in (streaming.max_iteration_transactions, self._enough.get(database, 0)) if limit]
-        left = self._state.unpublished.get(database) if self._lake.events.transaction_metadata else None
+        left = self._state.unpublished.get(database)
         until = left.until if left else source.max_transaction_lsn(database, after, min(limits, default=0))
         if until is None:
             return self._idle(database, after)
@@ -173,7 +173,7 @@ class Planner:
         number = self._state.next_window
         self._shares = {draft.database: self._rows.get(draft.database, 0) for draft in drafts}
         tables = self._state.tables
-        topic = self._lake.planned_transactions()
+        topic = self._lake.transactions(wanted=any(draft.database in self._state.unpublished for draft in drafts))
         windows = [
             plan_destinations(dataclasses.replace(draft, window_id=number, transactions=topic), tables)
             for draft in drafts

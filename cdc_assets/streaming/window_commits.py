@@ -50,7 +50,7 @@ class TransactionsChange:
     def __init__(self, lake: Lake, parts: Sequence[Part], *, repeated: bool) -> None:
         windows = [part.window for part in parts]
         self._tables, self._repeated = lake.tables, repeated
-        self.directory = lake.transactions_of(windows[0])
+        self.directory = windows[0].transactions
         self.files: Sequence[DataFile] = transaction_files(parts)
         self.published = True
         """Whether no transactions are left to the next windows."""
@@ -73,8 +73,8 @@ def remove_uncommitted(lake: Lake, number: int, parts: Sequence[Part], attempt: 
     if not parts:
         return
     tables, directories = lake.tables, {entry.directory for part in parts for entry in part.planned}
-    if lake.events.transaction_metadata:
-        directories.add(lake.transactions_of(parts[0].window))
+    if parts[0].window.transactions:
+        directories.add(parts[0].window.transactions)
     for directory in directories:
         tables.forget(directory)
     lacking = [directory for directory in directories if tables.reached(directory) < number]

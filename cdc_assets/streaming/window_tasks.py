@@ -86,11 +86,10 @@ class WindowTasks:
 
     def _transaction_topic(self, window: Window) -> TransactionTopic | None:
         """The transaction topic, and the LSN up to which transactions were published."""
-        if not self._lake.events.transaction_metadata:
+        if not window.transactions:
             return None
-        directory = self._lake.transactions_of(window)
-        self._lake.tables.ensure(directory, TOPIC_SCHEMA)
-        return TransactionTopic(directory, self._ledger.state.published_until(window))
+        self._lake.tables.ensure(window.transactions, TOPIC_SCHEMA)
+        return TransactionTopic(window.transactions, self._ledger.state.published_until(window))
 
     def _with_counts(self, tasks: Sequence[SliceTask]) -> list[SliceTask]:
         """The tasks, each with the number of earlier events in the transaction that it begins inside."""

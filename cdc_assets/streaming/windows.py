@@ -183,7 +183,7 @@ class WindowStep:
     def changes(self, written: Sequence[Part]) -> list[list[Change]]:
         """The tables of all windows, and after them the transactions."""
         tables: list[Change] = [change for part in written for change in events_of(self._lake.tables, part)]
-        if written and self._lake.events.transaction_metadata:
+        if written and written[0].window.transactions:
             self._transactions = TransactionsChange(self._lake, written, repeated=self._repeated)
         return [tables, [self._transactions] if self._transactions else []]
 
@@ -213,7 +213,7 @@ class WindowStep:
         reads = [
             read for read in part.window.reads if not read.counted and (read.table not in part.behind or read in torn)
         ]
-        return unpublished(self._ledger, self._lake, part.window, reads)
+        return unpublished(self._ledger, part.window, reads)
 
     def _each(self, parts: Sequence[P], action: Callable[[P], R]) -> list[R]:
         """Results of an action for each window; windows of databases in trouble are given up if there are others."""
@@ -262,13 +262,13 @@ class WindowStep:
             plan, directory = self._lake.destination(structures.entries[read.table, read.instance])
             directory = read.directory or directory
             committed = read.counted or (self._repeated and self._lake.tables.committed(directory, window.window_id))
-            if not committed or self._lake.events.transaction_metadata:
+            if not committed or window.transactions:
                 planned.append(PlannedRead(read, plan, directory, committed, structures.altered.get(read.instance)))
         return planned
 
     def _numbered(self, part: Part, offset: int) -> Part:
         """The part; if transactions are numbered, read again without the tables that keep their position, whose events counted."""
-        while self._lake.events.transaction_metadata and (tables := part.left_out()):
+        while part.window.transactions and (tables := part.left_out()):
             part.dropped |= tables
             part.planned = [entry for entry in part.planned if entry.committed or entry.read.table not in tables]
             part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)

@@ -180,6 +180,27 @@ def test_rows_that_were_only_to_be_counted_are_cleaned_up(world: World, policy: 
     assert not state.unpublished
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["switched off", "switched on"])
+def test_transactions_are_switched_while_a_window_is_in_flight(world: World, before: bool) -> None:
+    """It is carried out as it was planned."""
+    first, then = (
+        replace(world.config, events=replace(world.config.events, transaction_metadata=on))
+        for on in (before, not before)
+    )
+    world.commit([6])
+    world.die_behind(world.y, first)
+    assert state_of(world.config).pending
+    world.stream(then)
+    world.assert_whole(6)
+
+
+def test_transactions_are_switched_off_while_some_are_left(world: World) -> None:
+    world.commit([6])
+    world.give_up_behind(world.y)
+    world.stream(replace(world.config, events=replace(world.config.events, transaction_metadata=False)))
+    world.assert_whole(6)
+
+
 def test_left_transactions_of_tables_that_have_ended_are_no_work(world: World) -> None:
     world.commit([6])
     world.give_up_behind(world.y)
@@ -205,7 +226,7 @@ def test_what_a_shorter_window_has_not_published_is_told_when_the_database_is_re
 def test_a_lake_in_which_transactions_are_left_that_are_published_goes_on(world: World) -> None:
     """An earlier version recorded them, and stood still."""
 
-    def recorded(ledger, lake, window, committed):  # type: ignore[no-untyped-def]
+    def recorded(ledger, window, committed):  # type: ignore[no-untyped-def]
         reads = tuple(replace(read, counted=True) for read in committed)
         return Unpublished(ledger.state.published_until(window), window.until, reads) if reads else None
 
