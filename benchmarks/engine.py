@@ -23,10 +23,10 @@ from typing import Any
 import psutil
 
 from benchmarks.passes import load_average
-from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.config.engine import engine_config
-from cdc_assets.engine.feed import Chunk, Offsets
-from cdc_assets.engine.run import EngineRun
+from cdc_assets.connectors.debezium.engine import DebeziumEngine
+from cdc_assets.connectors.engine.feed import Chunk, Offsets
+from cdc_assets.connectors.engine.run import EngineRun
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from demo.mariadb import USER, MariaDb

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.adapters.debezium.child import EngineProcess, start_java
+from cdc_assets.connectors.debezium.child import EngineProcess, start_java
 
 
 class NullProcess(EngineProcess):

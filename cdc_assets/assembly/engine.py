@@ -6,34 +6,34 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cdc_assets.adapters.databases.probe import open_probe
-from cdc_assets.adapters.debezium.engine import DebeziumEngine
 from cdc_assets.adapters.kafka.source import KafkaSource
 from cdc_assets.adapters.kafka.unread import unread
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import FILES, is_reader, reader_settings
-from cdc_assets.core.signal import Signal
-from cdc_assets.engine.feed import EngineFeed, EngineStart, Habits, Offsets
-from cdc_assets.engine.forwarded import ForwardedSignals
-from cdc_assets.engine.ledger import Batch, BatchLedger
-from cdc_assets.engine.run import EngineRun, EngineSummary
-from cdc_assets.engine.signalled_run import (
+from cdc_assets.connectors.databases.probe import open_probe
+from cdc_assets.connectors.debezium.engine import DebeziumEngine
+from cdc_assets.connectors.engine.feed import EngineFeed, EngineStart, Habits, Offsets
+from cdc_assets.connectors.engine.forwarded import ForwardedSignals
+from cdc_assets.connectors.engine.ledger import Batch, BatchLedger
+from cdc_assets.connectors.engine.run import EngineRun, EngineSummary
+from cdc_assets.connectors.engine.signalled_run import (
     RequestedSnapshot,
     channels_of,
     signal_file,
     takes_signals,
     with_file_channel,
 )
-from cdc_assets.engine.source import LogPoint
-from cdc_assets.engine.topics import notification_topic, with_notifications
-from cdc_assets.engine.unread import AskUnread, Unread
-from cdc_assets.engine.watch import SourceWatch, WatchedFeed
+from cdc_assets.connectors.engine.source import LogPoint
+from cdc_assets.connectors.engine.topics import notification_topic, with_notifications
+from cdc_assets.connectors.engine.unread import AskUnread, Unread
+from cdc_assets.connectors.engine.watch import SourceWatch, WatchedFeed
+from cdc_assets.connectors.reader.files import folder_of
+from cdc_assets.connectors.reader.listing import unread_files
+from cdc_assets.connectors.reader.opening import reader_for
+from cdc_assets.core.signal import Signal
 from cdc_assets.errors import ConfigurationError, EngineError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.reader.files import folder_of
-from cdc_assets.reader.listing import unread_files
-from cdc_assets.reader.opening import reader_for
 from cdc_assets.run.new_lake import NewLake
 from cdc_assets.signals.inbox import Inbox
 

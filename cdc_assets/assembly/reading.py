@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from cdc_assets.assembly.engine import ask_unread
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import FILES, ReaderSettings, reader_settings
+from cdc_assets.connectors.engine.feed import Offsets
+from cdc_assets.connectors.engine.unread import Unread
+from cdc_assets.connectors.reader.opening import check_converters, check_registries
 from cdc_assets.core.check_result import CheckResult
-from cdc_assets.engine.feed import Offsets
-from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import CdcError
-from cdc_assets.reader.opening import check_converters, check_registries
 
 
 def inspect_reader(config: EngineConfig, offsets: Callable[[], Offsets]) -> Iterator[CheckResult]:

@@ -12,11 +12,11 @@ from cdc_assets.cli.exported import exported
 from cdc_assets.cli.follow import LOGIN, Retries, limits
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.load import refers_to_file
+from cdc_assets.connectors.engine.batch_metrics import parts_by_database
+from cdc_assets.connectors.engine.ledger import Batch
+from cdc_assets.connectors.engine.signalled_run import INCREMENTAL_NEEDS, why_no_incremental
 from cdc_assets.core.interruption import listening
 from cdc_assets.core.ran_on import count_of
-from cdc_assets.engine.batch_metrics import parts_by_database
-from cdc_assets.engine.ledger import Batch
-from cdc_assets.engine.signalled_run import INCREMENTAL_NEEDS, why_no_incremental
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from cdc_assets.adapters.databases.probe import is_asked, open_probe
 from cdc_assets.assembly.reading import inspect_reader
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.connectors.databases.probe import is_asked, open_probe
+from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.signalled_run import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
+from cdc_assets.connectors.engine.source import SourceProbe
 from cdc_assets.core.check_result import CheckResult
-from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.signalled_run import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
-from cdc_assets.engine.source import SourceProbe
 from cdc_assets.errors import LAKE_ERRORS, CdcError, EngineError, PreflightError, QueryError
 from cdc_assets.lake.location import Location
 

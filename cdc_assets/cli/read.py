@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from cdc_assets.adapters.databases.probe import is_asked, open_probe
 from cdc_assets.adapters.sqlserver.source import quick_source
 from cdc_assets.assembly.engine import ask_unread
 from cdc_assets.assembly.publishing import ask_marker
@@ -18,10 +17,11 @@ from cdc_assets.cli.console import configuration_file, read_engine_config, read_
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import EngineConfig, is_engine_file
 from cdc_assets.config.settings import CaptureConfig, TextSettings
-from cdc_assets.engine.feed import Offsets
-from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.source import SourceProbe
-from cdc_assets.engine.unread import Unread
+from cdc_assets.connectors.databases.probe import is_asked, open_probe
+from cdc_assets.connectors.engine.feed import Offsets
+from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.source import SourceProbe
+from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.errors import CdcError, ConfigurationError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, DatabaseOverview

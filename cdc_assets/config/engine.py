@@ -32,7 +32,7 @@ _RETRIES: Final[Mapping[str, tuple[str, int, int]]] = {
     "retriable.restart.connector.wait.ms": ("10000", 0, 3_600_000),
     "errors.max.retries": ("-1", -1, 2**31 - 1),
 }
-"""The connector's own properties, which are obeyed by the run: see `adapters.debezium.engine.handed`."""
+"""The connector's own properties, which are obeyed by the run: see `connectors.debezium.engine.handed`."""
 _POLL_S: Final = 0.5
 """Debezium's default."""
 _KEPT_BY_US: Final = ("offset.", "schema.history.internal", "tasks.max")

@@ -21,6 +21,7 @@ import dagster as dg
 
 from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties
+from cdc_assets.connectors.engine.topics import BATCHES
 from cdc_assets.defs.checks.job import definitions_of
 from cdc_assets.defs.configuration import CaptureSource, is_of_connector, source_fields
 from cdc_assets.defs.discovery import recall, remembered
@@ -33,7 +34,6 @@ from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator, word
 from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import IdlePage
-from cdc_assets.engine.topics import BATCHES
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.system_topics import WINDOWS
 from cdc_assets.overview import CaptureReport

@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame
 
 from cdc_assets.adapters.spark.lake_source import write_files
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.connectors.engine.ledger import batches_directory
 from cdc_assets.defs.keys import TOPIC, asset_facts, table_and_role
-from cdc_assets.engine.ledger import batches_directory
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.lake.commits import rows_by_path
 from cdc_assets.lake.files import DataFile

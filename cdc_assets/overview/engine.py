@@ -29,11 +29,11 @@ from typing import Any
 from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import is_reader
+from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
+from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
+from cdc_assets.connectors.engine.topics import routes
+from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.engine.overview import EngineOverview, EngineTopic
-from cdc_assets.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
-from cdc_assets.engine.topics import routes
-from cdc_assets.engine.unread import AskUnread, Unread
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.rates import mean_of
 from cdc_assets.overview.report import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import jpype
 
-from cdc_assets.adapters.debezium.child import jars
+from cdc_assets.connectors.debezium.child import jars
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "avro.json"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jpype
 
-from cdc_assets.adapters.debezium.child import jars
+from cdc_assets.connectors.debezium.child import jars
 from cdc_assets_tests.unit.publish.transforms.trials import GOLDEN, TRIALS, Event, Trial
 
 _FORMS = {"json": {"schemas.enable": "true"}, "plain": {"schemas.enable": "false"}}

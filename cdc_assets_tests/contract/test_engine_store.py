@@ -5,12 +5,12 @@ from contextlib import suppress
 import pytest
 
 from cdc_assets.config.engine import engine_config
-from cdc_assets.engine.run import EngineRun
+from cdc_assets.connectors.engine.run import EngineRun
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.object_store import SECRET, lake_properties, open_store
-from cdc_assets_tests.unit.engine.feeds import READY, ListFeed, event
+from cdc_assets_tests.unit.connectors.engine.feeds import READY, ListFeed, event
 
 pytestmark = pytest.mark.contract
 EVENTS = [event(number, topic=f"shop.t{number % 3}") for number in range(1, 61)]

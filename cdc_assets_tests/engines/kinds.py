@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.adapters.debezium.child import compiled, jars
+from cdc_assets.connectors.debezium.child import compiled, jars
 
 TEXTS = ["", "a", "ä€😀", 'quoted "\n"', "the same text in many rows"]
 CONNECT = "org.apache.kafka.connect.data"

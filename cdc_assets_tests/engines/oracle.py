@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.adapters.debezium.child import compiled, jars
+from cdc_assets.connectors.debezium.child import compiled, jars
 
 CREATE = """CREATE TABLE DEBEZIUM.CUSTOMERS (
   ID NUMBER(9,0) NOT NULL, NAME VARCHAR2(255) NOT NULL, EMAIL NVARCHAR2(100), C_CODE CHAR(4),

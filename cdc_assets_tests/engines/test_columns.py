@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_assets.engine.columns import fields_of, read_columns
-from cdc_assets.engine.schemas import topic_schema
+from cdc_assets.connectors.engine.columns import fields_of, read_columns
+from cdc_assets.connectors.engine.schemas import topic_schema
 from cdc_assets.envelope.json import to_json
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.engine.columns import fields_of, read_columns
-from cdc_assets.engine.feed import Chunk, Lines, Offsets
-from cdc_assets.engine.run import EngineRun
-from cdc_assets_tests.unit.engine.feeds import READY
-from cdc_assets_tests.unit.reader.trial import Trial
+from cdc_assets.connectors.engine.columns import fields_of, read_columns
+from cdc_assets.connectors.engine.feed import Chunk, Lines, Offsets
+from cdc_assets.connectors.engine.run import EngineRun
+from cdc_assets_tests.unit.connectors.engine.feeds import READY
+from cdc_assets_tests.unit.connectors.reader.trial import Trial
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from cdc_assets.config.settings.kafka import AVRO
+from cdc_assets.connectors.reader.avro import AvroParts
 from cdc_assets.envelope.json import event_text
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.reader.avro import AvroParts
 from cdc_assets_tests.e2e.chains import PUBLISH
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing, murmur2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.config.settings.kafka import AVRO
-from cdc_assets.reader.avro import AvroParts
+from cdc_assets.connectors.reader.avro import AvroParts
 from cdc_assets_tests.kafka.apicurio import Apicurio
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing

@@ -21,7 +21,7 @@ from confluent_kafka.admin import NewPartitions
 
 from cdc_assets.assembly.engine import run_engine
 from cdc_assets.config.engine import load_engine_config
-from cdc_assets.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables

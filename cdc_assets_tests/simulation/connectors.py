@@ -14,14 +14,14 @@ from typing import Any, Final
 from deltalake import DeltaTable
 
 from cdc_assets.config.engine import EngineConfig, engine_config
-from cdc_assets.engine.feed import Chunk, Lines, Offsets
-from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.run import EngineRun
+from cdc_assets.connectors.engine.feed import Chunk, Lines, Offsets
+from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.run import EngineRun
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.simulation.comparing import Comparing
-from cdc_assets_tests.unit.engine.feeds import KEY, READY, event, value_schema
-from cdc_assets_tests.unit.reader.trial import Trial
+from cdc_assets_tests.unit.connectors.engine.feeds import KEY, READY, event, value_schema
+from cdc_assets_tests.unit.connectors.reader.trial import Trial
 
 TOPICS: Final = ("shop.t0", "shop.t1", "shop.t2")
 _LONG_MS: Final = "3600000"

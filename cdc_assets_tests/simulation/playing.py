@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.connectors.reader import files
 from cdc_assets.incremental import rounds
 from cdc_assets.publish import follow
-from cdc_assets.reader import files
 from cdc_assets_tests.simulation.serial import with_names, without_clock, without_threads
 from cdc_assets_tests.simulation.world import MAX_CHUNKS, World
 

@@ -49,12 +49,20 @@ from cdc_assets.adapters.kafka.rights import NOT_AUTHORIZED, grant_hint
 from cdc_assets.adapters.kafka.topic_ids import TopicIds
 from cdc_assets.adapters.kafka.waits import repeated
 from cdc_assets.config.reader import Converter, ReaderSettings
-from cdc_assets.engine.feed import Offsets
+from cdc_assets.connectors.engine.feed import Offsets
+from cdc_assets.connectors.reader.avro import AvroParts
+from cdc_assets.connectors.reader.event_lines import checked_topic
+from cdc_assets.connectors.reader.feed import Item
+from cdc_assets.connectors.reader.messages import (
+    BadRecordError,
+    JsonDecoder,
+    Message,
+    Part,
+    Unreadable,
+    header_text,
+    one_line,
+)
 from cdc_assets.errors import ConnectionLostError
-from cdc_assets.reader.avro import AvroParts
-from cdc_assets.reader.event_lines import checked_topic
-from cdc_assets.reader.feed import Item
-from cdc_assets.reader.messages import BadRecordError, JsonDecoder, Message, Part, Unreadable, header_text, one_line
 
 log = logging.getLogger(__name__)
 

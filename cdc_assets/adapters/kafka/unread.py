@@ -15,8 +15,8 @@ from cdc_assets.adapters.kafka.options import of_connections
 from cdc_assets.adapters.kafka.partitions import ANYWHERE, AT_THE_END, MISSING, lost_span, partition_name, was_recreated
 from cdc_assets.adapters.kafka.topic_ids import TopicIds
 from cdc_assets.config.reader import ReaderSettings
-from cdc_assets.engine.feed import Offsets
-from cdc_assets.engine.unread import Unread
+from cdc_assets.connectors.engine.feed import Offsets
+from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.errors import ConnectionLostError
 
 _REQUEST_TIMEOUT_S: Final = 5.0

@@ -8,6 +8,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_assets.connectors.engine.run import EngineSummary
+from cdc_assets.connectors.engine.signalled_run import require_incremental, with_file_channel
+from cdc_assets.connectors.engine.source import LogPoint
 from cdc_assets.core.signal import Signal
 from cdc_assets.defs.changes import StreamConfig
 from cdc_assets.defs.checks.board import CheckBoard
@@ -20,9 +23,6 @@ from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
 from cdc_assets.defs.signals import SnapshotType
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
-from cdc_assets.engine.run import EngineSummary
-from cdc_assets.engine.signalled_run import require_incremental, with_file_channel
-from cdc_assets.engine.source import LogPoint
 from cdc_assets.errors import CdcError, ConfigurationError, describe_error
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview.checks.check import Verdict

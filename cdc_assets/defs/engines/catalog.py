@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.engine.signal_targets import identifier
+from cdc_assets.connectors.engine.topics import BATCHES, HISTORY, system_topics, table_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.catalog import Catalog
 from cdc_assets.defs.columns import COLUMNS
 from cdc_assets.defs.keys import TOPIC, Role
 from cdc_assets.defs.translator import CdcTranslator, column_schema
-from cdc_assets.engine.signal_targets import identifier
-from cdc_assets.engine.topics import BATCHES, HISTORY, system_topics, table_of
 
 _SYSTEM = {
     BATCHES: "The batches that were planned and completed, with the connector's offsets after each.",

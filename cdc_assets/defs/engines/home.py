@@ -7,10 +7,10 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.config.engine import engine_config_of, load_engine_config
+from cdc_assets.connectors.engine.staging import HISTORY, history_directory
+from cdc_assets.connectors.engine.topics import system_topics
 from cdc_assets.defs.homes import CaptureLake
 from cdc_assets.defs.keys import table_and_role
-from cdc_assets.engine.staging import HISTORY, history_directory
-from cdc_assets.engine.topics import system_topics
 
 
 def lake_of_connector(config_file: str, properties: Mapping[str, Any]) -> CaptureLake:

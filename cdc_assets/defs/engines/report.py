@@ -16,6 +16,9 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.config.reader import is_reader
+from cdc_assets.connectors.engine.batch_metrics import parts_by_database
+from cdc_assets.connectors.engine.ledger import Batch
+from cdc_assets.connectors.engine.source import point_of_offset
 from cdc_assets.core.ran_on import count_of
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed
@@ -23,9 +26,6 @@ from cdc_assets.defs.keys import Role
 from cdc_assets.defs.row_facts import rows_facts
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.writing import Results, Writing
-from cdc_assets.engine.batch_metrics import parts_by_database
-from cdc_assets.engine.ledger import Batch
-from cdc_assets.engine.source import point_of_offset
 from cdc_assets.lake.files import DataFile
 from cdc_assets.metrics.exports import OnCommit
 

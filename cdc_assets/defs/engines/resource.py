@@ -9,16 +9,16 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from cdc_assets.adapters.databases.probe import open_probe
 from cdc_assets.assembly.engine import run_engine, run_engine_for
 from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config, with_defaults
 from cdc_assets.config.reader import is_reader
+from cdc_assets.connectors.databases.probe import open_probe
+from cdc_assets.connectors.engine.ledger import Batch
+from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.run import EngineSummary
+from cdc_assets.connectors.engine.source import WAKING, LogPoint, SourceProbe
+from cdc_assets.connectors.engine.topics import with_notifications
 from cdc_assets.core.signal import Signal
-from cdc_assets.engine.ledger import Batch
-from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.run import EngineSummary
-from cdc_assets.engine.source import WAKING, LogPoint, SourceProbe
-from cdc_assets.engine.topics import with_notifications
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.topics import TopicTables

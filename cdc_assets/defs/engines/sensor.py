@@ -28,6 +28,8 @@ from dagster import DagsterRunStatus
 
 from cdc_assets.assembly.engine import inbox_of
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.engine.signalled_run import channels_of, holds_signals, signal_file
+from cdc_assets.connectors.engine.source import LogPoint, is_complete
 from cdc_assets.defs.engines.assets import READ_TO
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
@@ -36,8 +38,6 @@ from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.schedule import Asks, pause_of, retry_time, run_key, waits_until
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of
-from cdc_assets.engine.signalled_run import channels_of, holds_signals, signal_file
-from cdc_assets.engine.source import LogPoint, is_complete
 from cdc_assets.errors import EngineError
 from cdc_assets.lake.audit import Turns
 

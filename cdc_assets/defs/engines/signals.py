@@ -7,13 +7,13 @@ run with the connector writes it there (`engine.forwarded`).
 import dagster as dg
 
 from cdc_assets.assembly.engine import inbox_of
+from cdc_assets.connectors.engine.signal_targets import NamedTables, named_tables
+from cdc_assets.connectors.engine.signalled_run import channels_of, require_incremental, signal_file
+from cdc_assets.connectors.engine.topics import routes
 from cdc_assets.core.signal import Signal
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.signals import job_that_sends
-from cdc_assets.engine.signal_targets import NamedTables, named_tables
-from cdc_assets.engine.signalled_run import channels_of, require_incremental, signal_file
-from cdc_assets.engine.topics import routes
 from cdc_assets.errors import CdcError, ConfigurationError, describe_error
 from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, StopSnapshot
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.topics import routes, table_of, topic_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs.discovery import discover
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.topics import routes, table_of, topic_of
 from cdc_assets.errors import CdcError, describe_error
 
 _NAME = re.compile(r"[\w$-]+\\?\.[\w$-]+", re.ASCII)

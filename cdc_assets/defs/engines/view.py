@@ -7,13 +7,13 @@ does not answer fails the check of completeness at once, as it fails that of hea
 from contextlib import nullcontext
 from datetime import UTC, datetime
 
-from cdc_assets.adapters.databases.probe import is_asked
 from cdc_assets.assembly.engine import ask_unread
+from cdc_assets.connectors.databases.probe import is_asked
+from cdc_assets.connectors.engine.topics import BATCHES
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.known_lake import Home
 from cdc_assets.defs.view import CaptureView, Observation
-from cdc_assets.engine.topics import BATCHES
 from cdc_assets.lake.audit import Turns
 from cdc_assets.overview.checks.check import Inspection
 from cdc_assets.overview.checks.connector import CHECKS, ConnectorFacts

@@ -10,9 +10,9 @@ more than a minute, in words that stay the same. So no earlier result stays good
 from datetime import datetime
 from typing import Any
 
+from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.core.kept import kept
-from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.unread import Unread
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.checks.check import Check, Of, Subject, Verdict, not_known
 from cdc_assets.overview.checks.health import HEALTH

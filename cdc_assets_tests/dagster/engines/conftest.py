@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from cdc_assets.assembly import engine
+from cdc_assets.connectors.engine.feed import Habits
 from cdc_assets.defs.engines import resource
-from cdc_assets.engine.feed import Habits
 from cdc_assets_tests.dagster.engines.deployment import EVENTS, Connector, Deployment
 
 

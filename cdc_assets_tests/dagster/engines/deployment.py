@@ -11,16 +11,16 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.engine.feed import Chunk, EngineFeed, Lines, Offsets
+from cdc_assets.connectors.engine.source import LogPoint, Retention, binlog_point
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.defs.build import build_definitions
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.translator import CdcTranslator
-from cdc_assets.engine.feed import Chunk, EngineFeed, Lines, Offsets
-from cdc_assets.engine.source import LogPoint, Retention, binlog_point
 from cdc_assets.errors import ConnectionLostError, EngineError
-from cdc_assets_tests.unit.engine.feeds import ListFeed, event
+from cdc_assets_tests.unit.connectors.engine.feeds import ListFeed, event
 
 TOPIC = "shop.db.items1"
 EVENTS = [

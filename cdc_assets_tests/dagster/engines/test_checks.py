@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.assembly.engine import ask_unread
+from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.engine.overview import EngineOverview
-from cdc_assets.engine.unread import Unread
 from cdc_assets.overview.checks.check import Inspection
 from cdc_assets.overview.checks.connector import CHECKS, COMPLETE, HEADROOM, ConnectorFacts
 from cdc_assets.overview.engine import answers_of
 from cdc_assets_tests.dagster.engines.deployment import Deployment
-from cdc_assets_tests.unit.reader.trial import Trial
+from cdc_assets_tests.unit.connectors.reader.trial import Trial
 
 
 def told(facts: ConnectorFacts) -> list[tuple[bool, str]]:

@@ -8,12 +8,12 @@ import dagster as dg
 import pytest
 
 from cdc_assets import EnvelopeIOManager, SchemaHistoryIOManager, SparkResource
+from cdc_assets.connectors.engine.feed import Chunk
+from cdc_assets.connectors.engine.source import Retention
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.engines import sensor
 from cdc_assets.defs.keys import Role
 from cdc_assets.defs.translator import CdcTranslator
-from cdc_assets.engine.feed import Chunk
-from cdc_assets.engine.source import Retention
 from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError
 from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.engines.deployment import (
@@ -27,7 +27,7 @@ from cdc_assets_tests.dagster.engines.deployment import (
     materialized,
 )
 from cdc_assets_tests.dagster.own_io_managers import HISTORY, OWN, TOPICS
-from cdc_assets_tests.unit.engine.feeds import event
+from cdc_assets_tests.unit.connectors.engine.feeds import event
 
 
 def test_assets_of_a_table_and_of_the_capture(shop: Deployment) -> None:

@@ -7,8 +7,8 @@ from unittest.mock import patch
 import dagster as dg
 import pytest
 
+from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.engine.overview import EngineOverview
 from cdc_assets_tests.dagster.engines.deployment import Deployment, key, materialized, observed
 
 

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import dagster as dg
 import pytest
 
+from cdc_assets.connectors.engine.source import LogPoint, binlog_point
 from cdc_assets.defs import schedule
-from cdc_assets.engine.source import LogPoint, binlog_point
 from cdc_assets_tests.dagster.engines.deployment import Database, Deployment
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cdc_assets.adapters.databases.session import DriverSession
 from cdc_assets.config.engine import engine_config
+from cdc_assets.connectors.databases.session import DriverSession
 from cdc_assets.core import refused_logins
 from cdc_assets.core.refused_logins import FIRST_PAUSE_S, LONGEST_PAUSE_S, offered, offering_anyway
 from cdc_assets.core.state_folder import choose_state_folder

@@ -230,7 +230,7 @@ KINDS = {
     "streaming/windows.py": "streaming/windows.py",
     "snapshot/rounds.py": "snapshot/round_step.py",
     "incremental/snapshot.py": "incremental/chunk_step.py",
-    "engine/run.py": "engine/batch_step.py",
+    "connectors/engine/run.py": "connectors/engine/batch_step.py",
     "mirror/apply.py": "mirror/fold_step.py",
     "lake/rewriting.py": "lake/rewriting.py",  # joined, undone, damaged
     "retention/step.py": "retention/step.py",  # dropped, compacted

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.settings import CaptureConfig, EventSettings
 from cdc_assets.config.settings.kafka import AVRO
+from cdc_assets.connectors.reader.avro import AvroParts
 from cdc_assets.envelope.avro import event_avro, varint, varints
 from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError
-from cdc_assets.reader.avro import AvroParts
 from cdc_assets.registry import SchemaRegistry
 from cdc_assets.typemap.connect import ConnectType, array, struct
 from cdc_assets_tests.patience import wait_until

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.settings.kafka import AVRO, JSON, KafkaSettings
+from cdc_assets.connectors.reader.encode import Encoder
+from cdc_assets.connectors.reader.messages import JsonDecoder, Message, one_line
 from cdc_assets.publish.records import Record
 from cdc_assets.publish.render import Renderer
-from cdc_assets.reader.encode import Encoder
-from cdc_assets.reader.messages import JsonDecoder, Message, one_line
 from cdc_assets_tests.unit.publish.registry import Registry
 from cdc_assets_tests.unit.publish.transforms.trials import Event, Trial
 

@@ -1,0 +1,249 @@
+"""The report of a capture by another connector: never healthy by mistake, and no number that is not known."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.settings import LakeSettings
+from cdc_assets.connectors.engine.batch_metrics import parts_by_database
+from cdc_assets.connectors.engine.history import newest_structure
+from cdc_assets.connectors.engine.ledger import Batch, BatchLedger
+from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.run import EngineRun
+from cdc_assets.connectors.engine.source import LogPoint, Retention, binlog_point
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
+from cdc_assets.errors import ConnectionLostError
+from cdc_assets.lake.files import DataFile
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.metrics.capture_metrics import CaptureMetrics
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.engine import OpenProbe, answers_of, report_of_engine
+from cdc_assets_tests.unit.connectors.engine.feeds import READY, ListFeed, event
+
+TOPIC = "shop.db.items1"
+EMPTY = TableSchema(TableId("db", "", "empty"), 0, ())
+COMMITTED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Database:
+    """What the database answers."""
+
+    end, proved, retained = 10, True, Retention()
+
+    def log_end(self) -> LogPoint:
+        return binlog_point("bin.000001", self.end)
+
+    def clock(self) -> datetime:
+        return COMMITTED + timedelta(seconds=90)
+
+    def has_no_changes_between(self, offset: Any, end: LogPoint) -> bool:
+        return self.proved
+
+    def retention(self, recorded: LogPoint | None) -> Retention:
+        return self.retained
+
+    def tables(self) -> Sequence[TableSchema]:
+        return [EMPTY]
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        yield self
+
+    @contextmanager
+    def away(self) -> Iterator[Any]:
+        raise ConnectionLostError("db:3306 cannot be reached. Next: wait.")
+        yield
+
+
+class Connector(ListFeed):
+    """Its offsets are places in a binlog, with the time of the event."""
+
+    more: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
+
+    def _chunk(self, number: int, start: int, end: int) -> Any:
+        chunk = super()._chunk(number, start, end)
+        place = {"file": "bin.000001", "pos": end, "ts_sec": int(COMMITTED.timestamp()), **self.more}
+        object.__setattr__(chunk, "offsets", [({"server": "shop"}, place)])
+        return chunk
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Callable[..., CaptureReport]:
+    """Captures ten events, and looks."""
+    lake = LakeSettings(str(tmp_path / "lake"))
+    given = {"connector.class": "io.debezium.connector.mysql.MySqlConnector", "topic.prefix": "shop"}
+    config = EngineConfig("shop", "shop", lake, given, idle_timeout_s=0.05)
+    tables = TopicTables(Location.of(lake), "shop", lake)
+
+    def looked(probe: OpenProbe | None, *, captured: bool = True, seconds: float = 1, **offset: Any) -> CaptureReport:
+        if captured:
+            feed = Connector([event(number, topic=TOPIC) for number in range(1, 11)], [1, 10])
+            feed.more = offset
+            EngineRun(config, tables, feed, habits=READY).run()
+        overview, at = EngineOverview(config), datetime.now(UTC) + timedelta(seconds=seconds)
+        return report_of_engine(overview, answers_of(overview, probe), at)
+
+    return looked
+
+
+def test_healthy_if_it_is_proved_that_nothing_is_unread(look: Callable[..., CaptureReport]) -> None:
+    report = look(Database().opened)
+    assert report.headline == "healthy"
+    [database] = report.databases
+    assert (database.complete_to, database.newest) == ("bin.000001:10", "bin.000001:10")
+    assert (database.committed, database.age_s, database.lag.behind_s) == (COMMITTED, 90.0, 0.0)
+    assert {str(table.table): (table.condition, table.topic) for table in report.tables} == {
+        "db.items1": ("streaming", TOPIC),
+        "db.empty": ("streaming", ""),
+    }
+    assert report.rates.by_operation.keys() == {"c"}
+    assert json.dumps(report.as_json())
+
+
+def test_late_if_the_log_goes_on_and_nobody_reads(look: Callable[..., CaptureReport]) -> None:
+    database = Database()
+    database.end, database.proved = 12, False
+    late = look(database.opened, seconds=3600)
+    assert late.health == "working"
+    assert "behind what the server has captured" in late.headline
+    fresh = look(database.opened, captured=False)
+    assert fresh.databases[0].lag.poll_s == 90.0, "while events arrive, they are as late as the newest"
+
+
+def test_late_if_each_run_begins_and_hears_nothing(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
+    database, begun = Database(), datetime.now(UTC)
+    look(database.opened)
+    database.end, database.proved = 12, False
+    config = EngineConfig("shop", "shop", LakeSettings(str(tmp_path / "lake")), {"connector.class": "MySqlConnector"})
+    ledger = BatchLedger(TopicTables(Location.of(config.lake), "shop", config.lake), "shop")
+
+    def seen() -> CaptureReport:
+        overview = EngineOverview(config)
+        return report_of_engine(overview, answers_of(overview, database.opened), begun + timedelta(seconds=3600))
+
+    ledger.claim(begun + timedelta(seconds=3590))
+    assert seen().health == "healthy", "it is given time"
+    ledger.rest(begun + timedelta(seconds=3595))
+    ledger.rest(begun + timedelta(seconds=3599))
+    assert seen().databases[0].lag.poll_s == 5.0
+    for seconds in (3500, 3550, 3599):
+        ledger.claim(begun + timedelta(seconds=seconds))
+    late = seen()
+    assert late.databases[0].lag.poll_s == 100.0
+    assert late.health == "working"
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_runs_that_bring_nothing_do_not_let_the_record_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_heard: bool
+) -> None:
+    """A database that cannot be asked has one a minute."""
+    monkeypatch.setattr("cdc_assets.connectors.engine.ledger._CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr("cdc_assets.connectors.engine.ledger._KEEP_ROWS", 4)
+    config = EngineConfig("shop", "shop", LakeSettings(str(tmp_path / "lake")), {"connector.class": "MySqlConnector"})
+    tables, now = TopicTables(Location.of(config.lake), "shop", config.lake), datetime.now(UTC)
+    for minutes in range(15):
+        ledger = BatchLedger(tables, "shop")
+        ledger.claim(now + timedelta(minutes=minutes))
+        if is_heard:
+            ledger.rest(now)
+    assert len(ledger.rows()) < 10
+    assert ledger.read().quiet is is_heard
+    assert ledger.read().unheard_since == (None if is_heard else now), (
+        "since the first of them, of which there is no row any more"
+    )
+
+
+def test_headroom_is_counted_from_what_may_be_unread(look: Callable[..., CaptureReport]) -> None:
+    database = Database()
+    database.retained = Retention(kept_h=2.0)
+    assert look(database.opened).headroom_h == 2.0, "if nothing is unread, what comes next is kept for so long"
+    database.end, database.proved = 12, False
+    assert look(database.opened, captured=False).headroom_h == pytest.approx(2 - 90 / 3600)
+    database.retained = Retention(kept_h=0.01)
+    assert look(database.opened, captured=False).headroom_h == 0.0
+    assert look(database.away, captured=False).headroom_h is None
+    database.retained = Retention(room_bytes=5 * 2**20)
+    report = look(database.opened, captured=False)
+    assert (report.headroom_h, report.room_bytes) == (None, 5 * 2**20)
+
+
+def test_metrics_of_a_capture_by_another_connector(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
+    database, lake = Database(), LakeSettings(str(tmp_path / "lake"))
+    database.retained = Retention(kept_h=2.0, room_bytes=7)
+    report = look(database.opened)
+    metrics = CaptureMetrics("shop", lambda: report)
+    config = EngineConfig("shop", "shop", lake, {"connector.class": "MySqlConnector"})
+    heartbeats = config.heartbeat_topic
+    file = DataFile("part-0.parquet", 100, 3, "", "", 0, {"c": 2, "r": 1})
+    batch = Batch(0, {TOPIC: [file, file], "shop.__engine_history": [file], heartbeats: [file]}, [], 6)
+    for part in parts_by_database(config, batch):
+        metrics.note(part)
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"cdc_assets_{name}", {"capture": "shop", **labels})
+
+    own = {"database": "db", "table": "items1"}
+    assert value("events_seen_total", **own, kind="batch", operation="create") == 4
+    assert value("written_bytes_total", **own) == 200
+    assert value("commits_total", database="db", kind="batch") == 1
+    assert value("retention_headroom_seconds", **own) == 7200
+    assert value("retention_room_bytes", database="db") == 7
+    assert value("health", health="healthy") == 1
+    assert not list(parts_by_database(config, replace(batch, files={heartbeats: [file]})))
+
+
+def test_nothing_captured_is_not_healthy(look: Callable[..., CaptureReport]) -> None:
+    report = look(Database().opened, captured=False)
+    assert [table.condition for table in report.tables] == ["waiting"]
+    assert report.health == "working"
+
+
+def test_what_cannot_be_asked_is_not_known(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
+    database = Database()
+    report = look(database.away)
+    assert (report.health, report.next_steps) == ("not known", ["wait."])
+    assert report.databases[0].lag.behind_s is None
+    database.retained = Retention(near="The slot may be lost soon. Next: run the capture.")
+    assert look(database.opened, captured=False).next_steps == ["run the capture."]
+    (tmp_path / "lake" / TOPIC).rename(tmp_path / "elsewhere")
+    gone = look(database.opened, captured=False)
+    assert {str(trouble.where) for trouble in gone.troubles} == {"the log", "db.items1"}
+    assert gone.counts()["failed"] == 1
+
+
+def test_events_of_others_have_no_database_to_ask(look: Callable[..., CaptureReport]) -> None:
+    report = look(None)
+    assert (report.health, report.databases[0].server_time) == ("healthy", None)
+    assert "there is no database" in report.advice[0]
+
+
+def test_queue_is_read_from_the_offset(look: Callable[..., CaptureReport]) -> None:
+    collections = json.dumps([{"incremental_snapshot_collections_id": f"db.{name}"} for name in ("items", "lines")])
+    report = look(
+        Database().opened, incremental_snapshot_collections=collections, incremental_snapshot_primary_key="aced"
+    )
+    assert [(str(entry.table), bool(entry.reached), entry.rows) for entry in report.queue] == [
+        ("db.items", True, None),
+        ("db.lines", False, None),
+    ]
+
+
+def test_newest_structure_of_a_history() -> None:
+    change = {"type": "ALTER", "id": '"db"."it""ems"'}
+    records = [
+        {"position": {"file": "bin.000001", "pos": 7}, "ts_ms": 1767225600000, "tableChanges": [change]},
+        {"position": {"file": "bin.000001", "pos": 9}, "ts_ms": 1767225601000, "tableChanges": []},
+    ]
+    found = newest_structure([json.dumps(record) for record in records])
+    assert found == (TableId("db", "", 'it"ems'), "ALTER", "bin.000001:7", COMMITTED)
+    assert newest_structure(["{}"]) is None

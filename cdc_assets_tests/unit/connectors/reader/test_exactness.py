@@ -1,0 +1,147 @@
+"""Rows beside events, numbers, nulls and times: what a line holds is held exactly, or refused."""
+
+from contextlib import nullcontext
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.errors import LakeError
+from cdc_assets_tests.unit.connectors.reader.trial import Trial
+
+CONNECT = "org.apache.kafka.connect.data"
+
+
+def seen(trial: Trial) -> list[Any]:
+    return [event["value"] for event in trial.held("t")]
+
+
+COLUMNS = [
+    "key",
+    "value",
+    "payload",
+    "headers",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "ts",
+    "schema",
+    "position",
+]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_row_may_have_columns_that_are_called_as_parts_of_an_event(tmp_path: Path, name: str) -> None:
+    trial = Trial(tmp_path, files__topic="t")
+    rows: list[Any] = [{"id": 1, name: 3}, {name: 4, "id": 2}, {name: 5, "id": 3, "other": "x"}]
+    texts = [{"id": 4, "text": "{no"}] if name in ("topic", "position") else [{"id": 4, "text": "{no", name: 1}]
+    trial.write("a.json", *rows, *texts)
+    trial.run()
+    expected = [{"id": None, name: None, "other": None, "text": None} | row for row in rows + texts]
+    assert [{**dict.fromkeys(expected[0]), **value} for value in seen(trial)] == expected
+    assert all(event["key"] is None for event in trial.held("t"))
+
+
+def test_a_row_of_keys_and_values_with_more_is_a_row(tmp_path: Path) -> None:
+    rows = [
+        {"key": 7, "value": "x", "timestamp": 9},
+        {"key": 7, "value": "x", "position": 1},
+        {"key": 7, "value": "{no", "name": "x"},
+        {"key": 7, "name": "x"},
+        {"key": 7, "value": "x", "payload": "y"},
+        {"key": 7},
+    ]
+    for place, row in enumerate(rows):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        trial = Trial(folder, files__topic="t")
+        trial.write("a.json", row)
+        trial.run()
+        assert [(event["key"], event["value"]) for event in trial.held("t")] == [(None, row)]
+
+
+NUMBERS = [
+    "123456789.12345678901", "12345678901.123456", "0.12345678901234567", "1234567890123456", "-0.1234567890123456",
+    "1.2345678901234567e5", "1e400", "1e-400", "1.2345678901e-320", "5e-324", "0.1", "1e22", "123456789012345", "1.5E-310",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_number_is_held_exactly_or_refused(tmp_path: Path, number: str, is_known: bool) -> None:
+    """Whether its column is known already, so that Arrow reads it, or not."""
+    trial = Trial(tmp_path, files__topic="t")
+    if is_known:
+        trial.write("a.json", {"v": 1.5})
+        trial.run()
+    trial.write("b.json", f'{{"v": {number}}}')
+    exact = Decimal(repr(float(number))) == Decimal(number)
+    with nullcontext() if exact else pytest.raises(LakeError, match="neither int64 nor double"):
+        trial.run()
+    assert seen(trial) == ([{"v": 1.5}] if is_known else []) + ([{"v": float(number)}] if exact else [])
+
+
+REQUIRED = {
+    "a field": ({"type": "int32", "optional": False}, 1, None),
+    "in a struct": (
+        {"type": "struct", "optional": True, "fields": [{"type": "int32", "optional": False, "field": "x"}]},
+        {"x": 1},
+        {"x": None},
+    ),
+    "of a list": ({"type": "array", "optional": True, "items": {"type": "int32", "optional": False}}, [1], [1, None]),
+    "of a map": (
+        {
+            "type": "map",
+            "optional": True,
+            "keys": {"type": "string", "optional": False},
+            "values": {"type": "string", "optional": False},
+        },
+        {"x": "1"},
+        {"x": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("side", ["key", "value"])
+@pytest.mark.parametrize("place", REQUIRED)
+def test_a_null_that_the_schema_does_not_allow_is_told(tmp_path: Path, side: str, place: str) -> None:
+    schema, good, bad = REQUIRED[place]
+    whole = {"type": "struct", "optional": False, "name": "t.Envelope", "fields": [schema | {"field": "v"}]}
+    other = {"payload": 1, "schema": {"type": "int32"}}
+    trial = Trial(tmp_path, files__topic="t")
+    parts = [{"schema": whole, "payload": {"v": value}} for value in (good, bad)]
+    if schema["optional"]:
+        parts.insert(0, {"schema": whole, "payload": {"v": None}})
+    trial.write("a.json", *({"key": other, "value": other} | {side: part} for part in parts))
+    with pytest.raises(LakeError, match=f"a.json line {len(parts)}: v.* (null|none)"):
+        trial.run()
+    assert len(trial.held("t")) == len(parts) - 1
+
+
+def test_a_missing_value_that_has_a_default_is_the_default(tmp_path: Path) -> None:
+    """As Connect's converter has it."""
+    fields = [{"type": "int32", "optional": False, "default": 7, "field": "v"}]
+    trial = Trial(tmp_path, files__topic="t")
+    trial.write("a.json", {"schema": {"type": "struct", "optional": False, "fields": fields}, "payload": {}})
+    trial.run()
+    assert seen(trial) == [{"v": 7}]
+
+
+@pytest.mark.parametrize("beside", [1.0, "NaN"])
+def test_a_timestamp_that_the_lake_cannot_hold_is_told(tmp_path: Path, beside: object) -> None:
+    """NaN lets the whole line go the slow way."""
+    own = [
+        {"type": "int64", "optional": True, "name": f"{CONNECT}.Timestamp", "version": 1, "field": "v"},
+        {"type": "double", "optional": True, "field": "d"},
+    ]
+    schema = {"type": "struct", "optional": False, "fields": own}
+    trial = Trial(tmp_path, files__topic="t")
+    values = [9223372036854775, -9223372036854775, 9223372036854776]
+    trial.write("a.json", *({"schema": schema, "payload": {"v": value, "d": beside}} for value in values))
+    with pytest.raises(LakeError, match=r"a\.json line 3: v is 9223372036854776; expected .*Timestamp"):
+        trial.run()
+    table = trial.tables().open("t")
+    assert table is not None
+    assert table.to_pyarrow_table().num_rows == 2
