@@ -152,7 +152,8 @@ def _found(
     name: str, field: str, after: Mapping[str, Mapping[str, pa.Field]], entries: Sequence[HistoryEntry]
 ) -> _Found:
     newest = next(fields[field] for fields in reversed(list(after.values())) if field in fields)
-    columns = [entry.schema.column(name) for entry in entries]
+    # an instance that does not capture a column holds no value of it, whatever the table has under its name by then
+    columns = [next((column for column in entry.columns() if column.name == name), None) for entry in entries]
     known = [column for column in columns if column is not None]
     if not known:
         return _Found(name, newest, None, pa.types.is_string(newest.type) or pa.types.is_binary(newest.type), True)

@@ -157,9 +157,14 @@ def converter(field: pa.Field, wanted: Natural) -> Convert:
 
 
 def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Values in another type; one that does not fit, which only happens after the column's type changed, is null."""
+    """Values in another type; one that does not fit, which only happens after the column's type changed, is null.
+
+    A number is no date, and a date no number, though Arrow takes one for the other.
+    """
     if array.type == target:
         return array
+    if _is_another_kind(array.type, target):
+        return pa.nulls(len(array), target)
     try:
         return pc.cast(array, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -167,6 +172,17 @@ def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(array.type) and pa.types.is_date(target):
         return pc.cast(array, target, safe=False)
     return _one_by_one(array, target)
+
+
+def _is_another_kind(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether one is a number and the other a moment."""
+    return bool((_is_number(old) and pa.types.is_temporal(new)) or (pa.types.is_temporal(old) and _is_number(new)))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or kind == pa.bool_()
+    )
 
 
 def _one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -62,7 +62,7 @@ def check(config: CaptureConfig, name: str, moments: list[Moment], right: list[t
     check_versions(reader.versions().to_pylist(), said)
     checked = 0
     for moment in moments:
-        if any(start < moment.lsn <= end for start, end in right):
+        if str(moment.lsn) >= state.begin and any(start < moment.lsn <= end for start, end in right):
             rows = {row["id"]: row for row in reader.as_of(moment.lsn).to_pylist()}
             about = f"{name} at {moment.lsn}\n{said}"
             assert rows.keys() == moment.rows.keys(), about

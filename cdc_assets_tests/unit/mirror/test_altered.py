@@ -108,6 +108,21 @@ def test_a_column_that_is_another_one_of_the_same_name(server: StandIn, tmp_path
     )
 
 
+def test_a_column_of_which_another_one_that_is_not_captured_has_the_name(server: StandIn, tmp_path: Path) -> None:
+    """What was recorded of the former one stays."""
+    world = started(server, tmp_path, "id int NOT NULL PRIMARY KEY, a nvarchar(9), b int", "(1, N'x', 1)")
+    world.execute("UPDATE dbo.t SET b = 2 WHERE id = 1")
+    world.capture()
+    world.execute("ALTER TABLE dbo.t DROP COLUMN a")
+    world.second_instance()
+    world.execute("ALTER TABLE dbo.t ADD a datetime2(3)")
+    world.execute("INSERT INTO dbo.t (id, b) VALUES (3, 3)")
+    world.capture()
+    world.capture()
+    assert world.follow() is None
+    assert {row["id"]: row["a"] for row in world.rows()} == {1: "x", 3: None}
+
+
 def test_a_table_that_gets_a_key(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, "a nvarchar(9), n int", "(N'x', 1)", "(N'y', 2)", "(N'z', 3)")
     world.execute("ALTER TABLE dbo.t ADD id int IDENTITY NOT NULL")

@@ -9,7 +9,7 @@ import pytest
 
 from cdc_assets.config.settings import BinaryMode, DecimalMode, EventSettings, TimeMode
 from cdc_assets.core.schema import Column
-from cdc_assets.mirror.natural import converter, target_of
+from cdc_assets.mirror.natural import cast, converter, target_of
 from cdc_assets.typemap.bytesforms import from_base64, from_hexadecimal
 from cdc_assets.typemap.mapping import map_column
 from cdc_assets.typemap.textforms import base64, hexadecimal
@@ -112,6 +112,19 @@ def test_a_value_that_does_not_fit_another_type_is_null_alone() -> None:
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (pa.array([73], pa.int32()), "date"),
+        (pa.array([73], pa.int64()), "datetime2"),
+        (pa.array([date(1970, 3, 15)]), "int"),
+    ],
+)
+def test_a_number_is_no_moment(old: pa.Array, new: str) -> None:
+    """Of a column that was dropped and added again."""
+    assert cast(old, target_of(pa.field("c", old.type), column(new)).type).to_pylist() == [None]
 
 
 @pytest.mark.parametrize(("precision", "scale"), [(38, 0), (38, 37), (20, 2), (17, 2), (9, 4), (18, 0)])
