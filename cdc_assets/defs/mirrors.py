@@ -28,10 +28,10 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
+from cdc_assets.core.asking import begun
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.interruption import sleep
 from cdc_assets.core.ran_on import NOWHERE, JobAccount, RanOn
-from cdc_assets.defs.asking import begun
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.failures import as_step

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from cdc_assets.defs.asking import Asking
+from cdc_assets.core.asking import Asking
 from cdc_assets.defs.catalog import Catalog
 from cdc_assets.defs.run_troubles import is_reported_by_a_run, troubles_of_runs
 from cdc_assets.defs.runs import CaptureRuns, repository_here

@@ -12,10 +12,12 @@ Dagster shows, whichever process reported that: a run, a sensor before the code 
 after it has ended. Checks are compared when the page says something new, after a run, and as long as one of them fails.
 
 *Which of them.* The time of each report of a run is recorded (`seen`). If its thread does not continue, because the process is frozen or an
-answer does not come, the sensor sees that and reports itself. So after such a pause the run reports everything once more.
+answer does not come, the sensor sees that and reports itself. So after such a pause the run throws away what it had found before, and
+reports everything once more.
 
 *No answer is an answer.* A report that is not ready in time, and one that fails, are shown as such, over what was seen last, until one ends.
-What the sensor saw before or while a run reported, or long before the tick, is thrown away. *Crash:* no state is kept.
+So is the state of a capture whose run's thread does not go on, in metrics and at the end of the run, which need no storage of Dagster.
+What the sensor saw before or while a run reported, or before a long time without a tick, is thrown away. *Crash:* no state is kept.
 """
 
 import logging
@@ -25,14 +27,14 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import dagster as dg
 
 from cdc_assets.config.settings import MetricsSettings
+from cdc_assets.core.asking import begun, overdue_s
 from cdc_assets.core.interruption import Interrupted
-from cdc_assets.defs.asking import begun, overdue_s
 from cdc_assets.defs.checks.board import CheckBoard, Verdict, recorded_verdict, verdict_of
 from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.page import differs, page_of, shown_facts, unchanging
@@ -40,7 +42,7 @@ from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import repository_of
 from cdc_assets.defs.seen import FRESH_S, note_seen
 from cdc_assets.defs.view import CaptureView, Observation
-from cdc_assets.errors import describe_error
+from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import OnCommit, exported_metrics
 from cdc_assets.overview import CaptureReport
@@ -57,6 +59,10 @@ _RUN_EVERY_S, _RUN_LONGEST_S = 3.0, 8.0
 """Minimum and maximum of seconds between two reports of a run."""
 _RUN_REPORT_S = 10.0
 """Least seconds between two materializations of the page if health and troubles stay the same; what is not healthy is repeated after them."""
+_SILENT_S = 30.0
+"""Seconds after which what was reported last is not known any more: longer than a pause and a wait for the next report."""
+_BEAT_S = 1.0
+"""Longest wait at a time; one that takes longer than `FRESH_S` shows that the process was frozen, or its machine suspended."""
 _CLOSE_TIMEOUT_S = 5.0
 """Longest wait for a report that is being made when the run ends; it reports nothing any more."""
 _IDLE_EVERY_S, _IDLE_LONGEST_S = 8.0, 10.0
@@ -66,11 +72,15 @@ _GRACE_S = 0.2
 _PAUSE_S = 1.0
 """Seconds after which a report is begun for which no tick waits."""
 _OLD_S = 60.0
-"""Seconds after which a finished report is not shown: the sensor was switched off meanwhile."""
+"""Seconds without a tick after which nothing from before is shown: the sensor was switched off, or its process frozen."""
 _IDLE_REPORT_S = 20.0
 """Seconds after which a page that is not healthy is reported again."""
 
 Events = list[dg.AssetMaterialization | dg.AssetCheckEvaluation]
+
+
+class _FrozenError(Exception):
+    """The process was frozen, or its machine suspended, while a report was made."""
 
 
 class LivePage:
@@ -86,9 +96,12 @@ class LivePage:
         self._materialized = {view.key, *view.others}
         self._end = threading.Event()
         self._reported: tuple[float, CaptureReport] | None = None
-        self._seen_at = float("inf")
-        """When a report was shown last."""
-        self._seen: Observation | None = None
+        self._shown_at = float("inf")
+        """When a report was shown last; like all times that are compared over a pause of the process, by the wall clock."""
+        self._awake_at = 0.0
+        """When the thread waited last."""
+        self._seen: tuple[float, Observation] | None = None
+        """What is known, and since when."""
         self._answered: Observation | None = None
         """The newest report that was finished."""
         self._took = 0.0
@@ -108,8 +121,11 @@ class LivePage:
         finally:
             self._end.set()
             thread.join(_CLOSE_TIMEOUT_S)
+        before = self._seen
         if not thread.is_alive():
             self._observe_once(last=True)
+        if self._seen is before:
+            self._keep(self._view.unanswered("no answer at the end of the run", self._answered))
 
     def exported(self, settings: MetricsSettings, prefix: str) -> AbstractContextManager[OnCommit]:
         """Export the run's metrics while the block runs; the function counts a commit.
@@ -123,11 +139,18 @@ class LivePage:
         return exported_metrics(settings, prefix, self._report)
 
     def _report(self) -> CaptureReport | None:
-        return self._seen.report if self._seen else None
+        """The newest report; what is old, because the thread does not go on, is not known any more."""
+        if self._seen is None:
+            return None
+        at, seen = self._seen
+        if (age := abs(time() - at)) > _SILENT_S:
+            seen = self._view.unanswered(f"no report for {age:.0f} s", self._answered)
+        return seen.report
 
     def facts(self) -> dict[str, Any]:
         """Metadata of the newest report, for the last materialization of the run; empty if there was none."""
-        return page_of(self._seen.report) if self._seen else {}
+        report = self._report()
+        return page_of(report) if report else {}
 
     def _work(self) -> None:
         with suppress(Interrupted):  # the run was interrupted, and ends by itself
@@ -139,16 +162,34 @@ class LivePage:
 
     def _observe_once(self, *, last: bool = False) -> None:
         """Make a report and show it. A failure of the report itself must not end the run whose state it reports."""
+        begin, self._awake_at = monotonic(), time()
         try:
-            begin, report = monotonic(), begun(f"report of {self._view.capture}", self._view.observe)
-            while not wait([report], overdue_s(self._took)).done:
-                if last or self._end.is_set():
+            report = begun(f"report of {self._view.capture}", self._view.observe)
+            while not self._has_ended(report, overdue_s(self._took), last=last):
+                if self._end.is_set() and not last:
                     return
-                self._show(self._view.unanswered(f"no answer for {monotonic() - begin:.0f} s", self._answered))
+                self._show(
+                    self._view.unanswered(f"no answer for {monotonic() - begin:.0f} s", self._answered), last=last
+                )
+                if last:
+                    return
             self._took = monotonic() - begin
             self._show(self._result(report), last=last)
+        except _FrozenError:
+            log.info("The process was frozen; what was found of capture %s is thrown away.", self._view.capture)
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._view.capture)
+
+    def _has_ended(self, report: Future[Observation], patience_s: float, *, last: bool) -> bool:
+        """Whether a report ends in time, and before the run does. Many short waits show whether the process was frozen meanwhile."""
+        until = monotonic() + patience_s
+        while True:
+            is_done = wait([report], min(_BEAT_S, patience_s)).done
+            self._check_awake()
+            if is_done:
+                return True
+            if monotonic() >= until or (self._end.is_set() and not last):
+                return False
 
     def _result(self, report: Future[Observation]) -> Observation:
         """What a report has found, or that it has failed, over what was found before."""
@@ -161,22 +202,36 @@ class LivePage:
 
     def _show(self, seen: Observation, *, last: bool = False) -> None:
         seen = self._with_queue(seen)
+        self._check_awake()
         if self._end.is_set() and not last:
             return
-        self._seen = seen
-        if is_late := monotonic() - self._seen_at > FRESH_S:  # the sensor may have reported meanwhile
+        self._keep(seen)
+        if is_late := time() - self._shown_at > FRESH_S:  # the sensor may have reported meanwhile
             self._reported = None
-        self._materialize(self._seen.report)
-        self.board.show(self._view.results(self._seen), frozenset(self._materialized), anew=is_late)
+        self._materialize(seen.report)
+        self.board.show(self._view.results(seen), frozenset(self._materialized), anew=is_late)
         note_seen(self._context.instance, self._view.key)
         self._view.share_home(self._context.instance)
-        self._seen_at = monotonic()
+        self._shown_at = time()
+
+    def _check_awake(self) -> None:
+        """Raise an error after a freeze: the sensor may know better than what was found before it."""
+        before, self._awake_at = self._awake_at, time()
+        if abs(self._awake_at - before) > FRESH_S:
+            raise _FrozenError
+
+    def _keep(self, seen: Observation) -> None:
+        self._seen = time(), seen
 
     def _with_queue(self, seen: Observation) -> Observation:
         """With runs of the capture that wait for long, since the sensor leaves the page to this run."""
-        runs, run = self._view.runs, self._context.run
-        waiting = waiting_too_long(self._context.instance, runs.of(repository_of(run))) if runs else ()
-        return replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *waiting)))
+        runs, run, report = self._view.runs, self._context.run, seen.report
+        try:
+            waiting = tuple(waiting_too_long(self._context.instance, runs.of(repository_of(run)))) if runs else ()
+        except Exception as error:  # noqa: BLE001 - of Dagster's storage; metrics do not need it
+            what = f"It cannot be queried: {describe_error(error)}. Next: see whether Dagster's storage answers"
+            return replace(seen, report=replace(report, unknown=(*report.unknown, Trouble("Dagster's queue", what))))
+        return replace(seen, report=replace(report, troubles=(*report.troubles, *waiting)))
 
     def _materialize(self, report: CaptureReport) -> None:
         if self._reported is not None:
@@ -184,7 +239,9 @@ class LivePage:
             is_same = report.healthy and unchanging(before) == unchanging(report)
             if not differs(before, report) and (monotonic() - at < _RUN_REPORT_S or is_same):
                 return
-        metadata = page_of(report) | account_of(self._topics, self._view.directory)
+        metadata = page_of(report)
+        with suppress(CdcError):  # the lake that it is read from may be what the page is about
+            metadata |= account_of(self._topics, self._view.directory)
         event = dg.AssetMaterialization(self._view.key, metadata=metadata)
         dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
         self._reported = monotonic(), report
@@ -194,11 +251,18 @@ class IdlePage:
     """The page of a capture while no run reports it."""
 
     def __init__(self) -> None:
-        self._next, self._began, self._ended, self._took = 0.0, 0.0, 0.0, 0.0
+        self._next, self._began, self._took = 0.0, 0.0, 0.0
+        self._awake_at = 0.0
+        """When the newest tick was here, by the wall clock; others stand still while a machine is suspended."""
+        self._turn = threading.RLock()
+        """For the daemon's tick, and that of a person who tests the sensor."""
         self._under_way: Future[Observation] | None = None
         self._is_void = False
         """Whether a run has reported since the report under way began."""
-        self._last: Observation | None = None
+        self._answered: Observation | None = None
+        """The newest report that was finished."""
+        self._known: Observation | None = None
+        """The same, or that nothing is known since."""
         self._may_differ = True
         """Whether Dagster may show results of checks that are not true any more."""
 
@@ -208,7 +272,7 @@ class IdlePage:
         Args:
             troubles: what the sensor knows beside what a report finds.
         """
-        seen = self._seen(view) or (self._last if troubles else None)
+        seen = self._seen(view) or (self._known if troubles else None)
         if seen is None:
             return []
         seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *troubles)))
@@ -227,36 +291,58 @@ class IdlePage:
 
     def begin(self, view: CaptureView) -> None:
         """Begin a report unless one is under way, for a tick that lasts: when it ends, the report is ready, or is late itself."""
-        if self._under_way is None:
-            self._is_void = False
-            self._under_way = self._begun(view)
+        with self._turn:
+            if self._was_away():
+                self.forget()
+            if self._under_way is None:
+                self._is_void = False
+                self._under_way = self._begun(view)
 
     def forget(self) -> None:
-        """A run reports by itself; make a report once it does not."""
-        self._next, self._is_void, self._last, self._may_differ = 0.0, True, None, True
+        """A run reports by itself, or no tick came for long; make a report anew."""
+        with self._turn:
+            self._next, self._is_void, self._may_differ = 0.0, True, True
+            self._answered = self._known = None
 
     def _seen(self, view: CaptureView) -> Observation | None:
+        """What is known, if that is new."""
+        with self._turn:
+            if (seen := self._newest(view)) is not None:
+                self._known = seen
+            return seen
+
+    def _newest(self, view: CaptureView) -> Observation | None:
         """The newest report, if it has ended and was not shown, or that it does not end; begins one if it is time."""
+        if self._was_away():
+            self.forget()
         if self._under_way is None:
             if monotonic() < self._next:
                 return None
             self.begin(view)
         assert self._under_way is not None  # noqa: S101 - begun just now
-        if not wait([self._under_way], _GRACE_S if self._is_short else 0.0).done:
+        is_done = wait([self._under_way], _GRACE_S if self._is_short else 0.0).done
+        if self._was_away():
+            self.forget()
+        if not is_done:
             lasts = monotonic() - self._began
             return self._unanswered(view, f"no answer for {lasts:.0f} s") if lasts > overdue_s(self._took) else None
         report, self._under_way = self._under_way, None
-        if self._is_void or monotonic() - self._ended > _OLD_S:
+        if self._is_void:
             self._next = 0.0
-            return self._seen(view)
+            return self._newest(view)
         try:
-            self._last = report.result()
+            self._answered = report.result()
         except Exception as error:  # noqa: BLE001 - it is reported
             return self._unanswered(view, describe_error(error))
-        return self._last
+        return self._answered
+
+    def _was_away(self) -> bool:
+        """Whether no tick was here for long: what is known is of another time, also if a clock was set."""
+        before, self._awake_at = self._awake_at, time()
+        return abs(self._awake_at - before) > _OLD_S
 
     def _unanswered(self, view: CaptureView, reason: str) -> Observation:
-        return view.unanswered(reason, self._last)
+        return view.unanswered(reason, self._answered)
 
     def _corrected(
         self, instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckEvaluation], *, is_news: bool
@@ -267,8 +353,9 @@ class IdlePage:
         keys = [result.asset_check_key for result in results]
         records = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
         shown = {key: recorded_verdict(record) for key, record in records.items()}
-        self._may_differ = not all(result.passed for result in results)
-        return [result for result in results if _is_shown_otherwise(result, shown, is_news=is_news)]
+        corrected = [result for result in results if _is_shown_otherwise(result, shown, is_news=is_news)]
+        self._may_differ = bool(corrected) or not all(result.passed for result in results)
+        return corrected  # of a tick whose answer is lost, Dagster shows none: so they are compared once more
 
     @property
     def _is_short(self) -> bool:
@@ -283,9 +370,8 @@ class IdlePage:
             try:
                 return view.observe()
             finally:
-                self._ended = monotonic()
-                self._took = self._ended - self._began
-                self._next = self._ended + min(_IDLE_LONGEST_S, max(_IDLE_EVERY_S, _SHARE * self._took))
+                self._took = monotonic() - self._began
+                self._next = monotonic() + min(_IDLE_LONGEST_S, max(_IDLE_EVERY_S, _SHARE * self._took))
 
         return begun(f"report of {view.capture}", work, pause)
 

@@ -2,15 +2,17 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 
 import dagster as dg
 import pytest
 
+from cdc_assets.core import asking
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs import asking, watch
+from cdc_assets.defs import watch
 from cdc_assets.defs.page import page_of
 from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import IdlePage
@@ -115,11 +117,10 @@ def test_look_from_long_ago_is_thrown_away(
     looks.found = lambda: seen("quiet", "away")
     assert not page.events(instance, view)
     looks.may_end.set()
-    while page._ended == 0.0:
+    while page._took == 0.0:
         sleep(0.01)
     looks.found = lambda: seen("quiet")
-    now = monotonic() + 2 * watch._OLD_S
-    monkeypatch.setattr(watch, "monotonic", lambda: now)
+    monkeypatch.setattr(watch, "time", lambda: time() + 2 * watch._OLD_S)
     assert troubles(page, instance, view) == "1"
     assert looks.begun == 2
 
@@ -301,7 +302,7 @@ def test_page_of_a_capture_that_was_emptied_does_not_stay(
     looks.found = lambda: Observation(CaptureReport("shop", datetime.now(UTC)))
     page = IdlePage()
     patience = Patience(60)
-    while page._ended == 0.0:
+    while page._took == 0.0:
         assert page.events(instance, view) == [], "nothing is captured, and nobody has said otherwise"
         assert patience
     instance.report_runless_asset_event(dg.AssetMaterialization(view.key, metadata=page_of(healthy().report)))
@@ -310,3 +311,101 @@ def test_page_of_a_capture_that_was_emptied_does_not_stay(
         assert patience
         sleep(0.01)
     assert events[0].metadata["health"].value == "not known: nothing is captured yet"
+
+
+def of_job(*, passed: bool) -> dg.AssetCheckEvaluation:
+    """What is found of the capture job."""
+    key = dg.AssetKey("windows")
+    return dg.AssetCheckEvaluation(key, CAPTURE_JOB.name, passed=passed, metadata={}, description=str(passed))
+
+
+def is_job_shown_well(instance: dg.DagsterInstance) -> bool:
+    """What Dagster shows of it."""
+    key = dg.AssetCheckKey(dg.AssetKey("windows"), CAPTURE_JOB.name)
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
+    return bool(record and record.evaluation and record.evaluation.passed)
+
+
+def test_good_look_is_not_told_again_after_one_that_failed(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
+) -> None:
+    """A run that waits made each tick without a look of its own tell the good one, so that checks passed and failed by turns."""
+    page, queue = IdlePage(), [Trouble("Dagster's queue", "A run waits.")]
+    looks.may_end.set()
+    looks.found = lambda: Observation(healthy().report, (of_job(passed=True),))
+    recorded(page, instance, view)
+
+    def broken() -> Observation:
+        raise LakeError("The lake is gone. Next: bring it back.")
+
+    looks.found = broken
+    page._next = 0.0
+    for _ in range(3):
+        for event in page.events(instance, view, queue):
+            instance.report_runless_asset_event(event)
+        assert not is_job_shown_well(instance)
+    assert looks.begun == 2
+
+
+def test_good_look_from_before_the_sensor_was_off_is_not_told_again(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first tick passed a check that had failed meanwhile, because a run had failed."""
+    page, failed = IdlePage(), [Trouble("the last run", "It failed.")]
+    looks.may_end.set()
+    looks.found = lambda: Observation(healthy().report, (of_job(passed=True),))
+    recorded(page, instance, view)
+    instance.report_runless_asset_event(of_job(passed=False))
+    looks.may_end.clear()
+    monkeypatch.setattr(watch, "time", lambda: time() + 2 * watch._OLD_S)
+    assert page.events(instance, view, failed) == []
+    assert looks.begun == 2, "it is time for another one"
+    looks.may_end.set()
+    looks.found = lambda: Observation(healthy().report, (of_job(passed=False),))
+
+
+def test_look_that_was_frozen_is_thrown_away(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tick, and the look for which it waits, are an hour old when they go on."""
+    page, asleep_s = IdlePage(), [0.0]
+    monkeypatch.setattr(watch, "time", lambda: time() + asleep_s[0])
+    looks.may_end.set()
+
+    def frozen() -> Observation:
+        asleep_s[0] = 3600.0
+        looks.found = lambda: seen("quiet")
+        return seen("quiet", "away")
+
+    looks.found = frozen
+    assert troubles(page, instance, view) == "1"
+    assert looks.begun == 2
+
+
+def test_correction_of_a_tick_whose_answer_is_lost_is_told_by_the_next_one(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
+) -> None:
+    """A person has tested the sensor, or the daemon's time for the tick was over."""
+    page = IdlePage()
+    looks.may_end.set()
+    looks.found = lambda: Observation(healthy().report, (of_job(passed=True),))
+    recorded(page, instance, view)
+    page.forget()
+    instance.report_runless_asset_event(of_job(passed=False))
+    assert page.events(instance, view), "nobody records it"
+    recorded(page, instance, view)
+    assert is_job_shown_well(instance)
+
+
+def test_two_ticks_at_once_do_not_hinder_each_other(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the daemon, and that of a person who tests the sensor, wait for the same look."""
+    monkeypatch.setattr(watch, "_GRACE_S", 60.0)
+    page = IdlePage()
+    with ThreadPoolExecutor(2) as pool:
+        ticks = [pool.submit(page.events, instance, view) for _ in range(2)]
+        sleep(0.1)
+        looks.may_end.set()
+        told = [tick.result() for tick in ticks]
+    assert sorted(map(len, told)) == [0, 2], "one tells it"

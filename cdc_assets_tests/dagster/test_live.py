@@ -1,28 +1,33 @@
 """The page of a run that works: a look without an answer is told while it lasts, and so is its end."""
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
-from time import sleep
+from time import sleep, time
 from types import SimpleNamespace
 from typing import Any, cast
 
 import dagster as dg
 import pytest
 
+from cdc_assets.core import asking
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.defs import asking, server_view, watch
+from cdc_assets.defs import server_view, watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import LivePage
+from cdc_assets.errors import LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.checks.sqlserver import CAPTURE_JOB
-from cdc_assets.overview.report import TableReport
+from cdc_assets.overview.report import TableReport, Trouble
 from cdc_assets_tests.patience import Patience
 from cdc_assets_tests.shop import Shop
 
@@ -61,6 +66,39 @@ def passed(instance: dg.DagsterInstance) -> bool:
     key = dg.AssetCheckKey(WINDOWS, "capture_job")
     record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
     return bool(record and record.evaluation and record.evaluation.passed)
+
+
+def away() -> Observation:
+    """The lake is away, so nothing is known of the server's job."""
+    check = dg.AssetCheckEvaluation(WINDOWS, "capture_job", passed=False, metadata={}, description="Not known.")
+    return Observation(replace(look().report, troubles=(Trouble("the lake", "It is away."),)), (check,))
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run looks all the time, and reads no lake beside it."""
+    for name in ("_FIRST_S", "_RUN_EVERY_S"):
+        monkeypatch.setattr(watch, name, 0.05)
+    monkeypatch.setattr(watch, "account_of", lambda *_: {})
+
+
+def during_a_run(view: CaptureView, play: Callable[[dg.DagsterInstance, LivePage], None]) -> None:
+    """Play something while a run keeps the page."""
+
+    @dg.asset(key=WINDOWS)
+    def windows(context: dg.AssetExecutionContext) -> None:
+        play(context.instance, LivePage(view, context, cast(TopicTables, cast(Any, None))))
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert dg.materialize([windows], instance=instance).success
+
+
+def wait_for(holds: Callable[[], object], instance: dg.DagsterInstance) -> None:
+    """Until what is told says something."""
+    patience = Patience(60)
+    while not holds():
+        assert patience, health(instance)
+        sleep(0.02)
 
 
 def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +152,148 @@ def test_look_that_fails_is_told_by_the_run(monkeypatch: pytest.MonkeyPatch) -> 
 
     with dg.DagsterInstance.ephemeral() as instance:
         assert dg.materialize([windows], instance=instance).success
+
+
+@pytest.mark.usefixtures("soon")
+def test_lake_that_is_away_is_told_though_the_page_reads_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Page and checks stayed healthy, since the number of rows beside them could not be read."""
+    looks = [look]
+    view = CaptureView("shop", WINDOWS, "windows", lambda: looks[0](), checks=[CAPTURE_JOB])
+
+    def unreadable(*_: object) -> dict[str, Any]:
+        raise LakeError("The lake is away. Next: bring it back.")
+
+    def play(instance: dg.DagsterInstance, page: LivePage) -> None:
+        with page.fresh():
+            wait_for(lambda: health(instance) == "healthy" and passed(instance), instance)
+            monkeypatch.setattr(watch, "account_of", unreadable)
+            looks[0] = away
+            wait_for(lambda: health(instance) == "in trouble: the lake: It is away" and not passed(instance), instance)
+
+    during_a_run(view, play)
+
+
+@pytest.mark.usefixtures("soon")
+def test_metrics_do_not_need_the_storage_of_dagster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stayed healthy while it was away."""
+    looks = [look]
+    runs = CaptureRuns(frozenset({"shop_changes"}), frozenset())
+    view = CaptureView("shop", WINDOWS, "windows", lambda: looks[0](), runs=runs)
+
+    def unanswered(*_: object) -> None:
+        raise OSError("could not connect to the database")
+
+    def play(instance: dg.DagsterInstance, page: LivePage) -> None:
+        def says(start: str) -> bool:
+            report = page._report()
+            return report is not None and report.headline.startswith(start)
+
+        with page.fresh():
+            wait_for(lambda: says("healthy"), instance)
+            monkeypatch.setattr(watch, "waiting_too_long", unanswered)
+            wait_for(lambda: says("not known: Dagster's queue: It cannot be queried: OSError"), instance)
+            looks[0] = away
+            wait_for(lambda: says("in trouble: the lake: It is away"), instance)
+            assert page.facts()["health"].startswith("in trouble")
+
+    during_a_run(view, play)
+
+
+@pytest.mark.usefixtures("soon")
+def test_report_that_is_not_followed_by_another_is_not_known_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread waits for Dagster's storage, or for the lake beside the page."""
+    goes_on = threading.Event()
+    view = CaptureView("shop", WINDOWS, "windows", look)
+
+    def hang(*_: object) -> dict[str, Any]:
+        assert goes_on.wait(60)
+        return {}
+
+    monkeypatch.setattr(watch, "account_of", hang)
+
+    def play(instance: dg.DagsterInstance, page: LivePage) -> None:
+        with page.fresh():
+            wait_for(lambda: page.facts().get("health") == "healthy", instance)
+            monkeypatch.setattr(watch, "time", lambda: time() + 2 * watch._SILENT_S)
+            assert page.facts()["health"].startswith(
+                "not known: The state of the capture is not known: no report for 6"
+            )
+            goes_on.set()
+
+    during_a_run(view, play)
+
+
+@pytest.mark.usefixtures("soon")
+def test_look_from_before_a_freeze_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sensor has told a trouble meanwhile, which the run withdrew, over what it had found an hour ago."""
+    looks, asleep_s, found = [look], [0.0], list[str]()
+    monkeypatch.setattr(watch, "time", lambda: time() + asleep_s[0])
+    view = CaptureView("shop", WINDOWS, "windows", lambda: looks[0](), checks=[CAPTURE_JOB])
+
+    def play(instance: dg.DagsterInstance, page: LivePage) -> None:
+        def frozen() -> Observation:
+            asleep_s[0] += 3600.0
+            for event in (dg.AssetMaterialization(WINDOWS, metadata={"health": "in trouble"}), *away().checks):
+                instance.report_runless_asset_event(event)
+            looks[0] = later
+            return look()
+
+        def later() -> Observation:
+            found.append(health(instance))
+            found.append(str(passed(instance)))
+            return away()
+
+        with page.fresh():
+            wait_for(lambda: health(instance) == "healthy" and passed(instance), instance)
+            looks[0] = frozen
+            wait_for(lambda: health(instance) == "in trouble: the lake: It is away", instance)
+
+    during_a_run(view, play)
+    assert found[:2] == ["in trouble", "False"]
+
+
+@pytest.mark.usefixtures("soon")
+def test_end_of_a_run_does_not_repeat_what_was_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server hangs since: the newest page was healthy, with a time before that."""
+    server = Server()
+    view = CaptureView("shop", WINDOWS, "windows", server.observe, checks=[CAPTURE_JOB])
+
+    def play(instance: dg.DagsterInstance, page: LivePage) -> None:
+        with page.fresh():
+            wait_for(lambda: health(instance) == "healthy", instance)
+            server.answers.clear()
+            monkeypatch.setattr(asking, "_OVERDUE_S", 0.1)
+        assert page.facts()["health"].startswith("not known: The state of the capture is not known: no answer")
+        assert health(instance).startswith("not known")
+        assert not passed(instance)
+        server.answers.set()
+
+    during_a_run(view, play)
+
+
+@pytest.mark.usefixtures("soon")
+def test_run_that_ends_while_its_page_hangs_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_CLOSE_TIMEOUT_S", 0.1)
+    hangs, goes_on = threading.Event(), threading.Event()
+    view = CaptureView("shop", WINDOWS, "windows", look)
+
+    def hang(*_: object) -> dict[str, Any]:
+        hangs.set()
+        assert goes_on.wait(60)
+        return {}
+
+    def play(instance: dg.DagsterInstance, page: LivePage) -> None:
+        with page.fresh():
+            wait_for(lambda: health(instance) == "healthy", instance)
+            monkeypatch.setattr(watch, "account_of", hang)
+            monkeypatch.setattr(watch, "differs", lambda *_: True)
+            assert hangs.wait(60)
+        goes_on.set()
+        assert page.facts()["health"].startswith(
+            "not known: The state of the capture is not known: no answer at the end"
+        )
+
+    during_a_run(view, play)
 
 
 def test_look_asks_the_broker_that_the_settings_name_by_now(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

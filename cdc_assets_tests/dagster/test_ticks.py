@@ -14,8 +14,9 @@ import pytest
 from dagster import DagsterRunStatus
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
+from cdc_assets.core import asking
 from cdc_assets.core.processes import own_process
-from cdc_assets.defs import asking, queue, seen, server_view, ticks, watch
+from cdc_assets.defs import queue, seen, server_view, ticks, watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import ACTIVE, CaptureRuns

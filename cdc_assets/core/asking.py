@@ -1,8 +1,10 @@
-"""Lets a sensor's tick send queries that may hang, and still end in time.
+"""Lets code that has to end in time send queries that may hang: a tick of a sensor, a scrape of metrics.
 
 Dagster gives a tick sixty seconds; after that its answer is lost, and what it has found with it. A server, a lake or a broker that
-does not answer may keep it for longer, whatever time-outs drivers have. So a tick queries in a thread, and waits for it for a while. What
-is not answered by then is not asked a second time: the next tick waits for the same answer, and not long, since it has been late already.
+does not answer may keep it for longer, whatever time-outs drivers have. So it queries in a thread, and waits for it for a while. What
+is not answered by then is not asked a second time: the next one waits for the same answer, and not long, since it has been late already.
+
+*Two at a time* get one answer: the daemon's tick, and that of a person who tests the sensor.
 
 *Crash:* no state is kept.
 """
@@ -38,6 +40,7 @@ class Asking(Generic[T]):
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._lock = threading.Lock()
         self._under_way: Future[T] | None = None
         self.since = datetime.now(UTC)
         """When the newest question was queried."""
@@ -53,13 +56,17 @@ class Asking(Generic[T]):
         Raises:
             Exception: the question's own.
         """
-        if self._under_way is None:
-            self.since = datetime.now(UTC)
-            self._under_way = begun(self._name, question)
-        if not wait([self._under_way], patience_s).done:
+        with self._lock:
+            if self._under_way is None:
+                self.since = datetime.now(UTC)
+                self._under_way = begun(self._name, question)
+            asked = self._under_way
+        if not wait([asked], patience_s).done:
             return None
-        answered, self._under_way = self._under_way, None
-        return answered.result()
+        with self._lock:
+            if self._under_way is asked:
+                self._under_way = None
+        return asked.result()
 
 
 def begun(name: str, work: Callable[[], T], pause_s: float = 0.0) -> Future[T]:
