@@ -35,7 +35,7 @@ class CaptureMetrics:
     """
 
     def __init__(self, capture: str, make_report: MakeReport | None = None) -> None:
-        self._capture = capture
+        self.capture = capture
         self.registry, self._counted = CollectorRegistry(), CollectorRegistry()
         self._lock = Lock()
 
@@ -68,7 +68,7 @@ class CaptureMetrics:
         for registry in (self.registry, self._counted):
             registry.register(_Retries(capture))
         if make_report is not None:
-            self.registry.register(ReportGauges(make_report))
+            self.registry.register(ReportGauges(capture, make_report))
 
     def note(self, progress: Commit) -> None:
         """Count a committed window, round or batch."""
@@ -76,7 +76,7 @@ class CaptureMetrics:
             self._note(progress)
 
     def _note(self, progress: Commit) -> None:
-        database = (self._capture, progress.database)
+        database = (self.capture, progress.database)
         self._commits.labels(*database, progress.kind).inc()
         for table, part in progress.tables.items():
             names = (*database, table.within_database)

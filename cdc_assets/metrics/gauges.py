@@ -1,10 +1,16 @@
 """Gauges of a capture's report (`CaptureReport`), the same that `cdc-assets status` prints.
 
 The report is made when somebody scrapes, at most once in a few seconds.
+
+*No answer is an answer.* A report that hangs, or fails, is *not known*, over what was found before: what a file or a collector holds
+would stay healthy otherwise. What a question has found that was asked long ago, because the process was frozen, is thrown away.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Final
 
@@ -12,7 +18,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from cdc_assets.overview.report import CaptureReport
+from cdc_assets.core.asking import Asking
+from cdc_assets.errors import describe_error
+from cdc_assets.overview.report import CaptureReport, Trouble
 
 CONDITIONS: Final = (
     "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded", "not captured",
@@ -20,6 +28,12 @@ CONDITIONS: Final = (
 HEALTHS: Final = ("healthy", "working", "not known", "in trouble")
 REPORT_EVERY_S: Final = 5.0
 """Least number of seconds between two reports, however often somebody scrapes."""
+_OVERDUE_S: Final = 20.0
+"""Seconds after which a report that has not ended is not known."""
+_OLD_S: Final = 60.0
+"""Seconds after which what was asked for is made anew."""
+
+log = logging.getLogger(__name__)
 
 MakeReport = Callable[[], CaptureReport | None]
 """Makes a report; None if there is none yet."""
@@ -29,13 +43,18 @@ class ReportGauges(Collector):
     """Gauges of the capture's report.
 
     Args:
+        capture: value of the label `capture`.
         make_report: makes what the gauges are read from.
     """
 
-    def __init__(self, make_report: MakeReport) -> None:
-        self._make_report = make_report
+    def __init__(self, capture: str, make_report: MakeReport) -> None:
+        self._capture, self._make_report = capture, make_report
         self._lock = Lock()
-        self._made: tuple[float, CaptureReport | None] | None = None
+        self._asking: Asking[tuple[CaptureReport | None]] = Asking(f"metrics of {capture}")
+        self._made: tuple[float, CaptureReport | None] = (float("-inf"), None)
+        """The newest report that was finished, and when, by the wall clock: others stand still while a machine is suspended."""
+        self._reason = ""
+        """The newest reason in the log."""
 
     def describe(self) -> list[Metric]:
         """Nothing: a report must not be made when the collector is registered."""
@@ -44,13 +63,47 @@ class ReportGauges(Collector):
     def collect(self) -> Iterator[Metric]:
         """All gauges."""
         with self._lock:
-            if self._made is None or time.monotonic() - self._made[0] >= REPORT_EVERY_S:
-                self._made = (time.monotonic(), self._make_report())
-            report = self._made[1]
+            report = self._newest()
         if report is not None:
             yield from _of_capture(report)
             yield from _of_databases(report)
             yield from _of_tables(report)
+
+    def _newest(self) -> CaptureReport | None:
+        """The newest report, or that nothing is known."""
+        made_at, report = self._made
+        if abs(time.time() - made_at) < REPORT_EVERY_S:
+            return report
+        try:
+            found = self._answer()
+        except Exception as error:  # noqa: BLE001 - metrics must never end a capture
+            return self._unanswered(describe_error(error))
+        if found is None:
+            return self._unanswered(f"no answer since {self._asking.since:%H:%M:%S} UTC")
+        self._made, self._reason = (time.time(), found[0]), ""
+        return found[0]
+
+    def _answer(self) -> tuple[CaptureReport | None] | None:
+        """What a report finds; None if it does not end in time. One that is late already is not waited for."""
+        waited_s = self._waited_s() if self._asking.is_under_way else 0.0
+        found = self._asking.ask(lambda: (self._make_report(),), max(0.0, _OVERDUE_S - waited_s))
+        if found is not None and self._waited_s() > _OLD_S:
+            found = self._asking.ask(lambda: (self._make_report(),), _OVERDUE_S)
+        return found
+
+    def _waited_s(self) -> float:
+        return abs((datetime.now(UTC) - self._asking.since).total_seconds())
+
+    def _unanswered(self, reason: str) -> CaptureReport:
+        what = (
+            f"The state of the capture is not known: {reason}. Next: see whether the server and the lake's store answer"
+        )
+        if reason != self._reason:
+            log.warning("%s", what)
+        self._reason = reason
+        before = self._made[1] or CaptureReport(self._capture, datetime.now(UTC))
+        unknown = (*before.unknown, Trouble("The state of the capture", what))
+        return replace(before, at=datetime.now(UTC), unknown=unknown)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

@@ -46,7 +46,7 @@ class Telemetry:
     def __init__(
         self, metrics: CaptureMetrics, make_report: MakeReport | None = None, reader: MetricReader | None = None
     ) -> None:
-        self._metrics, self._gauges = metrics, ReportGauges(make_report or _no_report)
+        self._metrics, self._gauges = metrics, ReportGauges(metrics.capture, make_report or _no_report)
         self._lock = Lock()
         self._collected: tuple[float, dict[str, Metric]] = (float("-inf"), {})
         self._has_failed = False

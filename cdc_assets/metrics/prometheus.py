@@ -1,7 +1,7 @@
 """Metrics in Prometheus's and OpenMetrics' formats: over HTTP, or as a file for the node exporter.
 
 *A file does not outlive its writer unnoticed.* A thread writes it while the process lives, whether anything is committed or not.
-It holds the time of the report on which its health rests. The last writing, at the end of the process, leaves health out, and so does the first, which
+It holds the time of the report on which its health rests, and that this is not known if there is none (`gauges`). The last writing, at the end of the process, leaves health out, and so does the first, which
 replaces what a process that was killed has left. The time of its report shows how old that health is.
 """
 
@@ -13,7 +13,6 @@ from typing import Final, Self
 
 from prometheus_client import start_http_server
 
-from cdc_assets.errors import describe_error
 from cdc_assets.metrics.capture_metrics import CaptureMetrics
 
 WRITE_EVERY_S: Final = 15.0
@@ -52,18 +51,10 @@ class Textfile:
 
     def _work(self) -> None:
         while not self._end.wait(WRITE_EVERY_S):
-            text = self._text()
+            text = self._metrics.text(with_report=True)
             with self._writing:
                 if not self._end.is_set():
                     self._write(text)
-
-    def _text(self) -> bytes:
-        """Without health if the report fails."""
-        try:
-            return self._metrics.text(with_report=True)
-        except Exception as error:  # noqa: BLE001 - metrics must never end a capture
-            self._warn(f"Metrics of health are not available: {describe_error(error)}")
-            return self._metrics.text(with_report=False)
 
     def _write(self, text: bytes) -> None:
         """Replace the file at once."""
@@ -72,13 +63,11 @@ class Textfile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             draft.write_bytes(text)
             draft.replace(self._path)
-        except OSError as error:  # likewise
-            self._warn(f"Metrics cannot be written to {self._path}: {error}")
-
-    def _warn(self, trouble: str) -> None:
-        if trouble != self._newest:
-            log.warning("%s", trouble)
-        self._newest = trouble
+        except OSError as error:  # metrics must never end a capture
+            trouble = f"Metrics cannot be written to {self._path}: {error}"
+            if trouble != self._newest:
+                log.warning("%s", trouble)
+            self._newest = trouble
 
 
 class MetricsServer:

@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -27,6 +27,7 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.cli.capture import CaptureRun
 from cdc_assets.cli.exported import exported
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.task_counters import note_retry, retries
 from cdc_assets.errors import ConfigurationError, ServerBusyError
 from cdc_assets.metrics import gauges, prometheus
@@ -34,6 +35,7 @@ from cdc_assets.metrics.capture_metrics import CaptureMetrics
 from cdc_assets.metrics.otlp import Telemetry
 from cdc_assets.metrics.prometheus import MetricsServer
 from cdc_assets.overview import CaptureReport, inspect_server
+from cdc_assets.overview.report import TableReport, Trouble
 from cdc_assets_tests.patience import Patience
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
@@ -269,20 +271,68 @@ def test_settings_that_cannot_be_read_any_more_are_trouble(
         reached(lambda: metric(file, 'health{capture="shop",health="healthy"}') == 1)
 
 
-def test_look_that_fails_leaves_no_health_in_the_file(
+HEALTHY, NOT_KNOWN = (f'health{{capture="shop",health="{name}"}}' for name in ("healthy", "not known"))
+ORDERS = TableReport(TableId("SalesDb", "dbo", "orders"), "shop.SalesDb.dbo.orders", "streaming")
+
+
+def test_look_that_fails_leaves_no_good_health_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(prometheus, "WRITE_EVERY_S", 0.01)
     monkeypatch.setattr(gauges, "REPORT_EVERY_S", 0.0)
-    reports: list[CaptureReport] = [CaptureReport("shop", datetime.now(UTC))]
+    reports = [CaptureReport("shop", datetime.now(UTC), tables=(ORDERS,))]
     metrics = CaptureMetrics("shop", lambda: reports[0])
     with prometheus.Textfile(metrics, file := tmp_path / "shop.prom"):
-        reached(lambda: metric(file, "health") is not None)
+        reached(lambda: metric(file, HEALTHY) == 1)
         reports.clear()
-        reached(lambda: metric(file, "health") is None)
-        reached(lambda: "not available: IndexError" in caplog.text)
+        reached(lambda: metric(file, NOT_KNOWN) == 1)
+        assert metric(file, HEALTHY) == 0
+        reached(lambda: "not known: IndexError" in caplog.text)
         time.sleep(0.1)
-    assert caplog.text.count("not available") == 1
+    assert caplog.text.count("not known") == 1
+
+
+def test_look_that_hangs_leaves_no_good_health_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake that does not answer: the file stayed as it was, and so did what a collector had."""
+    monkeypatch.setattr(prometheus, "WRITE_EVERY_S", 0.01)
+    monkeypatch.setattr(gauges, "REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr(gauges, "_OVERDUE_S", 0.2)
+    answers, reader = threading.Event(), InMemoryMetricReader()
+    answers.set()
+
+    def look() -> CaptureReport:
+        assert answers.wait(60)
+        return CaptureReport("shop", datetime.now(UTC), tables=(ORDERS,))
+
+    def pushed(health: str) -> bool:
+        labels = frozenset({("capture", "shop"), ("health", health)})
+        return pushed_by(reader)["cdc_assets_health", labels] == 1
+
+    metrics, file = CaptureMetrics("shop", look), tmp_path / "shop.prom"
+    with prometheus.Textfile(metrics, file), Telemetry(CaptureMetrics("shop"), look, reader):
+        reached(lambda: metric(file, HEALTHY) == 1 and pushed("healthy"))
+        answers.clear()
+        reached(lambda: metric(file, NOT_KNOWN) == 1 and pushed("not known"))
+        assert metric(file, HEALTHY) == 0
+        assert metric(file, 'table_streaming{capture="shop"') == 1, "of what was seen last"
+        answers.set()
+        reached(lambda: metric(file, HEALTHY) == 1 and pushed("healthy"))
+
+
+def test_look_from_before_a_freeze_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has found is of an hour ago."""
+    made: list[int] = []
+
+    def look() -> CaptureReport:
+        made.append(1)
+        if len(made) == 1:
+            metrics._asking.since -= timedelta(hours=1)
+            return CaptureReport("shop", datetime.now(UTC), tables=(ORDERS,))
+        return CaptureReport("shop", datetime.now(UTC), troubles=(Trouble("SalesDb", "It is away."),), tables=(ORDERS,))
+
+    metrics = gauges.ReportGauges("shop", look)
+    (health,) = [family for family in metrics.collect() if family.name == "cdc_assets_health"]
+    assert [sample.labels["health"] for sample in health.samples if sample.value] == ["in trouble"]
 
 
 def test_rule_of_the_page_fires_on_an_old_look(scraped: tuple[Samples, set[str], str]) -> None:
