@@ -5,15 +5,20 @@ So a process that has seen the record stores that in Dagster, in the store that 
 is read or written, a process gets what Dagster knows. A relative `lake.path` is compared as it is written, too: from
 another working directory it means another folder.
 
+*A value that cannot be read*, of another version, is replaced by a process that knows the record; one that does not know it goes no further,
+since it could begin a new lake.
+
 *Crash:* the next tick or report does it.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 
 import dagster as dg
 
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import LakeError, shortened
 from cdc_assets.lake.known import known_record, remember_record
 from cdc_assets.lake.location import Location
 
@@ -45,14 +50,30 @@ def share_home(instance: dg.DagsterInstance, page: dg.AssetKey, home: Home) -> N
 
     Args:
         page: the asset that carries the capture's page.
+
+    Raises:
+        LakeError: what Dagster knows cannot be read, and this process knows nothing.
     """
     name = f"cdc_assets/lake/{page.to_user_string()}"
-    text = instance.run_storage.get_cursor_values({name}).get(name)
-    recorded = Home(*json.loads(text)) if text else None
+    text, own = instance.run_storage.get_cursor_values({name}).get(name), json.dumps([home.address, home.path])
     if known_record(home.address) is not None:
-        if recorded != home:
-            instance.run_storage.set_cursor_values({name: json.dumps([home.address, home.path])})
-    elif recorded is not None and home.address == recorded.address:
-        remember_record(home.address, "Dagster remembers it")
-    elif recorded is not None and home.path == recorded.path:
-        remember_record(home.address, f"Dagster remembers it at {recorded.address}")
+        if text != own:
+            instance.run_storage.set_cursor_values({name: own})
+    elif text:
+        recorded = _home_in(text, name)
+        if home.address == recorded.address:
+            remember_record(home.address, "Dagster remembers it")
+        elif home.path == recorded.path:
+            remember_record(home.address, f"Dagster remembers it at {recorded.address}")
+
+
+def _home_in(text: str, name: str) -> Home:
+    with suppress(ValueError):
+        match json.loads(text):
+            case [str(address), str(path)]:
+                return Home(address, path)
+    raise LakeError(
+        f"Where the lake is cannot be read from Dagster's storage: the value {name} is {shortened(text)}, expected the address "
+        "of the record and lake.path. Next: use one version of cdc-assets in all processes, and let one of them tick that has "
+        "the lake's state folder, which replaces the value"
+    )

@@ -122,9 +122,9 @@ class Watch:
             Exception: a decision's, unless it may succeed later; the page was reported before it is raised.
         """
         context.instance  # noqa: B018 - opened here, and not by the thread beside
-        view.share_home(context.instance)
         error, hindrance, start = None, "", start_of(context)
         try:
+            view.share_home(context.instance)
             found = self._found(lambda: (decide(), start_of(context)), view)
         except Exception as raised:  # noqa: BLE001 - raised again, once the page is reported
             answer: Answer = dg.SkipReason(describe_error(raised))

@@ -71,10 +71,16 @@ class CaptureView:
         return {self.key: None} if of == "capture" else {}
 
     def share_home(self, instance: dg.DagsterInstance) -> None:
-        """Let Dagster and this process know of the capture's record what the other knows."""
+        """Let Dagster and this process know of the capture's record what the other knows.
+
+        Raises:
+            LakeError: what Dagster knows cannot be read.
+        """
+        home = None
         with suppress(CdcError):  # of settings that are wrong, which is reported by those who need them
-            if self.home is not None:
-                share_home(instance, self.key, self.home())
+            home = self.home() if self.home else None
+        if home is not None:
+            share_home(instance, self.key, home)
 
     def results(self, seen: Observation) -> Sequence[dg.AssetCheckEvaluation]:
         """Those of all checks."""

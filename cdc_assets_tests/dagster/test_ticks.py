@@ -357,6 +357,21 @@ def test_bug_of_a_tick_does_not_hide_the_page(shop: Shop, instance: dg.DagsterIn
     assert location.page() == "healthy"
 
 
+@pytest.mark.parametrize("value", ['{"version": 2, "address": "/lake"}', "[1, 2, 3]", "no JSON"])
+def test_lake_of_which_dagster_has_an_unreadable_value_does_not_hide_the_page(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks, value: str
+) -> None:
+    """Another version has stored it: every tick failed before there was a page, also in a process that knows the lake."""
+    name, known = f"cdc_assets/lake/{WINDOWS.to_user_string()}", "cdc_assets.defs.known_lake.known_record"
+    assert location.page() == "healthy"
+    instance.run_storage.set_cursor_values({name: value})
+    with patch(known, return_value=None), pytest.raises(LakeError, match="expected the address of the record"):
+        location.tick()
+    assert shown(instance).startswith("in trouble: the sensor: it cannot find out")
+    assert location.page() == "healthy"
+    assert instance.run_storage.get_cursor_values({name})[name] != value, "replaced"
+
+
 def test_tick_ends_though_nothing_answers(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
