@@ -2,8 +2,8 @@
 
 The report is made when somebody scrapes, at most once in a few seconds.
 
-*No answer is an answer.* A report that hangs, or fails, is *not known*, over what was found before: what a file or a collector holds
-would stay healthy otherwise. What a question has found that was asked long ago, because the process was frozen, is thrown away.
+*No answer is an answer.* If a report hangs or fails, health is *not known*, over what was found before: what a file or a collector holds
+would stay healthy otherwise. A report that began long ago, because the process was frozen, is thrown away.
 """
 
 import logging
@@ -31,7 +31,7 @@ REPORT_EVERY_S: Final = 5.0
 _OVERDUE_S: Final = 20.0
 """Seconds after which a report that has not ended is not known."""
 _OLD_S: Final = 60.0
-"""Seconds after which what was asked for is made anew."""
+"""Seconds since its begin after which a finished report is made again."""
 
 log = logging.getLogger(__name__)
 
