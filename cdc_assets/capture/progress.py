@@ -273,11 +273,6 @@ class StreamSummary:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def seconds_behind(now: datetime | None, committed: datetime | None) -> float | None:
-    """Age of a commit in seconds by the server's clock, at least 0; None if one of the two is not known."""
-    return max(0.0, (now - committed).total_seconds()) if now and committed else None
-
-
 def rows_of(files: Iterable[DataFile]) -> Counter[str]:
     """Number of rows by operation in some files."""
     total: Counter[str] = Counter()

@@ -7,13 +7,11 @@ it seems healthy although its tables get old (spec sqlserver-cdc §1.4 no. 12, s
 import math
 from dataclasses import dataclass
 
+from cdc_assets.core.clocks import CLOCK_SKEW_S
 from cdc_assets.core.identifiers import quote
 
 _QUIET_S = 15 * 60
 """Limit in seconds without a new entry; a healthy job adds one every five minutes."""
-CLOCK_SKEW_S = 60
-"""Seconds by which a commit may seem to lie in the future, as on a secondary whose clock is not its primary's; if by more, the
-clock was set back after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ lag and one retention, and a table has no position of its own. The time of the p
 *Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`). Otherwise changes may be
 unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
 connector was last heard. A run that has just begun is given time to hear it; runs that begin again and again and hear nothing are not: the
-first of them counts. A batch that is planned and not in its tables is `windows`.
+first of them counts. A batch that is planned and not in its tables is `windows`. A time that lies ahead of the clock is of a clock that was
+set back, or of another one that goes wrong: then the lag is not known.
 
 *Head-room.* A database that keeps its log for some hours removes a file when it was last written so long ago. What is not read yet was
 written after the recorded place, so it is kept at least until that time plus these hours; if nothing is unread, for these hours.
@@ -26,15 +27,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from cdc_assets.capture.progress import seconds_behind
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import is_reader
 from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
 from cdc_assets.connectors.engine.topics import routes
 from cdc_assets.connectors.engine.unread import AskUnread, Unread
+from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.errors import CdcError, InvariantError, describe_error
 from cdc_assets.overview.rates import mean_of
 from cdc_assets.overview.report import (
     CaptureReport,
@@ -75,8 +76,8 @@ class Answers:
     tables: Sequence[TableId] = ()
 
 
-Asked = Answers | Unread | CdcError | None
-"""What the database, or topics and files of others, say; or why they cannot be queried; None if there is nothing to query."""
+Asked = Answers | Unread | CdcError
+"""What the database, or topics and files of others, say; or why they cannot be queried."""
 
 
 def answers_of(overview: EngineOverview, open_probe: OpenProbe | None, ask_unread: AskUnread | None = None) -> Asked:
@@ -85,7 +86,7 @@ def answers_of(overview: EngineOverview, open_probe: OpenProbe | None, ask_unrea
         if ask_unread is not None:
             return ask_unread(overview.state.pairs())
         if open_probe is None:
-            return None
+            raise InvariantError("There is neither a database nor a source to query. Next: report this.")
         with open_probe() as probe:
             return _ask(overview, probe)
     except CdcError as error:
@@ -116,17 +117,18 @@ def _report(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureRepo
     unread = asked if isinstance(asked, Unread) else None
     rates = _rates(overview, at)
     tables = tuple(_tables(overview, answers))
+    databases = (_database(overview, asked, tables, rates, at),) if overview.known or answers else ()
     return CaptureReport(
         capture=overview.config.name,
         at=at,
         troubles=tuple(_troubles(overview, asked)),
-        unknown=_unknown(overview, asked),
-        databases=(_database(overview, asked, tables, rates, at),) if overview.known or answers else (),
+        unknown=(*_unknown(overview, asked), *_ahead(databases)),
+        databases=databases,
         tables=tables,
         queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
         rates=rates,
         last_ddl=Ddl(*newest) if (newest := overview.last_ddl) else None,
-        advice=(*map(str, overview.state.gaps), *_nulled(overview), *_of_others(asked, unread)),
+        advice=(*map(str, overview.state.gaps), *_nulled(overview), *_of_others(unread)),
     )
 
 
@@ -138,8 +140,8 @@ def _nulled(overview: EngineOverview) -> Iterator[str]:
         )
 
 
-def _of_others(asked: Asked, unread: Unread | None) -> Iterator[str]:
-    if asked is None or unread:
+def _of_others(unread: Unread | None) -> Iterator[str]:
+    if unread:
         yield _OF_OTHERS
     if unread and unread.what:
         yield f"{unread.what[0].upper()}{unread.what[1:]} wait to be read."
@@ -152,6 +154,16 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
         return (Trouble(NOT_ASKED, f"{NOT_ASKED} so what it still has is not checked: {describe_error(asked)}"),)
     text = not_seen(asked) if isinstance(asked, Unread) and not asked.missing else ""
     return (Trouble(_SOURCE, text),) if text else ()
+
+
+def _ahead(databases: Sequence[DatabaseReport]) -> Iterator[Trouble]:
+    for database in databases:
+        if database.is_lag_unknown:
+            yield Trouble(
+                database.database,
+                "how long what is not in the lake yet has waited is not known: the time since which it waits lies ahead of the clock here, or is "
+                "not recorded. Next: correct the clocks; a run that is complete up to the end of what there is to read ends this, too",
+            )
 
 
 def not_seen(unread: Unread) -> str:
@@ -241,13 +253,15 @@ def _name(config: EngineConfig, tables: Sequence[TableReport]) -> str:
 def _lag(overview: EngineOverview, asked: Asked, committed: datetime | None, rates: Rates, at: datetime) -> Lag:
     if overview.state.pending is not None:
         planned = next(row["at"] for row in reversed(overview.rows) if row["event"] in ("planned", "state"))
-        return Lag(None, None, seconds_behind(at, planned))
+        return Lag(None, 0.0, seconds_behind(at, planned))
     if isinstance(asked, Unread):
         return Lag(None, 0.0 if asked.since is None else seconds_behind(at, asked.since), 0.0)
     if not isinstance(asked, Answers):
         return Lag()
     if asked.proved:
         return Lag(None, 0.0, 0.0)
+    if not overview.known:
+        return Lag()
     if rates.rows and committed is not None:
         return Lag(None, seconds_behind(asked.now, committed), 0.0)
     return Lag(None, seconds_behind(at, overview.state.unheard_since or _heard(overview.rows)), 0.0)

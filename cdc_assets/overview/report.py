@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from cdc_assets.capture.progress import seconds_behind
+from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ran_on import RanOn
@@ -89,6 +89,11 @@ class Lag:
         """Age of the oldest commit that the server has captured and the lake lacks; 0 if there is none; None if not known."""
         return None if self.poll_s is None or self.windows_s is None else self.poll_s + self.windows_s
 
+    @property
+    def is_known_in_part(self) -> bool:
+        """Whether one of the two parts of `behind_s` is not known: something waits, and for longer than the other says."""
+        return (self.poll_s is None) != (self.windows_s is None)
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReport:
@@ -120,7 +125,8 @@ class DatabaseReport:
     @property
     def is_lag_unknown(self) -> bool:
         """Whether changes may wait for an unknown time."""
-        return self.newest is not None and self.complete_to is not None and self.lag.behind_s is None
+        streams = self.newest is not None and self.complete_to is not None
+        return self.lag.behind_s is None and (streams or self.lag.is_known_in_part)
 
     @property
     def age_s(self) -> float | None:

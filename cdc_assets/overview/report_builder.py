@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.core.capture_job import CLOCK_SKEW_S, CaptureJob
+from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.rules import shown_key
@@ -326,11 +327,7 @@ def lag_of(reached: Lsn | None, planned: Lsn | None, facts: DatabaseFacts, job: 
 
 def _age(facts: DatabaseFacts, commit: Lsn | None) -> float | None:
     """Age of a commit by the server's clock; not known either if that clock was set back since."""
-    committed = facts.times.get(commit) if commit is not None else None
-    if committed is None or facts.now is None:
-        return None
-    seconds = (facts.now - committed).total_seconds()
-    return max(0.0, seconds) if seconds >= -CLOCK_SKEW_S else None
+    return seconds_behind(facts.now, facts.times.get(commit) if commit is not None else None)
 
 
 def _table(

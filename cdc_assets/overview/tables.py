@@ -13,7 +13,7 @@ from typing import Literal
 
 from cdc_assets.capture.instances import gap_behind, reads_of
 from cdc_assets.capture.losses import SNAPSHOT_AGAIN
-from cdc_assets.capture.progress import seconds_behind
+from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance

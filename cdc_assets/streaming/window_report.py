@@ -10,8 +10,8 @@ from cdc_assets.capture.progress import (
     StructureChange,
     TableProgress,
     TroubledTable,
-    seconds_behind,
 )
+from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.core.ports import Source

@@ -25,7 +25,8 @@ from cdc_assets.adapters.sqlserver.structures import table_schemas
 from cdc_assets.config.column_rules import without_hidden_defaults
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, EventSettings
 from cdc_assets.config.snapshot_modes import rule_of
-from cdc_assets.core.capture_job import CLOCK_SKEW_S, CaptureJob
+from cdc_assets.core.capture_job import CaptureJob
+from cdc_assets.core.clocks import CLOCK_SKEW_S
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.kept import kept
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position

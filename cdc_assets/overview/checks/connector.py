@@ -38,7 +38,7 @@ class ConnectorFacts:
         self._overview, self._asked, self._at = overview, asked, at
         self._answers = asked if isinstance(asked, Answers) else None
         self._unread = asked if isinstance(asked, Unread) else None
-        self._why = describe_error(asked) if isinstance(asked, CdcError) else "there is no database to query"
+        self._why = describe_error(asked) if isinstance(asked, CdcError) else ""
 
     @kept
     def report(self) -> CaptureReport:

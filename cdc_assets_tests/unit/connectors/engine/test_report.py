@@ -18,6 +18,7 @@ from cdc_assets.connectors.engine.ledger import Batch, BatchLedger
 from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.connectors.engine.run import EngineRun
 from cdc_assets.connectors.engine.source import LogPoint, Retention, binlog_point
+from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import ConnectionLostError
@@ -76,6 +77,12 @@ class Connector(ListFeed):
         return chunk
 
 
+def ledger_of(folder: Path) -> BatchLedger:
+    """Of the capture that `look` looks at."""
+    lake = LakeSettings(str(folder / "lake"))
+    return BatchLedger(TopicTables(Location.of(lake), "shop", lake), "shop")
+
+
 @pytest.fixture
 def look(tmp_path: Path) -> Callable[..., CaptureReport]:
     """Captures ten events, and looks."""
@@ -84,13 +91,20 @@ def look(tmp_path: Path) -> Callable[..., CaptureReport]:
     config = EngineConfig("shop", "shop", lake, given, idle_timeout_s=0.05)
     tables = TopicTables(Location.of(lake), "shop", lake)
 
-    def looked(probe: OpenProbe | None, *, captured: bool = True, seconds: float = 1, **offset: Any) -> CaptureReport:
+    def looked(
+        probe: OpenProbe | None,
+        ask: AskUnread | None = None,
+        *,
+        captured: bool = True,
+        seconds: float = 1,
+        **offset: Any,
+    ) -> CaptureReport:
         if captured:
             feed = Connector([event(number, topic=TOPIC) for number in range(1, 11)], [1, 10])
             feed.more = offset
             EngineRun(config, tables, feed, habits=READY).run()
         overview, at = EngineOverview(config), datetime.now(UTC) + timedelta(seconds=seconds)
-        return report_of_engine(overview, answers_of(overview, probe), at)
+        return report_of_engine(overview, answers_of(overview, probe, ask), at)
 
     return looked
 
@@ -222,9 +236,51 @@ def test_what_cannot_be_asked_is_not_known(look: Callable[..., CaptureReport], t
 
 
 def test_events_of_others_have_no_database_to_ask(look: Callable[..., CaptureReport]) -> None:
-    report = look(None)
+    report = look(None, lambda _: Unread())
     assert (report.health, report.databases[0].server_time) == ("healthy", None)
     assert "there is no database" in report.advice[0]
+
+
+def test_nobody_to_ask_is_not_healthy(look: Callable[..., CaptureReport]) -> None:
+    assert look(None).health == "not known"
+
+
+@pytest.mark.parametrize("since", [timedelta(hours=1), timedelta(minutes=-5)])
+def test_record_that_waits_is_not_read_now_because_its_producer_has_another_clock(
+    look: Callable[..., CaptureReport], since: timedelta
+) -> None:
+    """A record of the future has no age."""
+    report = look(None, lambda _: Unread(datetime.now(UTC) + since, "3 records"))
+    assert report.health == ("not known" if since > timedelta(0) else "working")
+    assert report.late
+
+
+def test_batch_of_a_run_that_died_is_late_after_a_minute(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
+    """Its lag is all that is known: no place of the log counts until it is in its tables."""
+    database = Database()
+    look(database.opened)
+    ledger = ledger_of(tmp_path)
+    state, now = ledger.claim(datetime.now(UTC)), datetime.now(UTC)
+    ledger.plan(now, Batch(state.next_batch, {TOPIC: []}, [], 10))
+    database.end, database.proved = 20, False
+    looks = [look(database.opened, captured=False, seconds=seconds) for seconds in (1, 120, 3 * 86400, -3600)]
+    assert [report.health for report in looks] == ["healthy", "working", "working", "not known"]
+    assert "db is 120 s behind" in looks[1].headline
+    assert all(report.late for report in looks[1:])
+
+
+def test_silence_is_not_short_because_the_clock_was_set_back(
+    look: Callable[..., CaptureReport], tmp_path: Path
+) -> None:
+    database, now = Database(), datetime.now(UTC)
+    look(database.opened)
+    ledger = ledger_of(tmp_path)
+    ledger.claim(now + timedelta(hours=1))
+    ledger.rest(now + timedelta(hours=1))
+    assert look(database.opened, captured=False, seconds=300).health == "healthy", "it is proved that nothing is unread"
+    database.end, database.proved = 12, False
+    looks = [look(database.opened, captured=False, seconds=60 * minutes) for minutes in (5, 58, 65)]
+    assert [report.health for report in looks] == ["not known", "not known", "working"]
 
 
 def test_queue_is_read_from_the_offset(look: Callable[..., CaptureReport]) -> None:
