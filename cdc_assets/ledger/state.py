@@ -378,6 +378,11 @@ class CaptureState:
             return state
         return state.with_unpublished(database, dataclasses.replace(left, known=until) if until < left.until else None)
 
+    def complete_to(self, database: str) -> Lsn | None:
+        """LSN up to which a database is complete, and its transactions are published; None if no table streams."""
+        watermark, left = self.watermark(database), self.unpublished.get(database)
+        return min(watermark, left.known) if watermark and left else watermark
+
     def with_unpublished(self, database: str, left: Unpublished | None) -> "CaptureState":
         """The state with other transactions to publish."""
         others = {name: entry for name, entry in self.unpublished.items() if name != database}

@@ -216,7 +216,8 @@ class CaptureOverview:
     def databases(self) -> Sequence[DatabaseOverview]:
         """Databases with captured tables, sorted by name."""
         names = sorted({table.database for table in self.known})
-        return [of_database(name, self.tables, self._facts_of(name)) for name in names]
+        left = {name: left.known for name, left in self.state.unpublished.items()}
+        return [of_database(name, self.tables, self._facts_of(name), left.get(name)) for name in names]
 
     def _overview_of(self, state: TableState) -> TableOverview:
         table, facts = state.table, self._facts_of(state.table.database)
@@ -336,12 +337,13 @@ class CaptureOverview:
 
     def problems(self) -> Mapping[str, CdcError]:
         """Databases that are to be read but cannot be captured now, or were restored: those with streaming tables in the
-        manifest, those of which a snapshot is in flight, and configured ones of which it knows no table yet.
+        manifest, those of which a snapshot is in flight, and configured ones of which it knows no table yet, or excluded ones only:
+        a new one may wait there.
 
         Raises:
             RetryableError: the server is away or busy.
         """
-        known = {table.database.lower() for table in self.known}
+        known = {table.database.lower() for table, state in self.known.items() if state.status != "excluded"}
         unread = [
             name for name in self._source.databases() if name.lower() not in known or name in self.state.snapshots
         ]

@@ -297,7 +297,9 @@ def _database(found: DatabaseOverview, overview: CaptureOverview, job: CaptureJo
         committed=facts.times.get(found.complete_to) if found.complete_to else None,
         server_time=facts.now,
         newest=facts.newest,
-        lag=lag_of(overview.state.watermark(found.database), overview.state.planned_until(found.database), facts, job),
+        lag=lag_of(
+            overview.state.complete_to(found.database), overview.state.planned_until(found.database), facts, job
+        ),
         capture_job=(job.trouble or job.unknown or "reads the log") if job else "",
     )
 

@@ -33,7 +33,8 @@ class DatabaseFacts:
         times: times of the newest commits up to its tables' positions and the oldest kept changes of its instances; without
             those that the server no longer knows.
         newest: commit LSN of the newest captured transaction; its time is in `times`.
-        unread: the oldest captured transaction after the watermark, which waits longest; its time is in `times`, if it is sure.
+        unread: the oldest captured transaction that is not complete in the lake, which waits longest; its time is in `times`, if it
+            is sure.
         unplanned: the oldest one after the window in flight; its time is in `times`, if it is sure.
         now: the server's clock.
     """
@@ -73,6 +74,7 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         captured = source.capture_instances(database)
         instances = by_table(captured, config.streaming)
         marks = {instance.start_lsn for found in instances.values() for instance in found}
+        marks |= {left.known for name, left in state.unpublished.items() if name == database}
         known = positions | marks | {lsn for lsn in (newest, unread, unplanned) if lsn is not None}
         times = source.commit_times(database, sorted(known)) if positions else {}
         now = source.server_time()
@@ -94,10 +96,10 @@ def _sure(
 
 
 def _waiting(source: Source, state: CaptureState, database: str, newest: Lsn | None) -> tuple[Lsn | None, Lsn | None]:
-    """The oldest transactions after the watermark and after the window in flight; queried only if there are newer ones."""
+    """The oldest transactions after what is complete and after the window in flight; queried only if there are newer ones."""
 
     def after(place: Lsn | None) -> Lsn | None:
         waits = place is not None and newest is not None and newest > place
         return source.max_transaction_lsn(database, place, 1) if waits else None
 
-    return after(state.watermark(database)), after(state.planned_until(database))
+    return after(state.complete_to(database)), after(state.planned_until(database))

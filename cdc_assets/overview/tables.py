@@ -100,7 +100,7 @@ class DatabaseOverview:
     """The tables of one database together.
 
     Args:
-        complete_to: LSN up to which every healthy table is complete; None if none streams.
+        complete_to: LSN up to which every healthy table is complete, and its transactions are published; None if none streams.
         lag_s: seconds between that commit and the server's clock; None if one of them is not known.
         troubled: number of tables that have a gap or have failed.
     """
@@ -178,12 +178,18 @@ def lag_of(position: Lsn | None, facts: DatabaseFacts | None) -> float | None:
     return seconds_behind(facts.now, facts.times.get(position)) if facts and position else None
 
 
-def of_database(database: str, tables: Sequence[TableOverview], facts: DatabaseFacts | None) -> DatabaseOverview:
-    """The tables of a database together."""
+def of_database(
+    database: str, tables: Sequence[TableOverview], facts: DatabaseFacts | None, published: Lsn | None = None
+) -> DatabaseOverview:
+    """The tables of a database together.
+
+    Args:
+        published: LSN up to which its transactions are published, if they are behind tables.
+    """
     members = [table for table in tables if table.table.database == database]
     positions = [table.position for table in members if table.status == "healthy" and table.position is not None]
     troubled = sum(table.status in ("gap", "failed") for table in members)
-    complete_to = min(positions, default=None)
+    complete_to = min([*positions, published] if published else positions) if positions else None
     return DatabaseOverview(database, complete_to, lag_of(complete_to, facts), troubled)
 
 

@@ -45,9 +45,9 @@ class ServerFacts:
         return self._make_report()
 
     def subjects(self, of: Of) -> Iterable[Subject]:
-        """As `Facts.subjects`: tables of which something was captured."""
+        """As `Facts.subjects`: tables of which something was captured, and that no settings leave out, as nothing is to be known of these."""
         if of == "table":
-            return self.overview.known
+            return [table for table, state in self.overview.known.items() if state.status != "excluded"]
         return (None,) if of == "capture" or (of == "kafka" and self.overview.config.kafka.enabled) else ()
 
     @kept

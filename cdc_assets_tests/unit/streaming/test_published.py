@@ -1,6 +1,8 @@
 """BEGIN and END of each transaction are published once, whatever happens to single tables or databases."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -8,6 +10,7 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError, QueryError
+from cdc_assets.overview import CaptureOverview, CaptureReport, report_of
 from cdc_assets.run.reset import Reset
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -62,6 +65,32 @@ def test_window_that_is_given_up_before_any_commit_leaves_its_transactions_to_th
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, y)].count(6) == 1
     assert [status for status, lsn in published(config) if lsn == str(first)].count("END") == 2, "one per database"
+
+
+def test_transactions_that_wait_are_late_though_every_table_is_complete(tmp_path: Path) -> None:
+    """Their tables are read up to the newest LSN, so nothing else shows that a run has something to do."""
+    server, config, orders, y, z, _ = two(tmp_path)
+    newest = server.commit((y, "insert", 6, "six"), (z, "insert", 6, "six"), (orders, "insert", 6, "six"))
+    with cut_at("table-committed"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    server.troubles[OTHER] = DatabaseAwayError("Database Other is offline.")
+    make_capture(server, config).stream()
+    del server.troubles[OTHER]
+    assert OTHER in state_of(config).unpublished
+
+    def seen(later: timedelta) -> CaptureReport:
+        with patch.object(server, "server_time", lambda: server.now + later):
+            return report_of(CaptureOverview(config, server), datetime.now(UTC))
+
+    soon, late = seen(timedelta(0)), seen(timedelta(hours=2))
+    assert (soon.health, late.health) == ("healthy", "working")
+    assert "Other is 7,200 s behind" in late.headline
+    [other, own] = late.databases
+    assert (own.complete_to, other.newest) == (newest, newest)
+    assert other.complete_to is not None
+    assert other.complete_to < newest  # type: ignore[operator]
+    make_capture(server, config).stream()
+    assert seen(timedelta(0)).health == "healthy"
 
 
 def test_table_that_catches_up_and_is_given_up_leaves_nothing_that_is_published(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +23,7 @@ from cdc_assets.errors import CdcDisabledError, CdcError, ConnectionLostError, D
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server, report_builder, report_of
+from cdc_assets.overview.checks.check import Inspection
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
 from cdc_assets.overview.server import DatabaseFacts
@@ -186,6 +187,29 @@ def test_no_combination_of_troubles_is_healthy(tmp_path: Path) -> None:
             if report.health != "working":
                 assert report.next_steps or "take_away" in names or "take_database_away" in names, names
             shutil.rmtree(lake)
+
+
+def test_database_whose_tables_are_all_left_out_is_asked_because_a_new_one_may_wait_there(tmp_path: Path) -> None:
+    server = TwoDatabases()
+    lines, old = server.create("lines", rows=2), server.create_other("old", rows=2)
+    server.commit((lines, "insert", 50, "x"), (old, "insert", 50, "x"))
+    config = config_of_two(tmp_path)
+    make_capture(server, config).snapshot([lines, old])
+    config = replace(config, filters=replace(config.filters, table_exclude=("dbo.old",)))
+    make_capture(server, config).stream()
+
+    def seen() -> Inspection:
+        return inspect_server(config, lambda: nullcontext(server), now=datetime.now(UTC))
+
+    assert seen().report.health == "healthy"
+    assert {str(found.subject) for found in seen().found if found.check.of == "table"} == {str(lines)}, (
+        "nothing is to be known of what is left out"
+    )
+    new = server.create_other("new", rows=3)
+    server.commit((new, "insert", 51, "x"))
+    assert seen().report.health == "working"
+    server.troubles[OTHER] = DatabaseAwayError("Other is offline. Next: bring it up")
+    assert (seen().report.health, seen().report.next_steps) == ("in trouble", ["bring it up"])
 
 
 def test_stopped_table_is_named_with_the_next_step_and_its_worst_condition(tmp_path: Path) -> None:
