@@ -31,7 +31,7 @@ def describe_published(published: PublishedReport) -> str:
     """How far the topics in Kafka are, and how fast."""
     reached = f"events up to {published.lsn}" if published.lsn else "no event of a table yet"
     waiting = (
-        f"{published.waiting:,} windows wait, {duration(published.behind_s)} behind"
+        f"{published.waiting:,} windows wait, behind: {duration(published.behind_s)}"
         if published.waiting
         else "nothing waits"
     )

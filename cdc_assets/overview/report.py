@@ -278,6 +278,8 @@ class CaptureReport:
                 found.append(f"it is not known how far {database.database} is behind what the server has captured")
             elif (behind := database.lag.behind_s or 0.0) > LATE_S:
                 found.append(f"{database.database} is {behind:,.0f} s behind what the server has captured")
+        if self.published is not None and self.published.is_age_unknown:
+            found.append("it is not known how far Kafka is behind the lake")
         if self.published is not None and (self.published.behind_s or 0.0) > LATE_S:
             found.append(f"Kafka is {self.published.behind_s:,.0f} s behind the lake")
         return found

@@ -279,6 +279,12 @@ def _unknown(
         )
     if published and published.problem:
         yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
+    if published and published.is_age_unknown:
+        yield Trouble(
+            KAFKA,
+            f"{published.waiting:,} windows wait, and how long is not known: they were complete at a time that lies ahead of the clock here. "
+            "Next: correct the clocks; what is published ends this, too",
+        )
 
 
 def _lost(loss: Loss, config: CaptureConfig) -> str:

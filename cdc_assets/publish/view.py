@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.publish.offset import END_OF_WINDOW, RATE_S, Published, parse_published
 
@@ -31,7 +32,7 @@ class PublishedReport:
         lsn: commit LSN of the newest event of a table that is published.
         waiting: windows and rounds with events that are complete in the lake and not published; those that the manifest does not
             list any more count as one.
-        behind_s: age of the oldest of them, at least; 0 if there is none.
+        behind_s: age of the oldest of them, at least; 0 if there is none; None if it is not known, because a clock was set back.
         per_second: events per second, published in the last minute.
         at: when the newest transaction was committed.
         stopped: why topics are not published further, by name.
@@ -48,6 +49,11 @@ class PublishedReport:
     stopped: Mapping[str, str] = field(default_factory=dict)
     held: str = ""
     problem: str = ""
+
+    @property
+    def is_age_unknown(self) -> bool:
+        """Whether something waits for an unknown time."""
+        return self.waiting > 0 and self.behind_s is None
 
 
 AskUnlisted = Callable[[Published | None, bool], datetime | None]
@@ -80,19 +86,26 @@ def published_report(
     times = [row["at"] for row in rows if has_events(row) and _waits(row, known or Published(""), numbered)]
     if (since := unlisted(known, bool(times))) is not None:
         times.append(since)
-    behind_s = max(0.0, (now - min(times)).total_seconds()) if times else 0.0
+    behind_s = _oldest(now, times)
     if known is None:
         return PublishedReport(waiting=len(times), behind_s=behind_s)
     at = datetime.fromtimestamp(known.written, UTC) if known.written else None
+    age_s = seconds_behind(now, at)
     return PublishedReport(
         window=known.window,
         lsn=Lsn.parse(known.lsn) if known.lsn else None,
         waiting=len(times),
         behind_s=behind_s,
-        per_second=known.per_second if at and (now - at).total_seconds() < RATE_S else 0.0,
+        per_second=known.per_second if age_s is not None and age_s < RATE_S else 0.0,
         at=at,
         stopped=dict(known.stopped),
     )
+
+
+def _oldest(now: datetime, times: Sequence[datetime]) -> float | None:
+    """Age of the oldest; not known if one of them lies ahead, because nobody knows how long ago its clock was set back."""
+    ages = [seconds_behind(now, time) for time in times]
+    return None if None in ages else max(filter(None, ages), default=0.0)
 
 
 def has_events(row: Mapping[str, Any]) -> bool:

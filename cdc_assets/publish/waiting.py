@@ -64,4 +64,4 @@ def _since(rows: Sequence[Mapping[str, Any]], topic: str, number: int) -> dateti
         for directory, mark in json.loads(row["detail"]).get("marks", {}).items():
             if mark and directory.partition("@")[0] == topic and mark["window"] >= number:
                 return row["at"]  # type: ignore[no-any-return]
-    return min(row["at"] for row in rows)  # type: ignore[no-any-return]
+    return rows[0]["at"]  # type: ignore[no-any-return]

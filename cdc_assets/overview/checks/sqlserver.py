@@ -198,6 +198,7 @@ def published_result(found: PublishedReport | None) -> Verdict:
     texts += [f"Not known: {found.problem}"] if found.problem else []
     held = f". Later events wait for {found.held}" if found.held else ""
     texts += [f"{_LATE}{held}"] if late and not texts else []
+    texts += ["Not known: windows wait since a time that lies ahead of the clock."] if found.is_age_unknown else []
     text = "; ".join(texts) or "No topic is stopped, and nothing waits for long."
     return Verdict(not texts, text, bool(found.stopped), published_facts(found))
 
@@ -206,7 +207,8 @@ def published_facts(found: PublishedReport | None) -> dict[str, Any]:
     """How far the topics are, as metadata."""
     if found is None or found.problem:
         return {}
-    facts: dict[str, Any] = {"windows_behind": found.waiting, "seconds_behind": round(found.behind_s or 0.0, 3)}
+    facts: dict[str, Any] = {"windows_behind": found.waiting}
+    facts |= {} if found.behind_s is None else {"seconds_behind": round(found.behind_s, 3)}
     return facts | ({"published_to_lsn": str(found.lsn)} if found.lsn else {})
 
 

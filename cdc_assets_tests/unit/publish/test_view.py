@@ -7,6 +7,8 @@ import pytest
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import LakeError
+from cdc_assets.overview import CaptureReport
+from cdc_assets.overview.checks.sqlserver import published_result
 from cdc_assets.publish.offset import Published
 from cdc_assets.publish.view import published_report
 
@@ -42,7 +44,19 @@ def test_what_waits_are_complete_windows_with_events_behind_the_marker(
     assert (found.waiting, found.behind_s) == (waiting, behind_s)
 
 
-@pytest.mark.parametrize(("age", "rate"), [(1, 7.5), (61, 0.0)])
+def test_what_waits_since_a_time_that_lies_ahead_waits_for_an_unknown_time() -> None:
+    """The clock was set back since, perhaps by an hour; a difference of seconds is that of two machines."""
+    marker = Published("lake", 3).text()
+    found = published_report(marker, ROWS, NOW - timedelta(hours=1))
+    assert (found.waiting, found.behind_s, found.is_age_unknown) == (1, None, True)
+    assert published_result(found).word == "warned"
+    report = CaptureReport("shop", NOW, published=found)
+    assert report.late == ["it is not known how far Kafka is behind the lake"]
+    assert published_report(marker, ROWS, NOW - timedelta(seconds=50)).behind_s == 0.0
+    assert not published_report(Published("lake", 4).text(), ROWS, NOW - timedelta(hours=1)).is_age_unknown
+
+
+@pytest.mark.parametrize(("age", "rate"), [(1, 7.5), (61, 0.0), (-3600, 0.0)])
 def test_the_rate_of_a_publisher_that_is_gone_is_nothing(age: int, rate: float) -> None:
     at = NOW.timestamp() - age
     text = Published("lake", 4, stopped={"t": "large"}, lsn=str(Lsn.from_int(9)), written=at, per_second=7.5).text()

@@ -151,7 +151,7 @@ def test_what_stops_all_mirrors_is_told_until_they_go_on(
 
 
 def test_kafka_that_is_late_is_a_trouble_after_its_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    for behind_s, health in [(30.0, "healthy"), (120.0, "working"), (601.0, "in trouble")]:
+    for behind_s, health in [(30.0, "healthy"), (120.0, "working"), (601.0, "in trouble"), (None, "not known")]:
         found = PublishedReport(waiting=2, behind_s=behind_s)
         monkeypatch.setattr(report_builder, "published_of", lambda *_, found=found: found)
         assert world.report().health == health
