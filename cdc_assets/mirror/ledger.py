@@ -82,6 +82,7 @@ class MirrorState:
         begin: LSN from which on it is right.
         spans: those that it has stepped over: of LSNs inside it knows nothing.
         marks: step, version and rows of `current` and `history` after the newest complete step (`audit`).
+        moved: when it has come so far; when its first step was planned if it was never made; None if not known.
     """
 
     step: int = 0
@@ -96,6 +97,7 @@ class MirrorState:
     marks: tuple[tuple[int, int, int], ...] = ()
     begin: str = ""
     spans: tuple[Span, ...] = ()
+    moved: datetime | None = None
 
     @property
     def is_keyless(self) -> bool:
@@ -155,8 +157,10 @@ class MirrorLedger(FoldedLog[Mapping[str, MirrorState]]):
             FencedError: another writer has taken over.
             LakeError: it cannot be written.
         """
+        known = {planned.topic: self.state.get(planned.topic, MirrorState()) for planned in steps}
         changed = {
-            planned.topic: replace(self.state.get(planned.topic, MirrorState()), pending=planned) for planned in steps
+            planned.topic: replace(known[planned.topic], pending=planned, moved=known[planned.topic].moved or now)
+            for planned in steps
         }
         self._record(now, "planned", changed)
         step("mirror-planned")
@@ -179,8 +183,13 @@ class MirrorLedger(FoldedLog[Mapping[str, MirrorState]]):
             FencedError: another writer has taken over.
             LakeError: it cannot be written.
         """
-        self._record(now, "complete", changed)
+        self._record(now, "complete", {topic: self._timed(now, topic, state) for topic, state in changed.items()})
         step("mirror-complete")
+
+    def _timed(self, now: datetime, topic: str, state: MirrorState) -> MirrorState:
+        """The state with the time at which it has come so far; one whose step is given up stays where it was."""
+        known = self.state.get(topic, MirrorState())
+        return state if (state.step, state.lsn) == (known.step, known.lsn) else replace(state, moved=now)
 
     def _record(self, now: datetime, event: str, changed: Mapping[str, MirrorState]) -> None:
         self._append(now, event, encode(changed), kind="fold")

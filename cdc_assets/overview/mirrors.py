@@ -1,16 +1,23 @@
 """Whether mirrors follow their topics: which cannot, with the reason that their last step has met, and whether anybody keeps them.
 
-*What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So they are late if none of them has moved for
-`mirror.late.ms` though one lags; a capture that never had any has had that time since its manifest was made.
+*What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So it is late if it has not moved for
+`mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts from
+then, so that a change after quiet hours is not late at once. A capture that never had any has had that time since its manifest was made.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from typing import NamedTuple
 
+from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.system_topics import manifest_directory
+from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.mirror.capture import ALL, check_settings, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
@@ -21,54 +28,144 @@ from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.report import Trouble
 
 _MAX_NAMED = 5
+_MOVING = ("complete", "advance", "snapshot-complete")
+"""Events of the manifest that take tables further."""
 
 
-def mirror_troubles(overview: CaptureOverview, at: datetime) -> Iterator[Trouble]:
-    """What is wrong with the mirrors of a capture; nothing if it has none.
+class MirrorFindings(NamedTuple):
+    """What is wrong with the mirrors of a capture, and what is not known of them."""
+
+    troubles: Sequence[Trouble] = ()
+    unknown: Sequence[Trouble] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A table whose mirror is behind its topic.
+
+    Args:
+        is_held: whether it is unknown yet where its rows end in the log.
+        seconds: for how long nothing has moved it that could; None if not known.
+        never: whether no mirror was ever made.
+    """
+
+    table: TableId
+    is_held: bool
+    seconds: float | None
+    never: bool
+
+
+def inspect_mirrors(overview: CaptureOverview, at: datetime) -> MirrorFindings:
+    """What is found about the mirrors of a capture; nothing if it has none.
 
     Raises:
         LakeError: the lake cannot be read.
     """
     config = overview.config
     if not config.mirror.enabled:
-        return
+        return MirrorFindings()
     try:
         check_settings(config)
     except ConfigurationError as error:
-        yield Trouble(ALL, f"the settings allow none: {error}")
-        return
+        return MirrorFindings([Trouble(ALL, f"the settings allow none: {error}")])
     topics = {topic_name(table, config.events): table for table in overview.known if has_mirror(config, table)}
+    waiting = list(_waiting(overview, topics, at))
+    late = [found for found in waiting if (found.seconds or 0.0) > config.mirror.late_s]
+    ahead = [found for found in waiting if found.seconds is None]
+    return MirrorFindings([*_hindered(overview, topics), *_late(late)], list(_ahead(ahead)))
+
+
+def _hindered(overview: CaptureOverview, topics: Mapping[str, TableId]) -> Iterator[Trouble]:
     for what, found in overview.hindrances.get("mirrors", {}).items():
         if what in topics:
             yield Trouble(f"the mirror of {topics[what]}", f"it cannot follow its topic: {found.why}")
         elif what == ALL:
             yield Trouble(ALL, f"they cannot follow since {found.since:%Y-%m-%d %H:%M:%S} UTC: {found.why}")
-    ledger = MirrorLedger(MirrorTables.of(config).tables, config.events.topic_prefix)
-    rows = ledger.rows()
-    states = ledger.read() if rows else {}
-    known = {table: states.get(topic, MirrorState()) for topic, table in topics.items()}
-    readings = {table: overview.state.readings.get(table, ()) for table in known}
-    behind = [table for table, state in known.items() if is_behind(state, overview.known[table], readings[table])]
-    since = rows[-1]["at"] if rows else _begun(overview)
-    idle_s = (at - since).total_seconds() if since else 0.0
-    held = [table for table in behind if _is_held(known[table], readings[table])]
-    behind = [table for table in behind if table not in held]
-    held = [
-        table for table in held if table.database not in overview.state.snapshots
-    ]  # else a snapshot is still reading
-    if held and idle_s > config.mirror.late_s:
+
+
+def _late(late: Sequence[_Waiting]) -> Iterator[Trouble]:
+    held = [found.table for found in late if found.is_held]
+    behind = [found for found in late if not found.is_held]
+    if held:
         yield Trouble(
             ALL,
             f"those of {_named(held)} wait until it is known up to where in the log a snapshot has read their rows, for which the capture "
             "job must pass the end of that snapshot, and the capture must run. Next: let it run; if it does, see `cdc-assets doctor`",
         )
-    if behind and idle_s > config.mirror.late_s:
-        was = f"nothing has moved them for {duration(idle_s)}" if rows else "none was ever made"
+    if behind:
+        longest = max(found.seconds or 0.0 for found in behind)
+        was = "none was ever made" if behind[0].never else f"nothing has moved them for {duration(longest)}"
         yield Trouble(
             ALL,
-            f"those of {_named(behind)} are behind their topics, and {was}. Next: `cdc-assets mirror`, or let Dagster's sensor run; "
-            "`capture` updates none",
+            f"those of {_named([found.table for found in behind])} are behind their topics, and {was}. Next: `cdc-assets mirror`, or let "
+            "Dagster's sensor run; `capture` updates none",
         )
+
+
+def _ahead(ahead: Sequence[_Waiting]) -> Iterator[Trouble]:
+    if ahead:
+        yield Trouble(
+            ALL,
+            f"those of {_named([found.table for found in ahead])} are behind their topics, and for how long is not known: they were moved at a "
+            "time that lies ahead of the clock here. Next: correct the clocks; the next step of a mirror ends this, too",
+        )
+
+
+def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datetime) -> Iterator[_Waiting]:
+    ledger = MirrorLedger(MirrorTables.of(overview.config).tables, overview.config.events.topic_prefix)
+    rows = ledger.rows()
+    states = ledger.read() if rows else {}
+    newest = rows[-1]["at"] if rows else _begun(overview)
+    came = cache(lambda database, lsn: _came(overview.rows(), database, lsn))
+    let_go = cache(lambda database: _let_go(overview.rows(), database))
+    for topic, table in topics.items():
+        state, readings = states.get(topic, MirrorState()), overview.state.readings.get(table, ())
+        if not is_behind(state, overview.known[table], readings):
+            continue
+        is_held = _is_held(state, readings)
+        if is_held and table.database in overview.state.snapshots:
+            continue  # it is reading still, which its table says
+        moved = newest if is_held or state.moved is None else state.moved
+        times = (
+            [moved]
+            if is_held
+            else [moved, came(table.database, state.lsn), let_go(table.database) if readings else None]
+        )
+        since = max(filter(None, times), default=None)
+        yield _Waiting(table, is_held, 0.0 if since is None else seconds_behind(at, since), not rows)
+
+
+def _came(rows: Iterable[Row], database: str, lsn: str) -> datetime | None:
+    """When a database went beyond an LSN, as far as rows of the manifest show both what was before and what came."""
+    is_known = False
+    for row in rows:
+        if (
+            row["event"] not in _MOVING
+            or row["kind"] == "snapshot"
+            or database not in (row["database"] or "").split(", ")
+        ):
+            continue
+        reached = _reached(row)
+        if reached is not None and reached <= lsn:
+            is_known = True
+        elif is_known:
+            return row["at"]  # type: ignore[no-any-return]
+    return None
+
+
+def _let_go(rows: Sequence[Row], database: str) -> datetime | None:
+    """When it was last found where rows of a database end in the log, for which mirrors were held until then."""
+    return next(
+        (row["at"] for row in reversed(rows) if row["event"] == "readings" and row["database"] == database), None
+    )
+
+
+def _reached(row: Row) -> str | None:
+    """LSN up to which a row says that its database is complete; None if its detail alone would say it."""
+    if row["event"] != "snapshot-complete":
+        return row["until"]  # type: ignore[no-any-return]
+    tables = json.loads(row["detail"])["tables"]
+    return max((table["position"] for table in tables if table["position"]), default=None)
 
 
 def _is_held(state: MirrorState, readings: Sequence[Reading]) -> bool:

@@ -4,6 +4,7 @@ A server that does not answer makes the report shorter, and is among what is not
 trouble. So a report can always be made.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -28,7 +29,7 @@ from cdc_assets.overview.checks.check import Inspection, ReportAlone
 from cdc_assets.overview.checks.sqlserver import CHECKS, ServerFacts
 from cdc_assets.overview.drift import OverviewSource
 from cdc_assets.overview.formatting import duration
-from cdc_assets.overview.mirrors import mirror_troubles
+from cdc_assets.overview.mirrors import inspect_mirrors
 from cdc_assets.overview.rates import rates_of
 from cdc_assets.overview.report import (
     LATE_S,
@@ -127,7 +128,7 @@ def report_of(
         unknown = [Trouble(NOT_ASKED, f"The server was not queried, so {_UNKNOWN}. Next: give its password")]
     rates = rates_of(overview.rows(), at, PERIOD)
     reads = rates.by_operation.get("r", 0.0)
-    published = published_of(overview, at, marker)
+    published, mirrors = published_of(overview, at, marker), inspect_mirrors(overview, at)
     read = {table: found for run in overview.state.snapshots.values() for table, found in _progress(run, reads).items()}
     databases = tuple(_database(found, overview, jobs.get(found.database)) for found in overview.databases)
     tables = tuple(_table(table, overview, drifts.get(table.table), read.get(table.table)) for table in overview.tables)
@@ -137,11 +138,12 @@ def report_of(
         troubles=(
             *_troubles(overview, jobs, tables),
             *_hindered(overview, retried=False),
-            *mirror_troubles(overview, at),
+            *mirrors.troubles,
             *_of_kafka(published, overview.config.kafka.late_s),
         ),
         unknown=(
             *unknown,
+            *mirrors.unknown,
             *_unknown(overview, jobs, databases, published, at),
             *_hindered(overview, retried=True),
         ),
@@ -189,13 +191,15 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
 
 
 def derived_troubles(overview: CaptureOverview, at: datetime, marker: AskMarker | None) -> Iterator[Trouble]:
-    """What is wrong with what is made of the topics: mirrors, and topics in Kafka.
+    """What is wrong, or not known, of what is made of the topics: mirrors, and topics in Kafka.
 
     Raises:
         LakeError: the lake cannot be read.
     """
-    yield from mirror_troubles(overview, at)
-    yield from _of_kafka(published_of(overview, at, marker), overview.config.kafka.late_s)
+    yield from itertools.chain(*inspect_mirrors(overview, at))
+    published = published_of(overview, at, marker)
+    yield from _of_kafka(published, overview.config.kafka.late_s)
+    yield from _ahead_of_kafka(published)
 
 
 def _of_kafka(published: PublishedReport | None, late_s: float) -> Iterator[Trouble]:
@@ -210,6 +214,15 @@ def _of_kafka(published: PublishedReport | None, late_s: float) -> Iterator[Trou
             topic,
             f"it is not published to Kafka further: {reason}. Next: make room for the record, give the right, or change "
             "what refuses it; the next start of publishing tries it again",
+        )
+
+
+def _ahead_of_kafka(published: PublishedReport | None) -> Iterator[Trouble]:
+    if published and published.is_age_unknown:
+        yield Trouble(
+            KAFKA,
+            f"{published.waiting:,} windows wait, and how long is not known: they were complete at a time that lies ahead of the clock here. "
+            "Next: correct the clocks; what is published ends this, too",
         )
 
 
@@ -279,12 +292,7 @@ def _unknown(
         )
     if published and published.problem:
         yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
-    if published and published.is_age_unknown:
-        yield Trouble(
-            KAFKA,
-            f"{published.waiting:,} windows wait, and how long is not known: they were complete at a time that lies ahead of the clock here. "
-            "Next: correct the clocks; what is published ends this, too",
-        )
+    yield from _ahead_of_kafka(published)
 
 
 def _lost(loss: Loss, config: CaptureConfig) -> str:

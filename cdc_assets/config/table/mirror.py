@@ -32,7 +32,7 @@ MIRROR = (
         "mirror.late.ms",
         kinds.milliseconds(),
         "600000",
-        "The capture is in trouble when mirrors lag behind their topics and none has moved for this time.",
+        "The capture is in trouble when a mirror lags behind its topic and has not moved for this time.",
         "mirror.late_s",
         note="Only in cdc-assets.",
     ),

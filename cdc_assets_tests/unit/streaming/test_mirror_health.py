@@ -1,5 +1,6 @@
 """Mirrors that cannot follow, that nobody keeps, or that were never made are troubles of their capture, and so is a late Kafka."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,7 +28,7 @@ class World:
     """A capture of two tables with mirrors, and a clock."""
 
     def __init__(self, folder: Path) -> None:
-        self.server, config, _, self.orders = two_new_tables(folder)
+        self.server, config, self.lines, self.orders = two_new_tables(folder)
         self.config: CaptureConfig = replace(config, mirror=replace(config.mirror, enabled=True))
         make_capture(self.server, self.config).stream()
         self.mirrors = CaptureMirrors(self.config, LocalRunner(1), SystemClock())
@@ -81,6 +82,45 @@ def test_mirrors_that_nobody_keeps_any_more_are_a_trouble(world: World) -> None:
     assert about_mirrors(world.report(LATE)) == []
     world.config = replace(world.config, mirror=replace(world.config.mirror, enabled=False))
     assert about_mirrors(world.report(2 * 24 * LATE)) == []
+
+
+def test_mirror_that_never_moves_is_a_trouble_though_others_do(world: World) -> None:
+    """Its step kills the process each time, so nobody records why."""
+    world.mirrors.catch_up()
+    world.change()
+    with pytest.raises(PowerCutError), cut_at("mirror-planned"):
+        world.mirrors.catch_up(world.mirrors.named(["dbo.orders"]))
+    world.config = replace(world.config, mirror=replace(world.config.mirror, late_s=2.0))
+    until = time.monotonic() + 3.0
+    while time.monotonic() < until:
+        world.server.commit((world.lines, "insert", int(1e6 * time.monotonic()) % 2**31, "a"))
+        make_capture(world.server, world.config).stream()
+        world.mirrors.catch_up(world.mirrors.named(["dbo.lines"]))
+    (said,) = about_mirrors(world.report())
+    assert f"those of {world.orders} are behind" in said
+    world.mirrors.catch_up()
+    assert about_mirrors(world.report()) == []
+
+
+def test_change_after_quiet_hours_is_not_late_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SystemClock, "now", lambda _: world.server.now)
+    world.mirrors.catch_up()
+    world.server.now += 24 * LATE
+    world.change()
+    changed = world.server.now - datetime.now(UTC)
+    assert about_mirrors(world.report(changed)) == []
+    assert len(about_mirrors(world.report(changed + LATE))) == 1
+
+
+def test_mirrors_that_were_moved_in_the_future_are_behind_for_an_unknown_time(world: World) -> None:
+    world.mirrors.catch_up()
+    assert world.report(-timedelta(hours=1)).health == "healthy", "none is behind"
+    world.change()
+    report = world.report(-timedelta(hours=1))
+    assert report.health == "not known"
+    assert "for how long is not known" in report.headline
+    world.mirrors.catch_up()
+    assert world.report(-timedelta(hours=1)).health == "healthy"
 
 
 def test_settings_that_allow_no_mirrors_are_a_trouble_at_once(world: World) -> None:
