@@ -36,6 +36,7 @@ from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, InvariantError, describe_error
+from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.rates import mean_of
 from cdc_assets.overview.report import (
     CaptureReport,
@@ -47,7 +48,7 @@ from cdc_assets.overview.report import (
     TableReport,
     Trouble,
 )
-from cdc_assets.overview.report_builder import PERIOD
+from cdc_assets.overview.report_builder import PERIOD, STUCK_S
 
 OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 
@@ -122,7 +123,7 @@ def _report(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureRepo
         capture=overview.config.name,
         at=at,
         troubles=tuple(_troubles(overview, asked)),
-        unknown=(*_unknown(overview, asked), *_ahead(databases)),
+        unknown=(*_unknown(overview, asked), *_ahead(databases), *_left_waiting(overview, tables, at)),
         databases=databases,
         tables=tables,
         queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
@@ -164,6 +165,20 @@ def _ahead(databases: Sequence[DatabaseReport]) -> Iterator[Trouble]:
                 "how long what is not in the lake yet has waited is not known: the time since which it waits lies ahead of the clock here, or is "
                 "not recorded. Next: correct the clocks; a run that is complete up to the end of what there is to read ends this, too",
             )
+
+
+def _left_waiting(overview: EngineOverview, tables: Sequence[TableReport], at: datetime) -> Iterator[Trouble]:
+    """That tables are to be read, and nothing comes: whether a run works is not known here."""
+    waiting = [str(table.table) for table in tables if table.condition == "waiting"]
+    if not waiting or not overview.rows:
+        return
+    idle_s = seconds_behind(at, overview.state.unheard_since or overview.rows[-1]["at"])
+    if idle_s is None or idle_s > STUCK_S:
+        yield Trouble(
+            waiting[0],
+            f"{len(waiting):,} tables are to be read, and no event has come for {duration(idle_s)}, so it is not known whether a run reads. "
+            "Next: see whether a run works, and its log; else start one",
+        )
 
 
 def not_seen(unread: Unread) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from math import inf
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_job import CaptureJob
@@ -21,6 +23,7 @@ from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.audit import Loss, Turns
 from cdc_assets.lake.system_topics import history_directory
+from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
@@ -57,6 +60,9 @@ Progress = tuple[float, float | None]
 NOT_ASKED = "The server cannot be reached,"
 _UNKNOWN = "changes that it still keeps and table structures are not checked"
 KAFKA = "Kafka"
+STUCK_S = 15 * 60.0
+"""Seconds without a row of the manifest after which it is not known whether anybody reads a table that is to be read."""
+_MAX_NAMED = 5
 PERIOD = timedelta(seconds=60)
 """Interval of which rates are the mean."""
 
@@ -144,7 +150,7 @@ def report_of(
         unknown=(
             *unknown,
             *mirrors.unknown,
-            *_unknown(overview, jobs, databases, published, at),
+            *_unknown(overview, jobs, (databases, tables), published, at),
             *_hindered(overview, retried=True),
         ),
         databases=databases,
@@ -269,22 +275,23 @@ def _hindered(overview: CaptureOverview, *, retried: bool) -> Iterator[Trouble]:
 def _unknown(
     overview: CaptureOverview,
     jobs: Mapping[str, CaptureJob],
-    databases: Sequence[DatabaseReport],
+    found: tuple[Sequence[DatabaseReport], Sequence[TableReport]],
     published: PublishedReport | None,
     at: datetime,
 ) -> Iterator[Trouble]:
+    databases, tables = found
     yield from (Trouble(job.database, job.unknown) for job in jobs.values() if job.unknown)
-    idle_s = max(0.0, (at - overview.rows()[-1]["at"]).total_seconds()) if overview.rows() else 0.0
+    idle = cache(lambda database: _idle_s(overview.rows(), at, database))
     for database in databases:
-        if database.is_lag_unknown and idle_s > LATE_S:
+        if database.is_lag_unknown and idle(database.database) > LATE_S:
             yield Trouble(
                 database.database,
-                f"changes wait, and no run has read for {duration(idle_s)}; how long they wait is not known, because the server has no "
-                "time of them. Next: start a run, or find out what holds it",
+                f"changes wait, and no run has read for {_for(idle(database.database))}; how long they wait is not known, because the server "
+                "has no time of them. Next: start a run, or find out what holds it",
             )
-    for commit in (
-        overview.unclear if idle_s > LATE_S else ()
-    ):  # a busy run reports itself, and its own commits shorten the log
+    yield from _left_waiting(tables, idle)
+    # a busy run reports itself, and its own commits shorten the log
+    for commit in overview.unclear if idle("") > LATE_S else ():
         yield Trouble(
             commit.directory,
             "it is not known whether other programs have put rows in a second time, because its log no longer shows it. Next: let a "
@@ -293,6 +300,35 @@ def _unknown(
     if published and published.problem:
         yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
     yield from _ahead_of_kafka(published)
+
+
+def _left_waiting(tables: Sequence[TableReport], idle: Callable[[str], float]) -> Iterator[Trouble]:
+    """Tables that are to be read, by database, if nothing is written of it: whether a run works is not known here."""
+    waiting: dict[str, list[str]] = {}
+    for table in tables:
+        if table.condition in ("waiting", "snapshotting") and idle(table.table.database) > STUCK_S:
+            waiting.setdefault(table.table.database, []).append(str(table.table))
+    for database, names in waiting.items():
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        yield Trouble(
+            database,
+            f"{', '.join(names[:_MAX_NAMED])}{more} are to be read, and nothing has been written of {database} for {_for(idle(database))}, so "
+            "it is not known whether a run reads. Next: see whether a run works, and its log; else start one",
+        )
+
+
+def _idle_s(rows: Sequence[Row], at: datetime, database: str) -> float:
+    """For how long no run has recorded anything of a database, or of anything if it is empty, at least; without end if the newest row lies
+    ahead."""
+    own = (row["at"] for row in reversed(rows) if database in (row["database"] or "").split(", ") or not database)
+    if not rows:
+        return 0.0
+    idle_s = seconds_behind(at, next(own, rows[0]["at"]))
+    return inf if idle_s is None else idle_s
+
+
+def _for(seconds: float) -> str:
+    return "an unknown time" if seconds == inf else duration(seconds)
 
 
 def _lost(loss: Loss, config: CaptureConfig) -> str:

@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -24,6 +25,7 @@ from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server, report_builder, report_of
 from cdc_assets.overview.checks.check import Inspection
+from cdc_assets.overview.checks.health import health_result
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
 from cdc_assets.overview.server import DatabaseFacts
@@ -126,8 +128,8 @@ TROUBLES: tuple[Spoil, ...] = (
     stop_agent, stop_job, disable_table, clean_up, add_column, take_away, take_database_away, restore, remove_topic,
     remove_history, add_table, fall_behind, fall_behind_without_a_time, set_the_clock_back,
 )  # fmt: skip
-WORK = {"add_table", "fall_behind"}
-UNKNOWN = {"take_away", "fall_behind_without_a_time", "set_the_clock_back"}
+WORK = {"fall_behind"}
+UNKNOWN = {"add_table", "take_away", "fall_behind_without_a_time", "set_the_clock_back"}
 HIDES = {
     "take_away": {"stop_agent", "stop_job", "disable_table", "clean_up", "add_column", "restore"},
     "set_the_clock_back": {"stop_job"},
@@ -340,6 +342,48 @@ def test_what_waits_is_late_also_on_a_quiet_server_and_when_it_was_not_read_sinc
     server.behind = timedelta(seconds=LATE_S + 1)
     assert look_now().health == "working"
     assert "61 s behind what the server has captured" in look_now().headline
+
+
+def test_table_that_nobody_reads_on_is_not_known_after_a_while(tmp_path: Path) -> None:
+    """Its run is dead, or hangs: neither manifest nor server tells."""
+    server, config = streaming(tmp_path)
+    newest = CaptureOverview(config).rows()[-1]["at"]  # type: ignore[arg-type]
+
+    def seen(seconds: float) -> CaptureReport:
+        at = newest + timedelta(seconds=seconds)
+        return inspect_server(config, lambda: opened(server), now=at).report  # type: ignore[arg-type, return-value]
+
+    server.create("new", rows=1)
+    waits = [seen(report_builder.STUCK_S + more) for more in (-1, 1)]
+    assert [(report.health, health_result(report).passed) for report in waits] == [
+        ("working", True),
+        ("not known", False),
+    ]
+    assert "SalesDb.dbo.new are to be read" in waits[1].headline
+    assert seen(-3600).health == "not known", "the clock was set back"
+    with pytest.raises(PowerCutError), cut_at("round-complete"):
+        make_capture(server, config).snapshot([LINES, ORDERS])  # type: ignore[arg-type]
+    newest = CaptureOverview(config).rows()[-1]["at"]  # type: ignore[arg-type]
+    reads = [seen(report_builder.STUCK_S + more) for more in (-1, 1)]
+    assert [report.health for report in reads] == ["working", "not known"]
+
+
+def test_busy_database_does_not_hide_that_nobody_reads_another_one(tmp_path: Path) -> None:
+    server = TwoDatabases()
+    lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
+    server.commit((lines, "insert", 50, "x"), (other, "insert", 50, "x"))
+    config = config_of_two(tmp_path)
+    make_capture(server, config).snapshot([lines, other])
+    make_capture(server, config).stream()
+    server.now += timedelta(seconds=2 * LATE_S)
+    server.commit((lines, "insert", 51, "x"), (other, "insert", 51, "x"))
+    server.troubles[OTHER] = DatabaseAwayError("Other is offline.")
+    make_capture(server, config).stream()
+    del server.troubles[OTHER]
+    with patch.object(server, "commit_times", lambda *_: {}):
+        report = report_of(CaptureOverview(config, server), server.now)  # type: ignore[arg-type]
+    assert report.health == "not known"
+    assert f"{OTHER}: changes wait, and no run has read for" in report.headline
 
 
 def test_unknown_lag_is_told_after_a_minute_without_a_window(tmp_path: Path) -> None:

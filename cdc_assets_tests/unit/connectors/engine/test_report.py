@@ -222,6 +222,16 @@ def test_nothing_captured_is_not_healthy(look: Callable[..., CaptureReport]) -> 
     assert report.health == "working"
 
 
+def test_first_run_that_hears_nothing_is_not_known_after_a_while(
+    look: Callable[..., CaptureReport], tmp_path: Path
+) -> None:
+    now, ledger = datetime.now(UTC), ledger_of(tmp_path)
+    for minutes in (0, 10, 20):
+        ledger.claim(now + timedelta(minutes=minutes))
+    looks = [look(Database().opened, captured=False, seconds=60 * minutes) for minutes in (14, 21, -60)]
+    assert [report.health for report in looks] == ["working", "not known", "not known"]
+
+
 def test_what_cannot_be_asked_is_not_known(look: Callable[..., CaptureReport], tmp_path: Path) -> None:
     database = Database()
     report = look(database.away)
