@@ -9,7 +9,7 @@ evaluation repeats the same alerts: each is reported at least once, in order.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,7 @@ from dagster import DagsterEventType
 from cdc_assets.defs.dagster_internals import CheckRecord
 from cdc_assets.defs.run_troubles import reason_of
 from cdc_assets.defs.runbook import RUN_FAILED, check_runbook, runbook_url
+from cdc_assets.defs.runs import is_of, repository_here
 
 _EVERY_S = 30
 _AT_ONCE = 50
@@ -93,13 +94,23 @@ def _failed_runs(context: dg.SensorEvaluationContext, place: str | None, *, firs
     )
     if first:
         return [], found.cursor if found.records else ""
-    jobs = {*(context.repository_def.job_names if context.repository_def else ())}
+    entries = [record.event_log_entry for record in found.records]
+    own = _own_runs(context, [entry.run_id for entry in entries])
     alerts = [
         Alert("run failed", entry.job_name or "", _reason(context, entry), entry.run_id, runbook_url(RUN_FAILED))
-        for entry in (record.event_log_entry for record in found.records)
-        if entry.job_name in jobs
+        for entry in entries
+        if entry.run_id in own
     ]
     return alerts, found.cursor if found.records else place or ""
+
+
+def _own_runs(context: dg.SensorEvaluationContext, found: Sequence[str]) -> Set[str]:
+    """Those of some runs that are of this code location: names of jobs are not unique among several."""
+    if not found:
+        return frozenset()
+    jobs = {*(context.repository_def.job_names if context.repository_def else ())}
+    runs, here = context.instance.get_runs(dg.RunsFilter(run_ids=list(found))), repository_here(context)
+    return {run.run_id for run in runs if run.job_name in jobs and is_of(run, here)}
 
 
 def _reason(context: dg.SensorEvaluationContext, failure: dg.EventLogEntry) -> str:

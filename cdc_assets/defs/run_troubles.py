@@ -25,7 +25,7 @@ def is_reported_by_a_run(instance: dg.DagsterInstance, runs: CaptureRuns, page: 
 
 
 def troubles_of_runs(instance: dg.DagsterInstance, runs: CaptureRuns, *, is_reported: bool) -> Iterator[Trouble]:
-    """Runs that wait for long; and the last one, if it failed and none is at work since.
+    """Runs that wait for long; and the last one that ended, if it failed and none has reported since.
 
     Args:
         is_reported: see `is_reported_by_a_run`.

@@ -20,6 +20,7 @@ from cdc_assets.core.processes import is_gone
 from cdc_assets.defs.process import process_of
 
 WAITING = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED]
+_ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 ACTIVE = [*WAITING, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 FAILURE_REASON_TAG = "dagster/failure_reason"
@@ -74,7 +75,7 @@ class CaptureRuns:
 
     def concerns(self, instance: DagsterInstance, run: DagsterRun) -> bool:
         """Whether the run writes to this capture."""
-        if self.repository and (repository_of(run) or self.repository) != self.repository:
+        if not is_of(run, self.repository):
             return False
         if run.job_name in self.jobs:
             return True
@@ -104,15 +105,14 @@ class CaptureRuns:
 
     def gap_s(self, instance: DagsterInstance) -> float | None:
         """Seconds for which nothing streams by now because the last run stopped; None if it had read everything."""
-        last = self.finished(instance, 2)  # one's own run is the newest of its job
+        last = self.finished(instance, 1)
         left_at = last[0].dagster_run.tags.get(LEFT_AT_TAG) if last else None
         return max(0.0, time.time() - float(left_at)) if left_at else None
 
     def finished_of(self, instance: DagsterInstance, job: str, limit: int) -> Sequence[dg.RunRecord]:
         """The newest ended runs of one job, newest first."""
         tags = {_REPOSITORY_TAG: self.repository} if self.repository else None
-        records = instance.get_run_records(RunsFilter(job_name=job, tags=tags), limit=limit)
-        return [record for record in records if record.dagster_run.is_finished]
+        return instance.get_run_records(RunsFilter(job_name=job, tags=tags, statuses=_ENDED), limit=limit)
 
     def _end_if_gone(self, instance: DagsterInstance, record: dg.RunRecord) -> bool:
         """Report the end of a run whose process is gone; returns whether it was."""
@@ -141,6 +141,15 @@ class CaptureRuns:
 def repository_of(run: DagsterRun) -> str:
     """Dagster's label of the repository that a run's job is of; empty if it was started without one."""
     return run.remote_job_origin.repository_origin.get_label() if run.remote_job_origin else ""
+
+
+def is_of(run: DagsterRun, repository: str) -> bool:
+    """Whether a run's job is of a repository, as far as is known.
+
+    Args:
+        repository: its label; empty if it is not known.
+    """
+    return not repository or (repository_of(run) or repository) == repository
 
 
 def repository_here(context: dg.SensorEvaluationContext) -> str:

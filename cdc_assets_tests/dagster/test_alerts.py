@@ -1,9 +1,11 @@
 """What the alert sensor tells: each failed run once, each check when its verdict changes."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from cdc_assets.defs.alerts import Alert, alert_sensor
 
@@ -40,7 +42,8 @@ class World:
         """What one evaluation tells."""
         self.alerts.clear()
         repository = self.definitions.get_repository_def()
-        with dg.build_sensor_context(self.instance, self.cursor or None, repository_def=repository) as context:
+        of: Any = {"repository_def": repository, "repository_name": repository.name}
+        with dg.build_sensor_context(self.instance, self.cursor or None, **of) as context:
             self.sensor(context)
             self.cursor = context.cursor or ""
         return [(alert.kind, alert.subject) for alert in self.alerts]
@@ -102,6 +105,20 @@ def test_runs_of_other_code_locations_are_not_told(world: World) -> None:
 
     assert not elsewhere.execute_in_process(instance=world.instance, raise_on_error=False).success
     assert world.tick() == []
+
+
+def test_runs_of_a_job_of_the_same_name_elsewhere_are_not_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each code location without a job of its own has `__ASSET_JOB`."""
+    here, elsewhere = (RegisteredCodeLocationOrigin(name) for name in ("here", "elsewhere"))
+    monkeypatch.setattr(dg.SensorEvaluationContext, "code_location_origin", here)
+    world.tick()
+    daily = world.definitions.resolve_job_def("daily")
+    for location in (elsewhere, here):
+        origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "daily")
+        run = world.instance.create_run_for_job(daily, remote_job_origin=origin)
+        world.instance.report_run_failed(run, f"It ran {location.location_name}.")
+    assert world.tick() == [("run failed", "daily")]
+    assert "It ran here." in world.alerts[0].text
 
 
 @dg.op

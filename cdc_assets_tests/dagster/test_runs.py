@@ -20,6 +20,7 @@ from cdc_assets.core.processes import own_process
 from cdc_assets.defs import process, runs, service
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
+from cdc_assets.defs.run_troubles import troubles_of_runs
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, PROGRESS_TAG, CaptureRuns
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.schedule import failures_in_a_row
@@ -117,6 +118,26 @@ def test_a_run_that_has_committed_windows_before_it_failed_begins_a_new_row(inst
         run = instance.create_run_for_job(made, status=DagsterRunStatus.STARTED, tags=tags)
         instance.report_run_failed(run)
     assert failures_in_a_row(RUNS.finished(instance, 3)) == 2
+
+
+def test_the_last_run_is_the_newest_that_has_ended_whatever_is_at_work(instance: dg.DagsterInstance) -> None:
+    jobs = {name: job(name, f"{name}_op") for name in (NAMES.changes, NAMES.follow)}
+    ours = CaptureRuns(frozenset(jobs), frozenset())
+    run_of(instance, jobs[NAMES.changes], DagsterRunStatus.FAILURE, **{FAILURE_REASON_TAG: "STEP_FAILURE"})
+    good = run_of(instance, jobs[NAMES.follow], DagsterRunStatus.SUCCESS)
+    run_of(instance, jobs[NAMES.follow], DagsterRunStatus.STARTING)
+    assert [record.dagster_run.run_id for record in ours.finished(instance, 1)] == [good.run_id]
+    assert not list(troubles_of_runs(instance, ours, is_reported=False))
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
+def test_a_failure_is_told_until_a_run_reports(instance: dg.DagsterInstance, status: DagsterRunStatus) -> None:
+    made = job(NAMES.changes, NAMES.changes_op)
+    failed = run_of(instance, made, DagsterRunStatus.FAILURE, **{FAILURE_REASON_TAG: "STEP_FAILURE"})
+    run_of(instance, made, status)
+    (told,) = troubles_of_runs(instance, RUNS, is_reported=False)
+    assert told.what.startswith(f"{failed.run_id[:8]} failed")
+    assert not list(troubles_of_runs(instance, RUNS, is_reported=True))
 
 
 def test_a_run_whose_process_nobody_knows_is_left_to_dagster(instance: dg.DagsterInstance) -> None:
