@@ -1,13 +1,13 @@
 """What Dagster knows of a capture's runs, and a report made from server and lake does not: the sensor and the job of checks say the same."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
 
 from cdc_assets.defs.queue import waiting_too_long
-from cdc_assets.defs.runs import CaptureRuns
-from cdc_assets.defs.schedule import failures_in_a_row
+from cdc_assets.defs.runs import FAILURE_REASON_TAG, CaptureRuns
+from cdc_assets.defs.schedule import MAX_FAILURES, ended_in_a_row, failures_in_a_row
 from cdc_assets.defs.seen import was_just_seen
 from cdc_assets.overview.report import Trouble
 
@@ -25,18 +25,31 @@ def is_reported_by_a_run(instance: dg.DagsterInstance, runs: CaptureRuns, page: 
 
 
 def troubles_of_runs(instance: dg.DagsterInstance, runs: CaptureRuns, *, is_reported: bool) -> Iterator[Trouble]:
-    """Runs that wait for long; and the last one that ended, if it failed and none has reported since.
+    """Runs that wait for long; and the last one that ended, if it failed and none has reported since, or if several in
+    a row ended without a word.
 
     Args:
         is_reported: see `is_reported_by_a_run`.
     """
     yield from waiting_too_long(instance, runs)
-    last = [] if is_reported else runs.finished(instance, 1)
-    if failures_in_a_row(last):
+    last = [] if is_reported else runs.finished(instance, MAX_FAILURES)
+    if failures_in_a_row(last[:1]):
         run = last[0].dagster_run.run_id
         why = reason_of(instance, run) or "its process ended"
         more = "" if "Next: " in why else ". Next: follow the error of that run"
         yield Trouble("the last run", f"{run[:8]} failed: {why.rstrip('.')}{more}")
+    elif ended := ended_in_a_row(last):
+        yield Trouble("the last run", _without_a_word(ended))
+
+
+def _without_a_word(ended: Sequence[dg.RunRecord]) -> str:
+    """What is known of runs that were ended from outside, or did not begin."""
+    runs = [record.dagster_run for record in ended]
+    reasons = ", ".join(sorted({run.tags.get(FAILURE_REASON_TAG) or "its process is gone" for run in runs}))
+    return (
+        f"{runs[0].run_id[:8]} and the {len(runs) - 1} before it ended without having committed anything ({reasons}). "
+        "Next: see in Dagster what ended them or did not let them begin, such as too little memory"
+    )
 
 
 def reason_of(instance: dg.DagsterInstance, run: str) -> str:

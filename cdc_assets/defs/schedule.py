@@ -13,6 +13,9 @@ does not delay the next run: the other tables must not wait for it. Tables that
 could not be read are retried after such a pause of their own, while the others are streamed;
 so are tables of the loaded code location that are not on the server now.
 
+*Nothing but a run withdraws what a run has met.* After a failure the page says why, until another run reports; so where nothing else is
+to do, one is started for that, after the same pauses (`is_failing`).
+
 *A clock that was set back.* Pauses count from the ends of runs, as they are recorded. A run that ended in the future ended
 before the clock was set back, and nothing is paused after it.
 
@@ -51,6 +54,8 @@ MAX_FAILURES = 10
 """Maximum number of failures in a row that are counted."""
 _OWN_FAILURES = frozenset({"STEP_FAILURE", "RUN_EXCEPTION", "JOB_INITIALIZATION_FAILURE"})
 """Dagster's reasons of runs that would fail again: in a step, in a resource, or before both."""
+_MANY = 3
+"""Runs in a row that have ended without a word, after which that is a trouble: one that was killed is only restarted."""
 _TURN = threading.Lock()
 
 Asks = Callable[[], bool]
@@ -148,6 +153,30 @@ def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = Fa
         else:
             break
     return count
+
+
+def ended_in_a_row(records: Sequence[dg.RunRecord]) -> Sequence[dg.RunRecord]:
+    """The newest runs in a row that failed for whatever reason and did not say that they had committed anything; none if they
+    are few.
+
+    Args:
+        records: records of ended runs, newest first.
+    """
+    found = list(takewhile(lambda record: _is_fruitless(record.dagster_run), records))
+    return found if len(found) >= _MANY else []
+
+
+def _is_fruitless(run: dg.DagsterRun) -> bool:
+    return run.status is DagsterRunStatus.FAILURE and not (run.tags.get(COMMITTED_TAG) or run.tags.get(PROGRESS_TAG))
+
+
+def is_failing(records: Sequence[dg.RunRecord]) -> bool:
+    """Whether the last run failed for a reason of its own, or as one of many in a row: the page says so until another one reports.
+
+    Args:
+        records: records of ended runs, newest first.
+    """
+    return bool(failures_in_a_row(records[:1]) or ended_in_a_row(records))
 
 
 def run_key(capture: str, records: Sequence[dg.RunRecord], what: Lsn | str) -> str:

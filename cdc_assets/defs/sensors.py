@@ -31,6 +31,9 @@ The broker is not queried again before the manifest has grown.
 *New tables.* While nothing else is to do, the sensor queries the server for enabled tables of which nothing is captured, and
 starts a streaming run that adds them. It does so once a minute, or at each tick if the code location lists no table: a quiet database would have no other run.
 
+*What a run has met* is told until another one has gone on: that the last run failed, and what hindered the stream. If that is over while
+nothing is new, no other run would come, so one is started for it, after pauses that grow.
+
 *Starts.* If the snapshot mode reads tables at each start, the first evaluation under another
 start of Dagster, or with another snapshot mode, is a start (`service`).
 
@@ -57,6 +60,7 @@ from cdc_assets.defs.schedule import (
     Asks,
     Seldom,
     growing_retry_time,
+    is_failing,
     pause_ends,
     pause_of,
     retry_time,
@@ -68,11 +72,15 @@ from cdc_assets.defs.service import start_id
 from cdc_assets.defs.snapshot import SnapshotConfig
 from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of, start_of
 from cdc_assets.lake.audit import Turns
+from cdc_assets.ledger.hindrances import THE_RUN
+from cdc_assets.overview import CaptureOverview
 
 RETRY_TAG = "cdc/again"
 """On a run that was started because tables failed and are tried again: these tables."""
 READINGS_TAG = "cdc/readings"
 """On a run that was started because it is unknown where readings of databases ended: these databases."""
+HINDERED_TAG = "cdc/hindered"
+"""On a run that was started to see whether what the runs before have met is over: what could not continue."""
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels (`source` is the signal table), or the databases with unfinished requests."""
 _SOURCE = "source"
@@ -181,6 +189,7 @@ def _request(
         new = [table for table in new if table not in snapshots]
         failed = work.failed() if overview.streams and not (fresh or asked or new) else []
         unended = work.readings_without_end() if overview.streams and not (fresh or asked or new or failed) else []
+        hindered = _hindered(overview, records) if not (fresh or asked or new or failed or unended) else []
     if new:
         return _run_for_new_tables(catalog, new, records)
     if asked:
@@ -189,8 +198,12 @@ def _request(
         return dg.SkipReason(
             f"{len(waiting)} tables could not be read; the last run says why, the next attempt starts after {unread:%H:%M:%S} UTC."
         )
+    if failed:
+        return _trying(catalog, failed, records)
+    if unended:
+        return _ending(catalog, unended, records)
     if not fresh:
-        return _trying(catalog, failed, records) if failed else _ending(catalog, unended, records)
+        return _seeing(catalog, hindered, records)
     newest = max(fresh.values())
     tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: _SOURCE} if signalled else {})
     return _streaming_run(catalog, run_key(capture, records, newest), tags)
@@ -235,14 +248,29 @@ def _ending(
     catalog: CaptureCatalog, databases: Sequence[str], records: Sequence[dg.RunRecord]
 ) -> dg.RunRequest | dg.SkipReason:
     """A request for a run that finds out where readings ended, for which mirrors wait, after pauses that grow; every run tries."""
-    if not databases:
-        return dg.SkipReason(f"{NOTHING_NEW}.")
     what = ", ".join(databases)
     if again := growing_retry_time(records, READINGS_TAG, what):
         return dg.SkipReason(
             f"The capture job of {what} has not passed the end of a snapshot; the next run checks after {again:%H:%M:%S} UTC."
         )
     return _streaming_run(catalog, run_key(catalog.names.capture, records, "readings"), {READINGS_TAG: what})
+
+
+def _hindered(overview: CaptureOverview, records: Sequence[dg.RunRecord]) -> list[str]:
+    """What could not continue, as runs have met it, and the page therefore says until another one has gone on."""
+    return sorted({*overview.hindrances.get("stream", ()), *([THE_RUN] if is_failing(records) else [])})
+
+
+def _seeing(
+    catalog: CaptureCatalog, hindered: Sequence[str], records: Sequence[dg.RunRecord]
+) -> dg.RunRequest | dg.SkipReason:
+    """A request for a run that finds out whether what hindered the runs before is over, after pauses that grow."""
+    if not hindered:
+        return dg.SkipReason(f"{NOTHING_NEW}.")
+    what = ", ".join(hindered)
+    if again := growing_retry_time(records, HINDERED_TAG, what):
+        return dg.SkipReason(f"{what} could not continue; the next attempt starts after {again:%H:%M:%S} UTC.")
+    return _streaming_run(catalog, run_key(catalog.names.capture, records, "hindered"), {HINDERED_TAG: what})
 
 
 def _run_for_signals(

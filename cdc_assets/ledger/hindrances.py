@@ -22,6 +22,8 @@ from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.ledger.codec import decode, encode
 
 Work = Literal["stream", "mirrors"]
+THE_RUN = "The last run"
+"""What cannot continue if all of it cannot."""
 _END = ".json"
 _LONGEST = 2000
 """Characters of a reason that are kept."""

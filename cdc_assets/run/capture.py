@@ -32,7 +32,7 @@ from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError, DatabaseRestoredError, FencedError, describe_error
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.hindrances import RecordedHindrances
+from cdc_assets.ledger.hindrances import THE_RUN, RecordedHindrances
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
@@ -235,7 +235,7 @@ class Capture:
         except FencedError:
             raise
         except CdcError as error:
-            self._hindered({"The last run": error})
+            self._hindered({THE_RUN: error})
             raise
         self._hindered(self._lasting)  # nothing, if the loop had nothing to do
         return summary

@@ -23,7 +23,7 @@ from cdc_assets.defs.process import process_of, process_of_run, process_tag
 from cdc_assets.defs.run_troubles import troubles_of_runs
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, PROGRESS_TAG, CaptureRuns
 from cdc_assets.defs.runtime import Runtime
-from cdc_assets.defs.schedule import failures_in_a_row
+from cdc_assets.defs.schedule import failures_in_a_row, is_failing
 from cdc_assets.defs.service import start_id
 from cdc_assets_tests.unit.streaming.captures import make_config
 
@@ -138,6 +138,20 @@ def test_a_failure_is_told_until_a_run_reports(instance: dg.DagsterInstance, sta
     (told,) = troubles_of_runs(instance, RUNS, is_reported=False)
     assert told.what.startswith(f"{failed.run_id[:8]} failed")
     assert not list(troubles_of_runs(instance, RUNS, is_reported=True))
+
+
+def test_runs_that_end_without_a_word_are_told_if_they_are_many(instance: dg.DagsterInstance) -> None:
+    """Dagster starts each of them, none says anything, and the lake gets nothing."""
+    made, told = job(NAMES.changes, NAMES.changes_op), list[str]()
+    for number, reason in enumerate(("RUN_WORKER_FAILED", "START_TIMEOUT", "", "")):
+        run = run_of(instance, made, DagsterRunStatus.FAILURE, **({FAILURE_REASON_TAG: reason} if reason else {}))
+        told = [trouble.what for trouble in troubles_of_runs(instance, RUNS, is_reported=False)]
+        assert bool(told) == (number >= 2) == is_failing(RUNS.finished(instance, 10))
+    (text,) = told
+    assert text.startswith(f"{run.run_id[:8]} and the 3 before it ended")
+    assert "(RUN_WORKER_FAILED, START_TIMEOUT, its process is gone)" in text
+    run_of(instance, made, DagsterRunStatus.FAILURE, **{PROGRESS_TAG: "4"})
+    assert not list(troubles_of_runs(instance, RUNS, is_reported=False)), "it went on"
 
 
 def test_a_run_whose_process_nobody_knows_is_left_to_dagster(instance: dg.DagsterInstance) -> None:

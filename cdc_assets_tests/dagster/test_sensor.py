@@ -30,10 +30,12 @@ from cdc_assets.defs.schedule import (
     streaming_starts,
     terminated_until,
 )
-from cdc_assets.defs.sensors import NEW_TABLES_TAG, READINGS_TAG, RETRY_TAG
+from cdc_assets.defs.sensors import HINDERED_TAG, NEW_TABLES_TAG, READINGS_TAG, RETRY_TAG
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.hindrances import THE_RUN, RecordedHindrances
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.readings import open_databases
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
@@ -222,6 +224,39 @@ def test_table_that_failed_is_tried_again_though_nothing_is_new(
     request = tick(shop, instance)
     assert (request.job_name, request.tags[RETRY_TAG]) == ("shop_follow", str(failed.table))
     assert shop.changes(instance).success
+    assert tick(shop, instance).skip_message == "Nothing new."
+
+
+def test_failure_whose_cause_is_over_is_a_reason_to_start_though_nothing_is_new(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the page says until the next change that the last run failed."""
+    shop.changes(instance)
+    assert tick(shop, instance).skip_message == "Nothing new."
+    manifest = shop.folder / "lake" / "shop.__windows"
+    manifest.rename(shop.folder / "away")
+    assert not shop.follow(instance).success
+    (shop.folder / "away").rename(manifest)
+    assert "The last run failed; the next starts after" in tick(shop, instance).skip_message
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta())
+    request = tick(shop, instance)
+    assert (request.job_name, request.tags[HINDERED_TAG]) == ("shop_follow", THE_RUN)
+    assert shop.follow(instance).success
+    assert tick(shop, instance).skip_message == "Nothing new."
+
+
+def test_what_hindered_a_run_that_was_killed_is_a_reason_to_start_though_nothing_is_new(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tick(shop, instance).skip_message == "Nothing new."
+    denied = PreflightError("db:1433 denied access: SELECT on dbo_orders_CT. Next: grant it")
+    hindrances = RecordedHindrances(Location.of(shop.config().lake), "shop")
+    hindrances.write("stream", {"Database a": denied}, datetime.now(UTC))
+    assert "Database a could not continue; the next attempt starts after" in tick(shop, instance).skip_message
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta())
+    request = tick(shop, instance)
+    assert (request.job_name, request.tags[HINDERED_TAG]) == ("shop_follow", "Database a")
+    assert shop.follow(instance).success
     assert tick(shop, instance).skip_message == "Nothing new."
 
 

@@ -35,11 +35,12 @@ from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.view import connector_view
 from cdc_assets.defs.runs import repository_here
-from cdc_assets.defs.schedule import Asks, pause_of, retry_time, run_key, waits_until
-from cdc_assets.defs.sensors import SIGNAL_TAG
+from cdc_assets.defs.schedule import Asks, growing_retry_time, is_failing, pause_of, retry_time, run_key, waits_until
+from cdc_assets.defs.sensors import HINDERED_TAG, SIGNAL_TAG
 from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of
 from cdc_assets.errors import EngineError
 from cdc_assets.lake.audit import Turns
+from cdc_assets.ledger.hindrances import THE_RUN
 
 POSITION_TAG = "cdc/position"
 """On a run that the sensor has started: where the log ended."""
@@ -96,7 +97,7 @@ class _Decider:
             with resource.probe() as probe:
                 self._end = end = probe.log_end()
                 if is_complete(overview.state, probe, end):
-                    return dg.SkipReason(f"{NOTHING_NEW}.")
+                    return _seeing(catalog, records)
         except EngineError as error:
             return _blind(catalog, records, str(error))
         if overview.state.quiet and _has_just_read(records, end):
@@ -121,6 +122,15 @@ def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, 
         asset_check_keys=[],
         tags=tags,
     )
+
+
+def _seeing(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord]) -> dg.RunRequest | dg.SkipReason:
+    """A request for a run where nothing is new, if the last one failed: the page says so until another one reports."""
+    if not is_failing(records):
+        return dg.SkipReason(f"{NOTHING_NEW}.")
+    if again := growing_retry_time(records, HINDERED_TAG, THE_RUN):
+        return dg.SkipReason(f"{THE_RUN} failed; the next attempt starts after {again:%H:%M:%S} UTC.")
+    return _run(catalog, records, "hindered", {HINDERED_TAG: THE_RUN})
 
 
 def _blind(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], why: str) -> dg.RunRequest | dg.SkipReason:
