@@ -9,7 +9,7 @@ report took, so that it takes a fixed share of the time. It never pauses so long
 found. A report that will take long begins when the tick has ended, because both share the interpreter. A page that says healthy is reported
 again only if it would say something else; any other also every `_IDLE_REPORT_S` seconds, so that its numbers are new. It compares with what
 Dagster shows, whichever process reported that: a run, a sensor before the code location was loaded again, or none. So no trouble stays on the page
-after it has ended. Checks are compared when the page says something new, after a run, and as long as one of them fails.
+after it has ended. Checks are compared at each report, since the job of checks may have met what the page never said.
 
 *Which of them.* The time of each report of a run is recorded (`seen`). If its thread does not continue, because the process is frozen or an
 answer does not come, the sensor sees that and reports itself. So after such a pause the run throws away what it had found before, and
@@ -22,7 +22,7 @@ What the sensor saw before or while a run reported, or before a long time withou
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
@@ -36,6 +36,7 @@ from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.core.asking import begun, overdue_s
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.checks.board import CheckBoard, Verdict, recorded_verdict, verdict_of
+from cdc_assets.defs.dagster_internals import CheckRecord
 from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.page import differs, page_of, shown_facts, unchanging
 from cdc_assets.defs.queue import waiting_too_long
@@ -263,8 +264,6 @@ class IdlePage:
         """The newest report that was finished."""
         self._known: Observation | None = None
         """The same, or that nothing is known since."""
-        self._may_differ = True
-        """Whether Dagster may show results of checks that are not true any more."""
 
     def events(self, instance: dg.DagsterInstance, view: CaptureView, troubles: Sequence[Trouble] = ()) -> Events:
         """The page and the checks of the whole capture, if Dagster shows something else.
@@ -282,7 +281,7 @@ class IdlePage:
             return []
         is_news = shown is None or shown_facts(shown) != shown_facts(facts)
         of_whole = (view.key, *view.others)
-        corrected = self._corrected(instance, results, is_news=is_news)
+        corrected = _corrected(instance, results, is_news=is_news)
         if not is_news and (report.healthy or not _is_old(shown or {})):
             return [*corrected]
         whole = [result for result in results if result.asset_key in of_whole]
@@ -301,7 +300,7 @@ class IdlePage:
     def forget(self) -> None:
         """A run reports by itself, or no tick came for long; make a report anew."""
         with self._turn:
-            self._next, self._is_void, self._may_differ = 0.0, True, True
+            self._next, self._is_void = 0.0, True
             self._answered = self._known = None
 
     def _seen(self, view: CaptureView) -> Observation | None:
@@ -344,19 +343,6 @@ class IdlePage:
     def _unanswered(self, view: CaptureView, reason: str) -> Observation:
         return view.unanswered(reason, self._answered)
 
-    def _corrected(
-        self, instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckEvaluation], *, is_news: bool
-    ) -> Sequence[dg.AssetCheckEvaluation]:
-        """Results that Dagster shows otherwise: those that fail, and those that had failed and pass now."""
-        if not results or not (is_news or self._may_differ):
-            return []
-        keys = [result.asset_check_key for result in results]
-        records = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-        shown = {key: recorded_verdict(record) for key, record in records.items()}
-        corrected = [result for result in results if _is_shown_otherwise(result, shown, is_news=is_news)]
-        self._may_differ = bool(corrected) or not all(result.passed for result in results)
-        return corrected  # of a tick whose answer is lost, Dagster shows none: so they are compared once more
-
     @property
     def _is_short(self) -> bool:
         """Whether a report is expected to end while a tick waits."""
@@ -381,6 +367,33 @@ def _shown(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, Any] 
     event = instance.get_latest_materialization_event(key)
     page = event.asset_materialization if event else None
     return page.metadata if page else None
+
+
+def _corrected(
+    instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckEvaluation], *, is_news: bool
+) -> Sequence[dg.AssetCheckEvaluation]:
+    """Results that Dagster shows otherwise: those that fail, those that had failed and pass now, and those that a run has left open."""
+    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        [result.asset_check_key for result in results]
+    )
+    shown, left = {key: recorded_verdict(record) for key, record in records.items()}, _left_open(instance, records)
+    return [
+        result
+        for result in results
+        if result.asset_check_key in left or _is_shown_otherwise(result, shown, is_news=is_news)
+    ]
+
+
+def _left_open(
+    instance: dg.DagsterInstance, records: Mapping[dg.AssetCheckKey, CheckRecord]
+) -> Collection[dg.AssetCheckKey]:
+    """Checks that a run was to evaluate which has ended without that."""
+    planned = {key: record.run_id for key, record in records.items() if recorded_verdict(record) is None}
+    if not planned:
+        return ()
+    runs = instance.get_runs(dg.RunsFilter(run_ids=[*{*planned.values()}]))
+    at_work = {run.run_id for run in runs if not run.is_finished}
+    return {key for key, run in planned.items() if run not in at_work}
 
 
 def _is_shown_otherwise(

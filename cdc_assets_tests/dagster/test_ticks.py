@@ -12,12 +12,14 @@ from unittest.mock import patch
 import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from cdc_assets.core import asking
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs import queue, seen, server_view, ticks, watch
 from cdc_assets.defs.captures import CaptureResource
+from cdc_assets.defs.checks.board import recorded_verdict
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import ACTIVE, CaptureRuns
 from cdc_assets.defs.seen import note_seen, was_just_seen
@@ -101,12 +103,16 @@ def shown(instance: dg.DagsterInstance) -> str:
     return str(event.asset_materialization.metadata["health"].value)
 
 
+def record_of(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> Any:
+    """The newest record of a check."""
+    return instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[check]
+
+
 def is_green(instance: dg.DagsterInstance, check: str, asset: dg.AssetKey = WINDOWS) -> bool:
     """Whether the newest result of a check has passed."""
-    own = dg.AssetCheckKey(asset, check)
-    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([own])[own]
+    record = record_of(instance, dg.AssetCheckKey(asset, check))
     assert record.evaluation is not None
-    return record.evaluation.passed
+    return bool(record.evaluation.passed)
 
 
 def test_ticks_take_turns_among_the_topics(location: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,6 +354,41 @@ def test_check_of_a_table_fails_for_what_no_run_has_recorded(
         away.rename(topic)
     assert location.page() == "healthy"
     assert is_green(instance, "lsn_continuity", changes)
+
+
+def test_what_the_half_hourly_job_met_for_a_moment_is_corrected(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks
+) -> None:
+    """The server is away while the job asks it, and back before the sensor looks; no page has said so."""
+    names = ("health", "capture_job", "retention_headroom")
+    assert location.page() == "healthy"
+    shop.write({"database.port": "1", "connection.validation.timeout.ms": "1000"})
+    try:
+        result = shop.run("shop_headroom", instance)
+    finally:
+        shop.write({})
+    assert result.success
+    found = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    assert not any(found[name].passed for name in names)
+    assert (found["capture_job"].description or "").startswith("Not known: ")
+    assert location.page() == "healthy"
+    assert all(is_green(instance, name) for name in names)
+
+
+def test_check_that_a_killed_job_has_left_open_is_told(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks
+) -> None:
+    own = dg.AssetCheckKey(WINDOWS, "capture_job")
+    assert location.page() == "healthy"
+    with location.run(DagsterRunStatus.STARTED, "shop_headroom") as killed:
+        planned = AssetCheckEvaluationPlanned(asset_key=own.asset_key, check_name=own.name)
+        kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value
+        instance.report_dagster_event(dg.DagsterEvent(kind, "shop_headroom", event_specific_data=planned), killed)
+        location.tick()
+        assert recorded_verdict(record_of(instance, own)) is None, "the job is at work"
+        instance.report_run_failed(instance.get_run_by_id(killed))
+        location.tick()
+        assert is_green(instance, own.name)
 
 
 def test_bug_of_a_tick_does_not_hide_the_page(shop: Shop, instance: dg.DagsterInstance, location: Ticks) -> None:

@@ -19,8 +19,8 @@ from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.run_troubles import is_reported_by_a_run, troubles_of_runs
 from cdc_assets.defs.runs import repository_of
 from cdc_assets.defs.view import CaptureView
-from cdc_assets.errors import CdcError
-from cdc_assets.overview.checks.check import Check, Facts, ReportAlone
+from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.overview.checks.check import Check, Facts, ReportAlone, Subject, Verdict, not_known
 
 ViewOf = Callable[[Any], CaptureView]
 """The view of a capture, from its resource; or from nothing if none is needed."""
@@ -46,15 +46,30 @@ def _definition(check: Check, catalog: Checked, job: str, resource: str, view: V
     def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         chosen = sorted(found.asset_key for found in context.selected_asset_check_keys)
         seen_by, subjects = view(getattr(context.resources, resource) if resource else None), catalog.checked(check.of)
-        with as_failures(), _facts(check, seen_by, context) as facts:
-            results = [result_of(check, check.found(facts, subjects[key]), key) for key in chosen]
-        yield from results
+        with as_failures():
+            found = _verdicts(check, seen_by, context, [subjects[key] for key in chosen])
+        yield from (result_of(check, verdict, key) for key, verdict in zip(chosen, found, strict=True))
 
     return evaluate
 
 
+def _verdicts(
+    check: Check, view: CaptureView, context: dg.AssetCheckExecutionContext, subjects: Sequence[Subject]
+) -> list[Verdict]:
+    """What a check finds of each subject; a failed step would leave results open, which nobody corrects in this run."""
+    try:
+        with _facts(check, view, context) as facts:
+            return [check.found(facts, subject) for subject in subjects]
+    except CdcError as error:
+        return [not_known(describe_error(error))] * len(subjects)
+
+
 def _facts(check: Check, view: CaptureView, context: dg.AssetCheckExecutionContext) -> AbstractContextManager[Facts]:
-    """What a check is made of."""
+    """What a check is made of.
+
+    Raises:
+        CdcError: the server or the lake does not answer.
+    """
     if check.made_of != "report" and view.answers is not None:
         return view.answers()
     report = view.observe().report

@@ -2,7 +2,7 @@
 
 import time
 from datetime import timedelta
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import dagster as dg
 import pytest
@@ -11,10 +11,13 @@ from cdc_assets import EnvelopeIOManager, SchemaHistoryIOManager, SparkResource
 from cdc_assets.connectors.engine.feed import Chunk
 from cdc_assets.connectors.engine.source import Retention
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.defs import schedule
 from cdc_assets.defs.engines import sensor
 from cdc_assets.defs.keys import Role
+from cdc_assets.defs.sensors import HINDERED_TAG
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError
+from cdc_assets.ledger.hindrances import THE_RUN
 from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.engines.deployment import (
     BATCHES,
@@ -172,6 +175,22 @@ def test_only_news_start_a_run(shop: Deployment) -> None:
         assert isinstance(shop.tick(), dg.RunRequest)
     with patch.object(Database, "has_no_changes_between", return_value=True):
         assert shop.tick().skip_message == "Nothing new."
+
+
+def test_failure_whose_cause_is_over_starts_a_run_though_nothing_is_new(
+    shop: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the page says until the next change that the last run failed."""
+    assert shop.changes().success
+    with monkeypatch.context() as patched:
+        patched.setattr(Connector, "launch", Mock(side_effect=EngineError("The connector was refused. Next: grant it")))
+        assert not shop.run("shop_changes", [BATCHES]).success
+    assert "The last run failed; the next starts after" in shop.tick().skip_message
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta())
+    request = shop.tick()
+    assert (request.tags[HINDERED_TAG], request.asset_selection) == (THE_RUN, [BATCHES])
+    assert shop.changes().success
+    assert shop.tick().skip_message == "Nothing new."
 
 
 class Busy(Connector):
