@@ -3,8 +3,11 @@
 A look from outside asks questions of its own, and these may be answered while those of a run are not: a right on one change table was taken
 away, a mirror cannot follow, a broker refuses a start. So who is hindered writes why, and empties the file once the same work has gone on.
 
-*Crash.* What was written stays until the next process has done the same work; what was not written is met again by it. A process
-that another one has replaced writes nothing.
+*Whose word counts.* A file names the claim under which the capture was streamed (`manifest`). A process that another one has replaced finds
+a newer claim there, and writes nothing more. One that could not even begin has no claim: it leaves the number as it is, and if another one is at
+work, that puts its own word back within seconds.
+
+*Crash.* What was written stays until the next process has done the same work; what was not written is met again by it.
 *A lake that cannot be written* keeps the former file: that it cannot, every look finds by itself.
 """
 
@@ -12,7 +15,7 @@ import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, Self
 
 from cdc_assets.errors import LAKE_ERRORS, RetryableError, describe_error
@@ -22,6 +25,9 @@ from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.ledger.codec import decode, encode
 
 Work = Literal["stream", "mirrors"]
+_CLAIM, _FOUND = "claim", "hindrances"
+_AGAIN = timedelta(seconds=10)
+"""Time after which the file is compared again: somebody else may have written it."""
 THE_RUN = "The last run"
 """What cannot continue if all of it cannot."""
 _END = ".json"
@@ -63,27 +69,34 @@ class RecordedHindrances:
     def __init__(self, location: Location, prefix: str) -> None:
         self._folder = Folder(location, f"{prefix}.__hindrances")
         self._log = Folder(location, f"{manifest_directory(prefix)}/_delta_log")
-        self._written: dict[Work, Hindrances] = {}
+        self._last: dict[Work, tuple[datetime, Hindrances]] = {}
+        """What was recorded last, and when that was compared with the file."""
 
-    def write(self, work: Work, errors: Mapping[str, Exception], now: datetime) -> None:
+    def write(self, work: Work, errors: Mapping[str, Exception], now: datetime, claim: int | None = None) -> None:
         """Record all that hinders one kind of work now, unless it is recorded; nothing if it continues.
 
         Args:
             errors: by what cannot continue.
+            claim: number under which the writer has claimed the capture; None if it could not, so that whoever has corrects it.
         """
-        before = self._written.get(work)
+        last_at, last = self._last.get(work, (None, {}))
         found = {what: Hindrance.of(error, now) for what, error in errors.items()}
-        if before is not None and _texts(before) == _texts(found):
+        if last_at is not None and _texts(last) == _texts(found) and abs(now - last_at) < _AGAIN:
             return
         with suppress(*LAKE_ERRORS):
-            known = before if before is not None else self.read().get(work)
-            if not found and not known:
-                self._written[work] = {}
-                return
-            kept = {what: _older(one, (known or {}).get(what)) for what, one in found.items()}
-            if self._is_there():
-                self._folder.write(f"{work}{_END}", json.dumps(encode(kept)).encode())
-                self._written[work] = kept
+            recorded, by = self._recorded(work)
+            if last_at is not None and claim is not None and by > claim:
+                return  # who has taken over has said what hinders it
+            kept = {what: _older(one, last.get(what) or recorded.get(what)) for what, one in found.items()}
+            if self._differs(recorded, by, kept, claim):
+                self._record(work, kept, by if claim is None else claim)
+            self._last[work] = now, kept
+
+    def _differs(self, recorded: Hindrances, by: int, kept: Hindrances, claim: int | None) -> bool:
+        """Whether the file says something else, or names another writer whose word counts more."""
+        if _texts(recorded) != _texts(kept):
+            return True
+        return claim is not None and (by > claim or (by < claim and bool(kept)))
 
     def update(self, work: Work, errors: Mapping[str, Exception], asked: Collection[str], now: datetime) -> None:
         """Record what hinders a part of one kind of work, which several processes may do.
@@ -93,11 +106,21 @@ class RecordedHindrances:
             asked: what was tried; of all else that is recorded, nothing is known now.
         """
         with suppress(*LAKE_ERRORS):
-            known = self.read().get(work, {})
+            known, by = self._recorded(work)
             tried = {what: _older(Hindrance.of(error, now), known.get(what)) for what, error in errors.items()}
             found = {what: one for what, one in known.items() if what not in {*asked, *errors}} | tried
-            if _texts(found) != _texts(known) and self._is_there():
-                self._folder.write(f"{work}{_END}", json.dumps(encode(found)).encode())
+            if _texts(found) != _texts(known):
+                self._record(work, found, by)
+
+    def _record(self, work: Work, found: Hindrances, by: int) -> None:
+        if self._is_there():
+            content = {_CLAIM: by, _FOUND: encode(found)}
+            self._folder.write(f"{work}{_END}", json.dumps(content).encode())
+
+    def _recorded(self, work: Work) -> tuple[Hindrances, int]:
+        """What the file says, and under which claim it was written."""
+        name = f"{work}{_END}"
+        return _decoded(self._folder.read(name)) if name in self._folder.names(_END) else ({}, 0)
 
     def _is_there(self) -> bool:
         """Whether the lake holds the capture: into the empty folder of one that is not mounted nothing is written."""
@@ -110,14 +133,17 @@ class RecordedHindrances:
             LakeError: it cannot be read.
         """
         names = self._folder.names(_END)
-        return {name.removesuffix(_END): _decoded(self._folder.read(name)) for name in names}
+        return {name.removesuffix(_END): _decoded(self._folder.read(name))[0] for name in names}
 
 
-def _decoded(content: bytes) -> Hindrances:
+def _decoded(content: bytes) -> tuple[Hindrances, int]:
+    """What a file says, and under which claim it was written; nothing of one that is not of this form."""
     try:
-        return {str(what): decode(Hindrance, one) for what, one in json.loads(content).items()}
-    except (ValueError, TypeError, KeyError, AttributeError):  # not of this form
-        return {}
+        data = json.loads(content)
+        found = data[_FOUND] if _CLAIM in data else data  # of a version that did not write the claim
+        return {str(what): decode(Hindrance, one) for what, one in found.items()}, int(data.get(_CLAIM, 0))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}, 0
 
 
 def _older(new: Hindrance, old: Hindrance | None) -> Hindrance:

@@ -50,6 +50,8 @@ class ManifestRows(FoldedLog[CaptureState]):
         super().__init__(tables, directory, FOLDING, every=_CHECKPOINT_EVERY, keep=_KEEP_ROWS)
         self._tables, self._outbox, self._jobs = tables, outbox, jobs or JobAccount()
         self._recorded_jobs: Mapping[str, RanOn] = {}
+        self.claimed: int | None = None
+        """Number of the row by which this writer has claimed it; the newer writer has the higher one."""
 
     def claim(self, now: datetime) -> CaptureState:
         """Become the single writer, and send notifications that the previous writer may not have sent.
@@ -59,6 +61,7 @@ class ManifestRows(FoldedLog[CaptureState]):
             LakeError: it cannot be read or written.
         """
         self._take_over()
+        self.claimed = self._log.next_sequence
         self._record(now, "claim", {"writer": own_process()}, notifications=self.state.notifications)
         return self.state
 

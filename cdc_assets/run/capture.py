@@ -128,7 +128,7 @@ class Capture:
         account = Account(options.on_progress, options.on_read, own.account)
         self._activities = Activities(self.parts, own, notifier, options.channels, account, options.retention)
         self._opening = Opening(self.parts, self._activities)
-        self._hindrances = RecordedHindrances(tables.location, config.events.topic_prefix)
+        self._hindrances = self._recorded_hindrances()
         self._snapshotted: set[TableId] = set()
         """Tables that this run has snapshotted."""
         self._lasting: Mapping[str, Exception] = {}
@@ -229,7 +229,7 @@ class Capture:
         Raises:
             CdcError: the server or the lake failed more often than the retries allow; the next call continues.
         """
-        self._lasting = {}
+        self._lasting, self._hindrances = {}, self._recorded_hindrances()
         try:
             summary = self._stream(should_yield, is_added)
         except FencedError:
@@ -240,10 +240,13 @@ class Capture:
         self._hindered(self._lasting)  # nothing, if the loop had nothing to do
         return summary
 
+    def _recorded_hindrances(self) -> RecordedHindrances:
+        return RecordedHindrances(self._lake.tables.location, self._config.events.topic_prefix)
+
     def _hindered(self, errors: Mapping[str, Exception]) -> None:
         """Record what hinders the stream now."""
         self._lasting = errors
-        self._hindrances.write("stream", errors, self._ledger.clock.now())
+        self._hindrances.write("stream", errors, self._ledger.clock.now(), self._ledger.manifest.claimed)
 
     def _stream(self, should_yield: ShouldYield, is_added: Callable[[TableId], bool]) -> StreamSummary:
         selected, unavailable = self._opening.begin()

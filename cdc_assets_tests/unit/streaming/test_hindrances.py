@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -113,6 +114,50 @@ def test_run_that_another_one_has_replaced_says_nothing(
         refuse_rows(patched, FencedError("Another run has taken over."))
         with pytest.raises(FencedError):
             make_capture(server, config).stream()
+    assert not seen(server, config).troubles
+
+
+def test_process_that_could_not_begin_says_nothing_for_long_over_a_run_that_goes_on(
+    captured: tuple[SimulatedServer, CaptureConfig, TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody starts a second one where the server cannot be reached; it claims nothing."""
+    server, config, orders = captured
+    away, wait = ConnectionLostError("Cannot reach db:1433 from here. Next: check it"), SimulatedClock.sleep
+    said, slept = list[str](), 0
+
+    def sleep(self: SimulatedClock, seconds: float) -> None:
+        nonlocal slept
+        slept += 1
+        if slept == 1:
+            with monkeypatch.context() as patched:
+                patched.setattr(SimulatedServer, "databases", Mock(side_effect=away))
+                second = make_capture(server, config)
+                with pytest.raises(ConnectionLostError):
+                    second.stream()
+        if slept < 16:
+            server.commit((orders, "insert", 100 + slept, "a"))
+            said.append(seen(server, config).health)
+        wait(self, max(seconds, 1.0))
+
+    monkeypatch.setattr(SimulatedClock, "sleep", sleep)
+    make_capture(server, config).stream()
+    assert (said[0], said[-1]) == ("not known", "healthy")
+    assert said.count("not known") <= 12
+
+
+def test_run_that_another_one_has_replaced_withdraws_nothing(
+    captured: tuple[SimulatedServer, CaptureConfig, TableId],
+) -> None:
+    """It was hindered, and then frozen; who has taken over is hindered by the same, and has said so."""
+    server, config, _ = captured
+    first, second = make_capture(server, config), make_capture(server, config)
+    first.claim()
+    first._hindered({"Database A": DENIED})
+    second.claim()
+    second._hindered({"Database A": DENIED})
+    first._hindered({})
+    assert "Database A" in seen(server, config).headline
+    second._hindered({})
     assert not seen(server, config).troubles
 
 
