@@ -7,8 +7,8 @@ they belong to all of its materializations: one record for each result that is n
 
 *Another run's result in between.* Dagster has one record for each check and run, in order of their first reports. So a result
 that another run reports meanwhile (checks started by hand) hides the run's own for good. That matters if one of the two has
-failed. Then the run's own result is reported once more without a run, which adds a record, and again after the next
-materialization.
+failed. Then the run's own result is reported once more without a run, which adds a record, and one that has failed again after the next
+materialization. Good results are compared less often, since there are many.
 
 *One board in a run.* All results of a run are shown here, from any thread, so that none is reported twice.
 
@@ -17,12 +17,16 @@ materialization.
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
+from time import monotonic
 
 import dagster as dg
 
 from cdc_assets.defs.dagster_internals import CheckRecord, newest_target
 from cdc_assets.overview.checks.health import HEALTH
 from cdc_assets.overview.formatting import without_numbers
+
+_COMPARE_EVERY_S = 15.0
+"""Least seconds between two searches for failures that another run has reported of what is good."""
 
 Verdict = tuple[bool, str | None]
 """Whether a check passed, and its description; of `health` without the numbers in it, which change all the time."""
@@ -40,7 +44,7 @@ class CheckBoard:
     def __init__(self, instance: dg.DagsterInstance, run_id: str, job_name: str) -> None:
         self._instance, self._run_id, self._job_name = instance, run_id, job_name
         self._own: dict[dg.AssetCheckKey, dg.AssetCheckEvaluation] = {}
-        self._lock = threading.Lock()
+        self._lock, self._compared_at = threading.Lock(), float("-inf")
 
     def show(
         self,
@@ -72,7 +76,9 @@ class CheckBoard:
             for key, result in found.items()
             if not self._is_reported(result, last and key.asset_key in materialized)
         ]
-        watched = [key for key, result in found.items() if anew or not result.passed]
+        is_due = anew or monotonic() - self._compared_at >= _COMPARE_EVERY_S
+        self._compared_at = monotonic() if is_due else self._compared_at
+        watched = [key for key, result in found.items() if is_due or not result.passed]
         shown = self._shown({*changed, *watched})
         new = [key for key in changed if key.asset_key in materialized or not self._is_settled(found[key], shown)]
         for key in new:
