@@ -1,6 +1,9 @@
 """What Dagster knows of a capture's runs, and a report made from server and lake does not: the sensor and the job of checks say the same."""
 
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -8,8 +11,8 @@ import dagster as dg
 from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import FAILURE_REASON_TAG, CaptureRuns
 from cdc_assets.defs.schedule import MAX_FAILURES, ended_in_a_row, failures_in_a_row
-from cdc_assets.defs.seen import was_just_seen
-from cdc_assets.overview.report import Trouble
+from cdc_assets.defs.seen import SILENT_S, is_silent, was_just_seen
+from cdc_assets.overview.report import CaptureReport, Trouble
 
 _DAGSTERS = ("Dagster", "RetryRequested")
 """How names of Dagster's errors begin, whose causes say more."""
@@ -40,6 +43,36 @@ def troubles_of_runs(instance: dg.DagsterInstance, runs: CaptureRuns, *, is_repo
         yield Trouble("the last run", f"{run[:8]} failed: {why.rstrip('.')}{more}")
     elif ended := ended_in_a_row(last):
         yield Trouble("the last run", _without_a_word(ended))
+
+
+def silent_run(instance: dg.DagsterInstance, runs: CaptureRuns, page: dg.AssetKey) -> Trouble | None:
+    """The oldest run at work, if that has begun long ago and none has reported since: it hangs, or its launcher has lost it; or
+    another step of its job, or another program, keeps it. As long as it is there the sensor starts none.
+
+    Args:
+        page: the asset that carries the capture's page.
+    """
+    if not is_silent(instance, page):
+        return None
+    for record in reversed(runs.at_work(instance)):
+        since, run = record.start_time or record.update_timestamp.timestamp(), record.dagster_run
+        if abs(time.time() - since) > SILENT_S:  # in both directions: the clock may have been set back
+            return Trouble(
+                "the run at work",
+                f"{run.run_id[:8]} of {run.job_name} has been {run.status.value} since {datetime.fromtimestamp(since, UTC):%H:%M:%S} "
+                "UTC, and reports nothing, and no other run starts before it ends. Next: see its log in Dagster; end it if it makes no "
+                "progress",
+            )
+    return None
+
+
+def named(report: CaptureReport, silent: Trouble | None) -> CaptureReport:
+    """A report that names a run which does not go on, if there is something to do.
+
+    Args:
+        silent: see `silent_run`.
+    """
+    return report if silent is None or report.healthy else replace(report, troubles=(*report.troubles, silent))
 
 
 def _without_a_word(ended: Sequence[dg.RunRecord]) -> str:

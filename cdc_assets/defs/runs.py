@@ -85,9 +85,16 @@ class CaptureRuns:
 
     def active(self, instance: DagsterInstance) -> Sequence[DagsterRun]:
         """Queued or running runs; one whose process is gone is reported to Dagster as failed and left out."""
-        records = instance.get_run_records(RunsFilter(statuses=ACTIVE))
+        return [record.dagster_run for record in self._active(instance, ACTIVE)]
+
+    def at_work(self, instance: DagsterInstance) -> Sequence[dg.RunRecord]:
+        """Records of the same without those that are queued."""
+        return self._active(instance, [status for status in ACTIVE if status not in WAITING])
+
+    def _active(self, instance: DagsterInstance, statuses: list[DagsterRunStatus]) -> Sequence[dg.RunRecord]:
+        records = instance.get_run_records(RunsFilter(statuses=statuses))
         concerned = [record for record in records if self.concerns(instance, record.dagster_run)]
-        return [record.dagster_run for record in concerned if not self._end_if_gone(instance, record)]
+        return [record for record in concerned if not self._end_if_gone(instance, record)]
 
     def waiting(self, instance: DagsterInstance) -> Sequence[DagsterRun]:
         """Runs that are in the queue."""

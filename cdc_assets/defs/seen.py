@@ -14,6 +14,8 @@ import dagster as dg
 
 FRESH_S = 12.0
 """Seconds after which a report is no longer new."""
+SILENT_S = 120.0
+"""Seconds that a run may take to begin, and to its first report."""
 
 
 def note_seen(instance: dg.DagsterInstance, page: dg.AssetKey) -> None:
@@ -27,8 +29,17 @@ def note_seen(instance: dg.DagsterInstance, page: dg.AssetKey) -> None:
 
 def was_just_seen(instance: dg.DagsterInstance, page: dg.AssetKey) -> bool:
     """Whether a run has reported within the last `FRESH_S`."""
+    return _seen_for_s(instance, page) <= FRESH_S
+
+
+def is_silent(instance: dg.DagsterInstance, page: dg.AssetKey) -> bool:
+    """Whether no run has reported for so long that none at work can be expected to."""
+    return _seen_for_s(instance, page) > SILENT_S
+
+
+def _seen_for_s(instance: dg.DagsterInstance, page: dg.AssetKey) -> float:
     recorded = instance.run_storage.get_cursor_values({_name(page)}).get(_name(page))
-    return recorded is not None and abs(time.time() - float(recorded)) <= FRESH_S
+    return float("inf") if recorded is None else abs(time.time() - float(recorded))
 
 
 def _name(page: dg.AssetKey) -> str:

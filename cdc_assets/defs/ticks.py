@@ -15,6 +15,7 @@ and after it which start that was (`service`).
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Protocol
 
@@ -22,10 +23,10 @@ import dagster as dg
 
 from cdc_assets.core.asking import Asking
 from cdc_assets.defs.catalog import Catalog
-from cdc_assets.defs.run_troubles import is_reported_by_a_run, troubles_of_runs
+from cdc_assets.defs.run_troubles import is_reported_by_a_run, named, silent_run, troubles_of_runs
 from cdc_assets.defs.runs import CaptureRuns, repository_here
 from cdc_assets.defs.schedule import Asks, change_comes
-from cdc_assets.defs.view import CaptureView
+from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import Events, IdlePage
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.report import Trouble
@@ -162,7 +163,18 @@ class Watch:
         if is_reported_by_a_run(instance, runs, view.key):
             self._page.forget()
             return []
-        return self._page.events(instance, view, list(_troubles(instance, runs, hindrance)))
+        found = list(_troubles(instance, runs, hindrance))
+        return self._page.events(instance, _naming(view, silent_run(instance, runs, view.key)), found)
+
+
+def _naming(view: CaptureView, silent: Trouble | None) -> CaptureView:
+    """The view, whose reports name a run that does not go on while there is something to do."""
+
+    def observe() -> Observation:
+        seen = view.observe()
+        return replace(seen, report=named(seen.report, silent))
+
+    return view if silent is None else replace(view, observe=observe)
 
 
 def _troubles(instance: dg.DagsterInstance, runs: CaptureRuns, hindrance: str) -> Iterator[Trouble]:

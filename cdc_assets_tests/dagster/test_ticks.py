@@ -17,7 +17,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 
 from cdc_assets.core import asking
 from cdc_assets.core.processes import own_process
-from cdc_assets.defs import queue, seen, server_view, ticks, watch
+from cdc_assets.defs import queue, run_troubles, seen, server_view, ticks, watch
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.checks.board import recorded_verdict
 from cdc_assets.defs.process import process_tag
@@ -26,6 +26,7 @@ from cdc_assets.defs.seen import note_seen, was_just_seen
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.defs.sqlserver import SqlServerCdcResource
 from cdc_assets.errors import LakeError, LoginError
+from cdc_assets.overview import report
 from cdc_assets_tests.shop import Shop, key
 from mssql_standin import sample
 
@@ -204,6 +205,27 @@ def test_run_that_waits_for_long_is_a_trouble_that_says_for_what(
     with location.run(DagsterRunStatus.NOT_STARTED):
         assert "Dagster has not started it" in location.page()
     assert location.page() == "healthy"
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
+def test_run_that_reports_nothing_is_named_while_there_is_something_to_do(
+    shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch, status: DagsterRunStatus
+) -> None:
+    """Its process hangs, or its launcher has lost it; the sensor waits for it."""
+    monkeypatch.setattr(seen, "FRESH_S", -1.0)
+    monkeypatch.setattr(report, "LATE_S", -1.0)
+    with location.run(status) as silent:
+        assert location.page().startswith("working"), "it may be about to report"
+        for module in (run_troubles, seen):
+            monkeypatch.setattr(module, "SILENT_S", -1.0)
+        expected = f"in trouble: the run at work: {silent[:8]} of shop_changes has been {status.value} since"
+        assert location.page().startswith(expected)
+        found = {check.check_name: check for check in shop.run("shop_headroom", instance).get_asset_check_evaluations()}
+        assert f"{silent[:8]} of shop_changes" in (found["health"].description or "")
+        monkeypatch.setattr(report, "LATE_S", 60.0)
+        assert location.page() == "healthy", "nobody waits for it"
+    monkeypatch.setattr(report, "LATE_S", -1.0)
+    assert location.page().startswith("working"), "it has ended"
 
 
 def test_run_that_waits_while_the_clock_is_set_back_is_told(location: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import dagster as dg
 from cdc_assets.defs.checks.board import recorded_verdict
 from cdc_assets.defs.checks.events import Checked, result_of, specs_of
 from cdc_assets.defs.failures import as_failures
-from cdc_assets.defs.run_troubles import is_reported_by_a_run, troubles_of_runs
+from cdc_assets.defs.run_troubles import is_reported_by_a_run, named, silent_run, troubles_of_runs
 from cdc_assets.defs.runs import repository_of
 from cdc_assets.defs.view import CaptureView
 from cdc_assets.errors import CdcError, describe_error
@@ -78,6 +78,7 @@ def _facts(check: Check, view: CaptureView, context: dg.AssetCheckExecutionConte
         is_reported = is_reported_by_a_run(instance, runs, view.key)
         found = troubles_of_runs(instance, runs, is_reported=is_reported)
         report = replace(report, troubles=(*report.troubles, *found))
+        report = named(report, silent_run(instance, runs, view.key))
     return nullcontext(ReportAlone(report, ""))
 
 
