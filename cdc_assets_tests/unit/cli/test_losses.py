@@ -1,8 +1,10 @@
 """What the lake has lost is told by `status`, `doctor` and the table's check, before and after a run has found it."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +14,10 @@ from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
 from cdc_assets.cli.topic_events import newest
+from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
@@ -41,6 +45,19 @@ def tell(world: World, command: str) -> tuple[int, str]:
 def truncate(folder: Path) -> None:
     newest = max((folder / "_delta_log").glob("*.json"))
     newest.write_bytes(newest.read_bytes()[:-20])
+
+
+def test_what_hinders_the_stream(world: World) -> None:
+    """As the page, though the questions of these commands are answered."""
+    denied = PreflightError("db:1433 denied access: SELECT on dbo_orders_CT. Next: grant it")
+    record = RecordedHindrances(Location(world.lake), "shop")
+    record.write("stream", {"Database SalesDb": denied}, datetime.now(UTC))
+    for command in ("status", "doctor"):
+        text = tell(world, command)[1]
+        assert re.search("Database SalesDb.* unable to continue since .*SELECT on dbo_orders_CT", text)
+        assert "grant it" in text
+    world.stream()
+    assert "unable to continue" not in tell(world, "doctor")[1]
 
 
 @pytest.mark.parametrize(
