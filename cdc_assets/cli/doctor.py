@@ -33,7 +33,6 @@ from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.refused_logins import offering_anyway
 from cdc_assets.errors import LAKE_ERRORS, ConfigurationError
 from cdc_assets.history.drift import Drift
-from cdc_assets.ledger.hindrances import Hindrances
 from cdc_assets.mirror.key_checks import check_keys
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.overview.report_builder import derived_troubles
@@ -121,7 +120,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
     """
     try:
         overview = CaptureOverview(settings, source, audit_s=None)
-        tables, losses, hindered = overview.tables, overview.losses_of_no_table, overview.hindrances.get("stream", {})
+        tables, losses = overview.tables, overview.losses_of_no_table
     except LAKE_ERRORS as error:
         yield CheckResult.failed("manifest", settings.events.topic_prefix, error, "readable")
         return
@@ -137,15 +136,15 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
             yield CheckResult.failed("topic", table.name, table.reason, COMPLETE)
         elif table.status not in ("waiting", "not captured"):
             yield CheckResult("topic", table.topic, True, COMPLETE, COMPLETE)
-    yield from _hindered(hindered)
+    yield from _hindered(overview)
     yield from _derived(overview)
     if source is not None:
         yield from _forks(source, overview)
 
 
-def _hindered(recorded: Hindrances) -> Iterator[CheckResult]:
+def _hindered(overview: CaptureOverview) -> Iterator[CheckResult]:
     """What the last run has met in its own questions, which those of this command need not meet."""
-    for what, found in recorded.items():
+    for what, found in overview.hindrances.get("stream", {}).items():
         text = f"unable to continue since {found.since:%Y-%m-%d %H:%M:%S} UTC: {found.why}"
         advice = "start a run, which records whether that is over"
         yield CheckResult.failed("stream", what, text, "able to continue", advice, blocking=False)

@@ -408,7 +408,9 @@ def test_check_that_a_killed_job_has_left_open_is_told(
         instance.report_dagster_event(dg.DagsterEvent(kind, "shop_headroom", event_specific_data=planned), killed)
         location.tick()
         assert recorded_verdict(record_of(instance, own)) is None, "the job is at work"
-        instance.report_run_failed(instance.get_run_by_id(killed))
+        run = instance.get_run_by_id(killed)
+        assert run is not None
+        instance.report_run_failed(run)
         location.tick()
         assert is_green(instance, own.name)
 
