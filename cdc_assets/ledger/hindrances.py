@@ -72,16 +72,26 @@ class RecordedHindrances:
         self._last: dict[Work, tuple[datetime, Hindrances]] = {}
         """What was recorded last, and when that was compared with the file."""
 
-    def write(self, work: Work, errors: Mapping[str, Exception], now: datetime, claim: int | None = None) -> None:
+    def write(
+        self,
+        work: Work,
+        errors: Mapping[str, Exception],
+        now: datetime,
+        claim: int | None = None,
+        *,
+        last_word: bool = False,
+    ) -> None:
         """Record all that hinders one kind of work now, unless it is recorded; nothing if it continues.
 
         Args:
             errors: by what cannot continue.
             claim: number under which the writer has claimed the capture; None if it could not, so that whoever has corrects it.
+            last_word: whether this writer says nothing more, so that the file is compared in any case.
         """
         last_at, last = self._last.get(work, (None, {}))
         found = {what: Hindrance.of(error, now) for what, error in errors.items()}
-        if last_at is not None and _texts(last) == _texts(found) and abs(now - last_at) < _AGAIN:
+        is_new = last_at is not None and abs(now - last_at) < _AGAIN
+        if is_new and _texts(last) == _texts(found) and not last_word:
             return
         with suppress(*LAKE_ERRORS):
             recorded, by = self._recorded(work)

@@ -235,18 +235,19 @@ class Capture:
         except FencedError:
             raise
         except CdcError as error:
-            self._hindered({THE_RUN: error})
+            self._hindered({THE_RUN: error}, last_word=True)
             raise
-        self._hindered(self._lasting)  # nothing, if the loop had nothing to do
+        self._hindered(self._lasting, last_word=True)  # nothing, if the loop had nothing to do
         return summary
 
     def _recorded_hindrances(self) -> RecordedHindrances:
         return RecordedHindrances(self._lake.tables.location, self._config.events.topic_prefix)
 
-    def _hindered(self, errors: Mapping[str, Exception]) -> None:
+    def _hindered(self, errors: Mapping[str, Exception], *, last_word: bool = False) -> None:
         """Record what hinders the stream now."""
         self._lasting = errors
-        self._hindrances.write("stream", errors, self._ledger.clock.now(), self._ledger.manifest.claimed)
+        now, claim = self._ledger.clock.now(), self._ledger.manifest.claimed
+        self._hindrances.write("stream", errors, now, claim, last_word=last_word)
 
     def _stream(self, should_yield: ShouldYield, is_added: Callable[[TableId], bool]) -> StreamSummary:
         selected, unavailable = self._opening.begin()

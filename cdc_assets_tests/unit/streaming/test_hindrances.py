@@ -161,6 +161,18 @@ def test_run_that_another_one_has_replaced_withdraws_nothing(
     assert not seen(server, config).troubles
 
 
+def test_run_that_ends_puts_its_word_back(captured: tuple[SimulatedServer, CaptureConfig, TableId]) -> None:
+    server, config, _ = captured
+    capture = make_capture(server, config)
+    capture.stream()
+    record = RecordedHindrances(capture.parts.lake.tables.location, config.events.topic_prefix)
+    record.write("stream", {"The last run": ConnectionLostError("It is away.")}, server.now)
+    capture._hindered({})
+    assert seen(server, config).health == "not known", "it is not read at each turn"
+    capture._hindered({}, last_word=True)
+    assert seen(server, config).healthy
+
+
 def test_file_that_cannot_be_understood_says_nothing(
     captured: tuple[SimulatedServer, CaptureConfig, TableId],
 ) -> None:
