@@ -106,8 +106,8 @@ def _ahead(ahead: Sequence[_Waiting]) -> Iterator[Trouble]:
     if ahead:
         yield Trouble(
             ALL,
-            f"those of {_named([found.table for found in ahead])} are behind their topics, and for how long is not known: they were moved at a "
-            "time that lies ahead of the clock here. Next: correct the clocks; the next step of a mirror ends this, too",
+            f"those of {_named([found.table for found in ahead])} lack events of their topics, and for how long is not known: they were moved "
+            "at a time that lies ahead of the clock here. Next: correct the clocks; the next step of a mirror ends this, too",
         )
 
 

@@ -279,7 +279,7 @@ class CaptureReport:
             elif (behind := database.lag.behind_s or 0.0) > LATE_S:
                 found.append(f"{database.database} is {behind:,.0f} s behind what the server has captured")
         if self.published is not None and self.published.is_age_unknown:
-            found.append("it is not known how far Kafka is behind the lake")
+            found.append("it is not known how late the topics in Kafka are")
         if self.published is not None and (self.published.behind_s or 0.0) > LATE_S:
             found.append(f"Kafka is {self.published.behind_s:,.0f} s behind the lake")
         return found

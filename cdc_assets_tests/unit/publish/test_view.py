@@ -51,7 +51,7 @@ def test_what_waits_since_a_time_that_lies_ahead_waits_for_an_unknown_time() -> 
     assert (found.waiting, found.behind_s, found.is_age_unknown) == (1, None, True)
     assert published_result(found).word == "warned"
     report = CaptureReport("shop", NOW, published=found)
-    assert report.late == ["it is not known how far Kafka is behind the lake"]
+    assert report.late == ["it is not known how late the topics in Kafka are"]
     assert published_report(marker, ROWS, NOW - timedelta(seconds=50)).behind_s == 0.0
     assert not published_report(Published("lake", 4).text(), ROWS, NOW - timedelta(hours=1)).is_age_unknown
 
