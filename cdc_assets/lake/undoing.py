@@ -1,8 +1,9 @@
 """Undoes commits of other programs that put rows in twice (`foreign`).
 
 *Undoing it* needs neither the server nor the rows: the files that it added go, and those that it removed and that were there
-come back. That may not be possible any more: its files were rewritten in turn, vacuum has taken the former ones, or its rows
-cannot be counted. Then files of a topic with overlapping positions are read, and each event stays once (`positions`).
+come back. A file that was there and that it only describes again, as a commit of statistics does, stays. Undoing may not be possible any
+more: its files were rewritten in turn, vacuum has taken the former ones, or its rows cannot be counted. Then files of a
+topic with overlapping positions are read, and each event stays once (`positions`).
 
 *A crash between any two steps*: a commit that undoes another one names its version, so it is undone once.
 """
@@ -53,7 +54,7 @@ def can_be_undone(tables: DeltaTables, commit: ForeignCommit) -> bool:
 
 
 def _undoing(tables: DeltaTables, commit: ForeignCommit) -> Replacement | None:
-    """What undoes a commit; None if the log does not tell any more.
+    """What undoes a commit, and removes as many rows as it has put in; None if the log does not tell any more.
 
     Raises:
         LakeAwayError: the store does not answer.
@@ -61,8 +62,7 @@ def _undoing(tables: DeltaTables, commit: ForeignCommit) -> Replacement | None:
     """
     directory, location = commit.directory, tables.location
     made = read_commit(location, directory, commit.version)
-    came = None if made is None else total_rows(location, directory, made.added)
-    if made is None or came is None:
+    if made is None:
         return None
     try:
         before = pa.table(at_version(location, directory, commit.version - 1).get_add_actions()).to_pylist()
@@ -70,8 +70,12 @@ def _undoing(tables: DeltaTables, commit: ForeignCommit) -> Replacement | None:
         require_answer(location, directory, error)
         return None
     back = [_former(row) for row in before if row["path"] in made.removed]
-    dropped = came - sum(file.rows for file in back)
-    return Replacement(list(made.added), back, dropped, metadata={UNDONE: str(commit.version)})
+    described = {row["path"] for row in before}.difference(made.removed)
+    new = {path: rows for path, rows in made.added.items() if path not in described}
+    came, went = total_rows(location, directory, new), sum(file.rows for file in back)
+    if came is None or came - went != commit.rows:
+        return None
+    return Replacement(list(new), back, commit.rows, metadata={UNDONE: str(commit.version)})
 
 
 def _former(row: Mapping[str, Any]) -> KnownFile:

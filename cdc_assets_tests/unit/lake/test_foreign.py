@@ -9,15 +9,19 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
 
 from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.lake import foreign
 from cdc_assets.lake.audit import audit
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.foreign import scan_foreign
+from cdc_assets.lake.joining import JoinTask, join_topic_files
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.positions import doubled_rows, keep_once
+from cdc_assets.lake.replacing import Replacement, replace_files
+from cdc_assets.lake.tables import arrow_schema
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.watch import ForeignWatch
 from cdc_assets_tests.unit.lake.writing import batch_of, join_all, nobody_else, schema_of, write
@@ -94,6 +98,26 @@ def test_what_is_rewritten_in_turn_stays_once_by_its_positions(tables: TopicTabl
     assert set(watch(tables).check(["topic"])) == {"topic"}
     assert positions(tables) == expected(4)
     assert not scan_foreign(tables, "topic", 0).commits
+
+
+def test_files_that_are_only_described_again_stay_where_that_is_undone(tables: TopicTables) -> None:
+    """Statistics that were computed before some of the files were joined: only those are there twice then."""
+    files = pa.table(handle_of(tables).get_add_actions()).to_pylist()
+    described = [
+        AddAction(file["path"], file["size_bytes"], {}, file["modification_time"], False, '{"numRecords": 2}')
+        for file in files
+    ]
+    paths = tuple(sorted(file["path"] for file in files))[:2]
+    joined = join_topic_files(JoinTask(tables.location, "topic", paths, arrow_schema(handle_of(tables))))
+    assert replace_files(tables, "topic", Replacement(paths, joined.files), nobody_else)
+    marks = mark_of(tables)
+    handle_of(tables).create_write_transaction(described, "append", handle_of(tables).schema())
+    assert len(positions(tables)) == 12
+    [found] = watch(tables).check(["topic"])["topic"]
+    assert (found.kind, found.rows) == ("doubled", 4)
+    assert positions(tables) == expected(4)
+    assert not scan_foreign(tables, "topic", 0).commits
+    assert audit(tables, marks, ["topic"])["topic"].loss is None
 
 
 def test_rows_in_files_of_another_program_stay_once(tables: TopicTables) -> None:
