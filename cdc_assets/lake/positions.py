@@ -148,10 +148,26 @@ def once(task: OnceTask) -> list[Once]:
 
 
 def _positions(task: OnceTask, path: str) -> pa.Table:
-    with _opened(task, path) as parquet:
-        kind = parquet.schema_arrow.field("value").type if "value" in parquet.schema_arrow.names else pa.null()
-        is_event = pa.types.is_struct(kind) and kind.get_field_index("op") >= 0
-        table = parquet.read([STATISTICS, "window_id", *(["value.op"] if is_event else [])], use_threads=False)
+    """Positions, windows and whether each is a tombstone, of the rows of a file.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    try:
+        with (
+            task.location.existing(task.directory).open_input_file(path) as stream,
+            pq.ParquetFile(stream) as parquet,
+        ):
+            return _read_positions(parquet)
+    except STORE_ERRORS as error:
+        place = f"{task.location.uri(task.directory)}/{path}"
+        raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error
+
+
+def _read_positions(parquet: pq.ParquetFile) -> pa.Table:
+    kind = parquet.schema_arrow.field("value").type if "value" in parquet.schema_arrow.names else pa.null()
+    is_event = pa.types.is_struct(kind) and kind.get_field_index("op") >= 0
+    table = parquet.read([STATISTICS, "window_id", *(["value.op"] if is_event else [])], use_threads=False)
     is_tombstone = pc.is_null(table["value"]) if is_event else pa.repeat(pa.scalar(False), table.num_rows)
     columns = [
         table[name].cast(kind) if name in table.column_names else pa.nulls(table.num_rows, kind)
@@ -169,11 +185,3 @@ def _written(task: OnceTask, path: str, stays: np.ndarray) -> tuple[DataFile, ..
             start += batch.num_rows
             writer.write([chosen] if chosen.num_rows else [])
     return tuple(writer.files)
-
-
-def _opened(task: OnceTask, path: str) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(task.location.existing(task.directory).open_input_file(path))
-    except STORE_ERRORS as error:
-        place = f"{task.location.uri(task.directory)}/{path}"
-        raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.lake import foreign
@@ -103,7 +104,7 @@ def test_what_is_rewritten_in_turn_stays_once_by_its_positions(tables: TopicTabl
 def test_files_that_are_only_described_again_stay_where_that_is_undone(tables: TopicTables) -> None:
     """Statistics that were computed before some of the files were joined: only those are there twice then."""
     files = pa.table(handle_of(tables).get_add_actions()).to_pylist()
-    described = [
+    described: list[AddAction | RemoveAction] = [
         AddAction(file["path"], file["size_bytes"], {}, file["modification_time"], False, '{"numRecords": 2}')
         for file in files
     ]
@@ -252,6 +253,26 @@ def test_a_look_that_the_store_does_not_answer_is_repeated(
             raise OSError("Generic S3 error: HTTP error: connection refused")
 
         away.setattr(foreign, "at_version", refused)
+        assert looking.check(["topic"]) == {}
+    assert set(looking.check(["topic"])) == {"topic"}
+    assert positions(tables) == expected(4)
+
+
+@pytest.mark.parametrize("why", ["Generic S3 error: HTTP error: connection refused", "Couldn't deserialize thrift"])
+def test_positions_that_cannot_be_read_now_are_read_again(
+    tables: TopicTables, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Where the log is gone: the store is away, or a page is damaged, behind a footer that could be read."""
+    stale(tables)
+    cleaned(tables)
+    looking = watch(tables)
+    looking.checked["topic"] = 2
+    with monkeypatch.context() as away:
+
+        def refused(*_: object, **__: object) -> pa.Table:
+            raise OSError(why)
+
+        away.setattr(pq.ParquetFile, "read", refused)
         assert looking.check(["topic"]) == {}
     assert set(looking.check(["topic"])) == {"topic"}
     assert positions(tables) == expected(4)
