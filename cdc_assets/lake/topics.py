@@ -40,7 +40,7 @@ from deltalake.exceptions import CommitFailedError
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import FencedError, LakeConflictError, LakeError
 from cdc_assets.lake.evolution import is_compatible
-from cdc_assets.lake.expected import expected_rows
+from cdc_assets.lake.expected import expected_rows, settled
 from cdc_assets.lake.files import STATISTICS, DataFile
 from cdc_assets.lake.location import STORE_ERRORS, Location
 from cdc_assets.lake.marks import Mark
@@ -345,6 +345,23 @@ class TopicTables(DeltaTables):
         """Number of rows of a table to which others may have committed; what was lost meanwhile is counted, too."""
         rows = _row_count(handle)
         return rows if held is None else max(rows, expected_rows(self, directory, held, handle.version()).rows)
+
+    def settle(self, directory: str, read_to: int) -> None:
+        """Count what a table must have now, unless its log was counted up to there; the next mark continues from it, and it is
+        recorded with the next marks. So no later mark needs what the log may have lost by then.
+
+        Args:
+            read_to: version up to which its log is known.
+
+        Raises:
+            LakeError: the table cannot be read.
+        """
+        held = self._held.get(directory)
+        if held is None or held.counted == read_to:
+            return
+        now = settled(self, directory, held)
+        if now.counted != held.counted:
+            self._hold(directory, replace(now, version=now.counted))
 
     def recounted(self, directory: str, mark: Mark) -> Mark:
         """The mark with the rows that the table has now, as its log says and no handle remembers."""

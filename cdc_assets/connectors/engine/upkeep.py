@@ -8,18 +8,20 @@ was not done is done after a later batch.
 import logging
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.connectors.engine.ledger import BatchLedger
 from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.errors import LAKE_ERRORS
-from cdc_assets.lake.expected import settled
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep, tidy
 from cdc_assets.lake.watch import CHECK_EVERY_S, ForeignWatch
 
 log = logging.getLogger(__name__)
 
+_THREADS = 8
+"""Number of parallel requests to a store."""
 _WHY = "a connector reads in a process of its own"
 
 
@@ -79,8 +81,11 @@ class BatchUpkeep:
         """Undo what was put in twice, and count what each table must have, so that the next marks need none of the logs' commits before
         now."""
         self._watch.check(self._ledger.state.tables)
-        for directory, mark in self._ledger.state.marks.items():
-            try:
-                self._tables.expect(directory, settled(self._tables, directory, mark))
-            except LAKE_ERRORS as error:
-                log.warning("The rows of %s cannot be counted; it is tried again: %s", directory, error)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(self._settle, self._watch.checked))
+
+    def _settle(self, directory: str) -> None:
+        try:
+            self._tables.settle(directory, self._watch.checked[directory])
+        except LAKE_ERRORS as error:
+            log.warning("The rows of %s cannot be counted; it is tried again: %s", directory, error)

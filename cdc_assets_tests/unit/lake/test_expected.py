@@ -14,8 +14,9 @@ from deltalake.exceptions import DeltaError
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.one_by_one import OneByOne
+from cdc_assets.lake import expected
 from cdc_assets.lake.audit import examine
-from cdc_assets.lake.commits import read_commit
+from cdc_assets.lake.commits import Commit, read_commit
 from cdc_assets.lake.expected import Expected, expected_rows, settled
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.marks import Mark
@@ -121,6 +122,40 @@ def test_what_is_expected_is_what_is_there_whatever_is_done(table: Table, seed: 
             assert table.expected(mark) == Expected(table.rows, is_sure=True)
     for mark in seen:
         assert settled(table.tables, TOPIC, mark).rows == table.rows
+
+
+def test_what_is_settled_is_recorded_and_not_read_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def settle() -> list[int]:
+        """Versions that are read."""
+        read = list[int]()
+
+        def recorded(location: Location, directory: str, version: int) -> Commit | None:
+            read.append(version)
+            return read_commit(location, directory, version)
+
+        monkeypatch.setattr(expected, "read_commit", recorded)
+        table.tables.settle(TOPIC, table.handle.version())
+        return read
+
+    settle()
+    for _ in range(3):
+        table.append_foreign()
+        assert settle() == [table.handle.version()]
+        assert settle() == []
+        mark = table.tables.fresh_marks()[TOPIC]
+        assert (mark.rows, mark.counted, mark.version) == (table.rows, *[table.handle.version()] * 2)
+    table.append()
+    assert table.tables.fresh_marks()[TOPIC].rows == table.rows
+
+
+def test_what_is_lost_behind_what_was_settled_is_missed(table: Table) -> None:
+    table.append_foreign()
+    table.tables.settle(TOPIC, table.handle.version())
+    (table.log / f"{table.handle.version():020d}.json").unlink()
+    table.tables.forget(TOPIC)
+    table.tables.settle(TOPIC, table.handle.version())
+    table.append_foreign()
+    assert table.expected(table.tables.fresh_marks()[TOPIC]) == Expected(table.rows, is_sure=True)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -96,3 +96,35 @@ def test_commits_that_were_read_are_counted(tmp_path: Path, monkeypatch: pytest.
     run(tmp_path, ListFeed(EVENTS, [10, 20, 30, 40, 50, 60]))
     marks = EngineOverview(config_for(tmp_path)).state.marks
     assert [marks[topic].counted - marks[topic].version for topic in TOPICS] == [-1] * 3
+
+
+class CleanedFeed(ListFeed):
+    """Behind its third batch rows of a topic are deleted on purpose; behind the fourth the log that says so is cleaned up."""
+
+    lake: Path
+
+    def committed(self, number: int) -> None:
+        super().committed(number)
+        table = self.lake / TOPICS[1]
+        if len(self.acknowledged) == 3:
+            DeltaTable(str(table)).delete("key.id = 1")
+        elif len(self.acknowledged) == 4:
+            DeltaTable(str(table)).optimize.compact()
+            DeltaTable(str(table)).create_checkpoint()
+            for version in range(DeltaTable(str(table)).version()):
+                (table / "_delta_log" / f"{version:020}.json").unlink()
+
+
+@pytest.mark.parametrize("last", [TOPICS[0], TOPICS[1]], ids=["the topic stays quiet", "the topic goes on"])
+def test_rows_that_were_deleted_are_not_missed_once_the_log_is_cleaned_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """Since a look has counted them before, and the next batch records that."""
+    monkeypatch.setattr("cdc_assets.connectors.engine.upkeep.CHECK_EVERY_S", 0.0)
+    events = [event(number, topic=TOPICS[number % 2]) for number in range(1, 21)]
+    events += [event(number, topic=TOPICS[0]) for number in range(21, 41)]
+    events += [event(number, topic=last) for number in range(41, 51)]
+    feed = CleanedFeed(events, [10, 20, 30, 40, 50])
+    feed.lake = tmp_path
+    run(tmp_path, feed)
+    assert not found(tmp_path)
