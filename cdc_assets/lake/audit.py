@@ -14,7 +14,8 @@ is examined in time. Who only looks records nothing: he takes turns of his own (
 
 *No false alarms.* Joining files keeps application transactions and rows, and vacuum removes files that the newest version
 does not name. Rows that another program has deleted on purpose are not missed, and exactly these; and those that it has appended
-belong to none of ours: what is lost besides is found, as far as the log has the commits since the mark. A run may commit while
+belong to none of ours: what is lost besides is found, as far as the log has the commits since the mark. Where it has them no longer,
+fewer rows than were counted are a loss, too, since nothing shows that they are not; so other programs are to keep the log (`delta_log`). A run may commit while
 somebody looks: rows, files and the log are compared as of the version that was opened. A table may be right by these numbers
 and hold rows twice: that is found in its log (`foreign`). File contents are not read.
 """
@@ -31,7 +32,7 @@ from deltalake import DeltaTable
 from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn, Position
 from cdc_assets.errors import InvalidValueError, LakeAwayError, LakeError
 from cdc_assets.lake.commits import read_commit
-from cdc_assets.lake.expected import expected_rows
+from cdc_assets.lake.expected import Expected, expected_rows
 from cdc_assets.lake.location import STORE_ERRORS, plain, trouble
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import damaged
@@ -188,13 +189,18 @@ def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: De
     if mark is not None and now.window < mark.window:
         what = f"holds windows up to {now.window}, but {mark.window} was committed: the newest commits of its log are lost, or the table was replaced"
         losses.append(Loss(directory, what, _shown_until(actions, broken)))
-    elif (
-        mark is not None
-        and None not in counts
-        and rows < (expected := expected_rows(tables, directory, mark, handle.version()).rows)
-    ):
-        losses.append(Loss(directory, f"has {rows} events in place of {expected}: a commit of its log is lost"))
+    elif mark is not None and None not in counts:
+        expected = expected_rows(tables, directory, mark, handle.version())
+        if rows < expected.rows:
+            losses.append(Loss(directory, _fewer(rows, expected)))
     return Examined(now, _joined(losses))
+
+
+def _fewer(rows: int, expected: Expected) -> str:
+    found = f"has {rows} events in place of {expected.rows}"
+    if expected.is_sure:
+        return f"{found}: a commit of its log is lost"
+    return f"{found}, and its log has not all commits since these were counted: nobody can show that the others were removed on purpose"
 
 
 def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> Loss:

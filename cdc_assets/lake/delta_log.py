@@ -4,6 +4,10 @@ Opening a table lists its log and reads each commit after the newest checkpoint.
 loop that commits twice a second would list hundreds of thousands of names. Here a checkpoint is written every
 `CHECKPOINT_EVERY` commits, and after each of them `trim` removes all but the newest commits.
 
+*What other programs remove.* Their checkpoints clean the log up by age, which says nothing of what a capture has read: one
+that runs by night reads in the morning's log what was deleted on purpose since (`expected`). So the tables' own property has them keep a
+month, and only `trim` keeps the log short.
+
 *What is never removed.* The second newest checkpoint and all commits after it: if the newest checkpoint is lost or
 truncated, the table is read from them. And those of the newest `_YOUNG_COMMITS` that are younger than `_GRACE_S`,
 because a reader may be opening the table with file names that it listed a moment ago. The remaining log begins with a
@@ -59,7 +63,7 @@ _ENTRY = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.\d{10}
 
 
 def log_properties(replaced_minutes: int) -> dict[str, str]:
-    """Delta's table properties with which other writers maintain the log in the same way.
+    """Delta's table properties with which other writers write checkpoints as often, and keep all that a capture may read yet.
 
     Args:
         replaced_minutes: time for which the log keeps entries of replaced files. A checkpoint lists them all, at four
@@ -68,7 +72,7 @@ def log_properties(replaced_minutes: int) -> dict[str, str]:
     return {
         "delta.checkpointInterval": str(CHECKPOINT_EVERY),
         "delta.enableExpiredLogCleanup": "true",
-        "delta.logRetentionDuration": "interval 1 hours",
+        "delta.logRetentionDuration": "interval 30 days",
         RETENTION: f"interval {max(replaced_minutes, 1)} minutes",
     }
 

@@ -1,6 +1,7 @@
 """Rewrites of other programs that put rows in twice are found and undone; whoever appends or deletes is told of."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -335,6 +336,36 @@ def test_a_deletion_that_is_counted_already_explains_nothing_more(tables: TopicT
     loss = audit(run, mark_of(run), ["topic"])["topic"].loss
     assert loss is not None
     assert "has 7 events in place of 9" in loss.what
+
+
+def clean_up(tables: TopicTables) -> None:
+    """Another program's checkpoint, with Delta's own clean-up of the log, two days later."""
+    for commit in (Path(tables.location.root) / "topic" / "_delta_log").iterdir():
+        written = commit.stat().st_mtime - 2 * 86400
+        os.utime(commit, (written, written))
+    handle_of(tables).create_checkpoint()
+    handle_of(tables).cleanup_metadata()
+    tables.forget("topic")
+
+
+def test_a_deletion_is_known_though_others_have_cleaned_the_log_up_by_its_age(tables: TopicTables) -> None:
+    """As of a capture that runs by night."""
+    marks = mark_of(tables)
+    handle_of(tables).delete("window_id = 2")
+    handle_of(tables).optimize.compact()
+    clean_up(tables)
+    assert audit(tables, marks, ["topic"])["topic"].loss is None
+
+
+def test_what_cannot_be_counted_any_more_is_told_so(tables: TopicTables) -> None:
+    """Where somebody wants a short log."""
+    marks = mark_of(tables)
+    handle_of(tables).delete("window_id = 2")
+    handle_of(tables).optimize.compact()
+    cleaned(tables)
+    loss = audit(tables, marks, ["topic"])["topic"].loss
+    assert loss is not None
+    assert "has 6 events in place of 8, and its log has not all commits since" in loss.what
 
 
 def append_foreign(tables: TopicTables, *keys: int, capture: str = "") -> None:
