@@ -32,7 +32,7 @@ from deltalake import DeltaTable
 from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn, Position
 from cdc_assets.errors import InvalidValueError, LakeAwayError, LakeError
 from cdc_assets.lake.commits import read_commit
-from cdc_assets.lake.expected import Expected, expected_rows
+from cdc_assets.lake.expected import Expected, counted_to, expected_rows
 from cdc_assets.lake.location import STORE_ERRORS, plain, trouble
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import damaged
@@ -181,7 +181,9 @@ def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: De
     window = handle.transaction_version(tables.capture)
     counts = actions["num_records"].to_pylist()
     rows = sum(count or 0 for count in counts)
-    now = Mark(-1 if window is None else window, handle.version(), rows, counted=handle.version())
+    number = -1 if window is None else window
+    counted = counted_to(tables, directory, handle.version(), number)
+    now = Mark(number, handle.version(), rows, counted=counted)
     now = now if mark is None else now.behind(mark)
     losses = []
     if broken:

@@ -65,8 +65,24 @@ def settled(tables: DeltaTables, directory: str, mark: Mark) -> Mark:
     handle = tables.open(directory)
     if handle is None:
         return mark
-    expected = expected_rows(tables, directory, mark, handle.version())
-    return replace(mark, rows=expected.rows, counted=handle.version())
+    newest = handle.version()
+    expected = expected_rows(tables, directory, mark, newest)
+    counted = counted_to(tables, directory, newest, mark.window)
+    return replace(mark, version=newest, rows=expected.rows, counted=counted)
+
+
+def counted_to(tables: DeltaTables, directory: str, newest: int, window: int) -> int:
+    """Version that a mark may say to have counted, of a table whose rows were counted in its newest one.
+
+    Not that one, if it is a window's: its number says that its rows are in the mark. So they are still missed if it is lost,
+    and another program puts a commit of its own in its place.
+
+    Raises:
+        LakeError: the log cannot be read.
+    """
+    commit = read_commit(tables.location, directory, newest)
+    is_numbered = commit is not None and commit.transactions.get(tables.capture, window + 1) <= window
+    return newest - 1 if is_numbered else newest
 
 
 def _more_by(tables: DeltaTables, directory: str, commit: Commit, window: int) -> int | None:

@@ -93,12 +93,14 @@ class ForeignScan:
         commits: of other programs that changed which rows there are, and were not undone; oldest first.
         is_whole: whether all commits were there, and none is unclear.
         is_vacuumed: whether another program has removed files that no version named then, and a commit after it may name.
+        last: the newest commit that was read; None if there was none.
     """
 
     newest: int
     commits: tuple[ForeignCommit, ...] = ()
     is_whole: bool = True
     is_vacuumed: bool = False
+    last: Commit | None = None
 
 
 def scan_foreign(tables: DeltaTables, directory: str, since: int) -> ForeignScan:
@@ -111,6 +113,7 @@ def scan_foreign(tables: DeltaTables, directory: str, since: int) -> ForeignScan
         LakeError: the table cannot be read.
     """
     found, commits, undone, is_vacuumed = -1, list[ForeignCommit](), set[int](), False
+    last: Commit | None = None
     start, end, is_whole = _bounds(tables, directory, since)
     version = start
     while True:
@@ -118,6 +121,7 @@ def scan_foreign(tables: DeltaTables, directory: str, since: int) -> ForeignScan
         if commit is None and version >= end:
             break
         if commit is not None:
+            last = commit
             undone |= undone_by(commit)
             is_vacuumed |= commit.operation.startswith(_VACUUM) and not is_own(tables, commit)
             commits = [] if WHOLE in commit.about else commits
@@ -128,7 +132,7 @@ def scan_foreign(tables: DeltaTables, directory: str, since: int) -> ForeignScan
                 commits.append(one)
         found, version = version, version + 1
     newest = max(found, end - 1)
-    return ForeignScan(newest, tuple(one for one in commits if one.version not in undone), is_whole, is_vacuumed)
+    return ForeignScan(newest, tuple(one for one in commits if one.version not in undone), is_whole, is_vacuumed, last)
 
 
 def scan_from_checkpoint(tables: DeltaTables, directory: str) -> ForeignScan:

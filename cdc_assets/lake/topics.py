@@ -324,14 +324,14 @@ class TopicTables(DeltaTables):
         """The mark of a table after a commit; if another writer commits in between, its version is later.
 
         That a version is the one of the commit before does not say that its file is: a log may have lost it, and have another
-        program's in its place. So commits are counted only once the log was read.
+        program's in its place. So commits are counted only once the log was read, and the newest of these once a later one was.
         """
         held, version = self._held.get(directory), handle.version()
         if version == 0:  # the table was created just now
             self._checked.setdefault(directory, 0)
         checked = self._checked.get(directory, -1)
         if held is not None and held.version == version:
-            rows, counted = held.rows, max(held.counted, min(checked, version))
+            rows, counted = held.rows, max(held.counted, min(checked, version) - 1)
         else:
             rows, counted = self._counted(handle, directory, held), version
         return Mark(window_id, version + 1, rows + sum(file.rows for file in files), checked=checked, counted=counted)
@@ -357,11 +357,10 @@ class TopicTables(DeltaTables):
             LakeError: the table cannot be read.
         """
         held = self._held.get(directory)
-        if held is None or held.counted == read_to:
+        if held is None or (held.version == read_to and held.counted >= read_to - 1):
             return
-        now = settled(self, directory, held)
-        if now.counted != held.counted:
-            self._hold(directory, replace(now, version=now.counted))
+        if (now := settled(self, directory, held)) is not held:
+            self._hold(directory, now)
 
     def recounted(self, directory: str, mark: Mark) -> Mark:
         """The mark with the rows that the table has now, as its log says and no handle remembers."""

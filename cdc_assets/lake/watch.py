@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.errors import LAKE_ERRORS, EngineError, InvariantError, RetryableError
+from cdc_assets.lake.commits import Commit, read_commit
 from cdc_assets.lake.files import STATISTICS
 from cdc_assets.lake.foreign import OR_EARLIER, ForeignCommit, ForeignScan, scan_foreign
 from cdc_assets.lake.positions import keep_once
@@ -34,6 +35,8 @@ class ForeignWatch:
         self._tables, self._runner, self._fence = tables, runner, fence
         self.checked: dict[str, int] = {}
         """Version up to which each table's log was read."""
+        self._last: dict[str, Commit] = {}
+        """The newest commit that was read of each log."""
         self.left: list[ForeignCommit] = []
         """What could not be undone by the newest call of `check`, as files are gone and there are no positions."""
         self.vacuumed: set[str] = set()
@@ -53,7 +56,7 @@ class ForeignWatch:
 
         def read(directory: str) -> ForeignScan | None:
             try:
-                return scan_foreign(self._tables, directory, first_unread(self.checked.get(directory, -1)))
+                return self._scan(directory)
             except LAKE_ERRORS as error:
                 log.warning("The log of %s cannot be read; it is tried again: %s", directory, error)
                 return None
@@ -65,20 +68,41 @@ class ForeignWatch:
         for directory, seen in found.items():
             did = self._undone(directory, seen)
             if did is not None:
-                self.checked[directory] = self._newest(directory, seen)
+                self._note(directory, seen)
                 if did or not seen.is_whole:
                     changed[directory] = did
         return changed
 
-    def _newest(self, directory: str, seen: ForeignScan) -> int:
-        """Version up to which a log is known now, with the commits by which something was undone."""
+    def _scan(self, directory: str) -> ForeignScan:
+        """What a log has after the newest commit that was read; with that one, if it was lost, and another program has committed in
+        its place.
+
+        Raises:
+            LakeError: the log cannot be read.
+        """
+        checked = self.checked.get(directory, -1)
+        seen = scan_foreign(self._tables, directory, first_unread(checked))
+        known = self._last.get(directory)
+        if known is None or known.version != checked or seen.last is None:
+            return seen
+        now = read_commit(self._tables.location, directory, checked)
+        return seen if now is None or now == known else scan_foreign(self._tables, directory, checked)
+
+    def _note(self, directory: str, seen: ForeignScan) -> None:
+        """Remember up to where a log is known now, with the commits by which something was undone."""
+        newest = self._newest(directory, seen)
+        self.checked[directory] = newest.newest
+        if newest.last is not None:
+            self._last[directory] = newest.last
+
+    def _newest(self, directory: str, seen: ForeignScan) -> ForeignScan:
         if not seen.commits:
-            return seen.newest
+            return seen
         try:
             since = scan_foreign(self._tables, directory, first_unread(seen.newest))
         except LAKE_ERRORS:
-            return seen.newest
-        return seen.newest if since.commits or not since.is_whole else since.newest
+            return seen
+        return seen if since.commits or not since.is_whole or since.last is None else since
 
     def _undone(self, directory: str, seen: ForeignScan) -> list[ForeignCommit] | None:
         """What others did, after what put rows in twice was undone, newest first; None if that is to be tried again."""

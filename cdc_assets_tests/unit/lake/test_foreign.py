@@ -174,6 +174,20 @@ def test_what_others_append_or_delete_is_told_and_stays(tables: TopicTables) -> 
     assert len(positions(tables)) == 7
 
 
+def test_what_others_commit_in_place_of_what_was_read_is_told(tables: TopicTables) -> None:
+    looking = watch(tables)
+    assert looking.check(["topic"]) == {}
+    append(tables, 5)
+    assert looking.check(["topic"]) == {}
+    version = handle_of(tables).version()
+    (Path(tables.location.root) / "topic" / "_delta_log" / f"{version:020d}.json").unlink()
+    append_foreign(tables, 1, 2)
+    append(tables, 6)
+    [told] = looking.check(["topic"])["topic"]
+    assert (told.kind, told.rows, told.version) == ("appended", 2, version)
+    assert looking.check(["topic"]) == {}
+
+
 def renumber(handle: DeltaTable) -> None:
     handle.update(updates={"window_id": "7"}, predicate="window_id = 2")
 
