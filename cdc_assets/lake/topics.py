@@ -346,7 +346,7 @@ class TopicTables(DeltaTables):
         rows = _row_count(handle)
         return rows if held is None else max(rows, expected_rows(self, directory, held, handle.version()).rows)
 
-    def settle(self, directory: str, read_to: int) -> None:
+    def count_rows(self, directory: str, read_to: int) -> None:
         """Count what a table must have now, unless its log was counted up to there; the next mark continues from it, and it is
         recorded with the next marks. So no later mark needs what the log may have lost by then.
 

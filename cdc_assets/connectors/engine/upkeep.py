@@ -82,10 +82,10 @@ class BatchUpkeep:
         now."""
         self._watch.check(self._ledger.state.tables)
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(self._settle, self._watch.checked))
+            list(pool.map(self._count_rows, self._watch.checked))
 
-    def _settle(self, directory: str) -> None:
+    def _count_rows(self, directory: str) -> None:
         try:
-            self._tables.settle(directory, self._watch.checked[directory])
+            self._tables.count_rows(directory, self._watch.checked[directory])
         except LAKE_ERRORS as error:
             log.warning("The rows of %s cannot be counted; it is tried again: %s", directory, error)

@@ -125,7 +125,7 @@ def test_what_is_expected_is_what_is_there_whatever_is_done(table: Table, seed: 
 
 
 def test_what_is_settled_is_recorded_and_not_read_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    def settle() -> list[int]:
+    def count_rows() -> list[int]:
         """Versions that are read."""
         read = list[int]()
 
@@ -134,14 +134,14 @@ def test_what_is_settled_is_recorded_and_not_read_again(table: Table, monkeypatc
             return read_commit(location, directory, version)
 
         monkeypatch.setattr(expected, "read_commit", recorded)
-        table.tables.settle(TOPIC, table.handle.version())
+        table.tables.count_rows(TOPIC, table.handle.version())
         return read
 
-    settle()
+    count_rows()
     for _ in range(3):
         table.append_foreign()
-        assert max(settle()) == table.handle.version()
-        assert settle() == []
+        assert max(count_rows()) == table.handle.version()
+        assert count_rows() == []
         mark = table.tables.fresh_marks()[TOPIC]
         assert (mark.rows, mark.counted, mark.version) == (table.rows, *[table.handle.version()] * 2)
     table.append()
@@ -150,10 +150,10 @@ def test_what_is_settled_is_recorded_and_not_read_again(table: Table, monkeypatc
 
 def test_what_is_lost_behind_what_was_settled_is_missed(table: Table) -> None:
     table.append_foreign()
-    table.tables.settle(TOPIC, table.handle.version())
+    table.tables.count_rows(TOPIC, table.handle.version())
     (table.log / f"{table.handle.version():020d}.json").unlink()
     table.tables.forget(TOPIC)
-    table.tables.settle(TOPIC, table.handle.version())
+    table.tables.count_rows(TOPIC, table.handle.version())
     table.append_foreign()
     assert table.expected(table.tables.fresh_marks()[TOPIC]) == Expected(table.rows, is_sure=True)
 
@@ -162,20 +162,20 @@ def look(table: Table) -> None:
     table.tables.note_checked(TOPIC, table.handle.version())
 
 
-def settle(table: Table) -> None:
-    table.tables.settle(TOPIC, table.handle.version())
+def count_rows(table: Table) -> None:
+    table.tables.count_rows(TOPIC, table.handle.version())
 
 
-def forget_and_settle(table: Table) -> None:
+def forget_and_count(table: Table) -> None:
     table.tables.forget(TOPIC)
-    settle(table)
+    count_rows(table)
 
 
 def compare(table: Table) -> None:
     table.tables.expect(TOPIC, examine(table.tables, TOPIC, table.tables.fresh_marks()[TOPIC]).mark)
 
 
-@pytest.mark.parametrize("count", [look, settle, forget_and_settle, compare])
+@pytest.mark.parametrize("count", [look, count_rows, forget_and_count, compare])
 def test_the_newest_commit_is_missed_if_it_is_lost_after_it_was_read(
     table: Table, count: Callable[[Table], None]
 ) -> None:
