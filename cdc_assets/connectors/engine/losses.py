@@ -1,7 +1,8 @@
 """What the topic tables of an engine's batches lack of what their record says: the audit that topics of SQL Server have (`lake.audit`).
 
 A mark is recorded with the batch after whose commit it was made, so a table holds at least what its mark says, also after a crash in
-between. A table without a mark gets one with its next batch. Tables that seem right are examined as time allows, those
+between. What a look has counted since, such as rows that somebody has deleted, is recorded with the next batch of any table (`upkeep`).
+A table without a mark gets one with its next batch. Tables that seem right are examined as time allows, those
 first that were not for longest: a run records which it has examined with its first batch.
 """
 
