@@ -74,6 +74,10 @@ class Lake:
                 _warn(plan)
         return known
 
+    def forget(self, directory: str) -> None:
+        """Have `destination` look for this directory's table again, since it is gone or cannot be read."""
+        self._plans = {key: known for key, known in self._plans.items() if known[1] != directory}
+
     def record(self, window_id: int, entries: Sequence[HistoryEntry]) -> None:
         """Write structures into the schema history, once for each window, and warn once about what events lack of them.
 

@@ -254,6 +254,8 @@ class Losses:
         topics = owners(self._state, self._config)
         by_table: dict[TableId, dict[str, Examined]] = {}
         for name, result in found.items():
+            if result.mark is None:  # a snapshot of this run is to make the table anew
+                self._lake.forget(name)
             if topic_of(name) in topics:
                 by_table.setdefault(topics[topic_of(name)], {})[name] = result
             elif result.loss is not None and name == self._lake.history.directory:

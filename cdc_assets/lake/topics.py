@@ -311,8 +311,10 @@ class TopicTables(DeltaTables):
         """Have the next mark of a table continue from one that is recorded, so that rows which are lost meanwhile are missed; or from
         nothing, where it is recorded that there is none."""
         with self._lock:
-            self._held.pop(directory, None)
-            if mark is not None:
+            if mark is None:
+                self._held.pop(directory, None)
+                self._checked.pop(directory, None)
+            else:
                 self._held[directory] = mark
 
     def expect_recorded(self, marks: Mapping[str, Mark]) -> None:

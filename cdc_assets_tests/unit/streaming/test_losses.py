@@ -320,6 +320,34 @@ def test_what_a_quiet_topic_loses_is_noticed_while_a_run_streams_others(
     world.check_rows()
 
 
+@pytest.mark.parametrize("policy", ["resnapshot", "ignore"])
+def test_a_folder_that_goes_while_a_run_streams_is_made_anew_by_the_same_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    monkeypatch.setattr(housekeeping, "_COMPARE_EVERY", timedelta())
+    world, left = make_world(tmp_path / "lake", gap_policy=policy), [1, 2, 3, 4]
+
+    def work(step: str) -> None:
+        if step != "window-complete" or not left:
+            return
+        at = left.pop()
+        if at == 3:
+            remove(world.topic(world.lines))
+        both = at < 3
+        world.server.commit(*((table, "insert", 60 + at, "a") for table in (world.orders, *[world.lines] * both)))
+
+    world.insert(60)
+    with listening(work):
+        assert world.stream().troubled == ()
+    assert not left
+    assert world.keys(world.orders) >= {60, 61, 62, 63, 64}
+    assert world.keys(world.lines) >= {61, 62}
+    if policy == "resnapshot":
+        world.check_rows()
+    else:
+        assert world.state(world.lines).gaps
+
+
 @pytest.mark.parametrize("lost", range(1, 7))
 @pytest.mark.parametrize("how", ["deleted", "emptied", "cut off"])
 def test_newest_commits_of_the_manifest_are_lost(world: World, lost: int, how: str) -> None:
