@@ -85,7 +85,7 @@ def audited(
     seconds: float | None = None,
     turns: Turns | None = None,
 ) -> dict[str, Examined]:
-    """What the lake's tables hold, by directory; without tables that have a gap or have failed.
+    """What the lake's tables hold, by directory; without tables that have a gap or have failed, unless a commit to them is in flight.
 
     Args:
         tables: the lake's Delta tables.
@@ -94,10 +94,10 @@ def audited(
         turns: of somebody who only looks.
     """
     topics, known = owners(state, config), {topic_of(directory) for directory in state.marks}
-    stopped = _stopped_topics(state, config)
+    in_flight = {topic_name(table, config.events) for table in _in_flight(state)}
+    stopped = _stopped_topics(state, config) - in_flight
     chosen = {name for name in {*state.marks, *(topics.keys() - known)} if topic_of(name) not in stopped}
-    in_flight = _in_flight(state)
-    whole = {name for name in chosen if topics.get(topic_of(name)) in in_flight}
+    whole = {name for name in chosen if topic_of(name) in in_flight}
     return audit(tables, state.marks, chosen, whole=whole, seconds=seconds, turns=turns)
 
 

@@ -210,7 +210,7 @@ def _reach(change: Change) -> None:
 
 
 def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[DataFile]]) -> dict[str, str]:
-    """Tables that cannot take recorded files any more: these are gone, or their number was left out.
+    """Tables that cannot take recorded files any more: these are gone, or the table is, or their number was left out.
 
     Where files are gone the number is left out now, so that nobody else commits those that are not.
 
@@ -224,6 +224,7 @@ def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[Da
         LakeError: the lake cannot be read.
     """
     waiting = {name: written for name, written in files.items() if not tables.committed(name, number)}
+    gone = {name: "the log of its table is gone" for name in waiting if tables.open(name) is None}
     lacking = missing_files(tables.location, waiting)
     lost = {
         name: ", ".join(f"{path} is {what}" for path, what in found.items())
@@ -231,4 +232,4 @@ def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[Da
         if tables.leave_out(name, number)  # otherwise somebody has committed them just now
     }
     others = [name for name in waiting if name not in lost and tables.left_out(name, number)]
-    return lost | dict.fromkeys(others, "another run has left them out")
+    return lost | gone | dict.fromkeys(others, "another run has left them out")

@@ -431,6 +431,35 @@ def test_lost_while_a_snapshot_is_in_flight(tmp_path: Path, known: bool) -> None
         world.check_promise()
 
 
+def remove_log(table: Path) -> None:
+    """Its data files are there."""
+    remove(table / "_delta_log")
+
+
+@pytest.mark.parametrize("lose", [remove, remove_log, lose_newest_commit])
+@pytest.mark.parametrize(
+    ("first", "step"), [("new", "round-written"), ("gap", "round-written"), ("gap", "round-complete")]
+)
+def test_what_a_snapshot_loses_before_a_table_streams_stops_no_other_table(
+    tmp_path: Path, first: str, step: str, lose: Callable[[Path], None]
+) -> None:
+    world = make_world(tmp_path / "lake", partitions=8)
+    table = world.server.create("news", rows=3) if first == "new" else world.orders
+    if first == "gap":
+        remove(world.topic(table))
+        world.stream()
+    stopped_at(step, lambda: make_capture(world.server, world.config).snapshot([table]))
+    lose(world.topic(table))
+    world.server.commit((world.lines, "insert", 60, "a"))
+    world.stream()
+    assert 60 in world.keys(world.lines)
+    known = state_of(world.config).tables.get(table)
+    assert known is None or known.status == "gap" or world.keys(table) == set(world.server.rows[table])
+    make_capture(world.server, world.config).snapshot([table])
+    assert world.state(table).status == "healthy"
+    assert world.keys(table) == set(world.server.rows[table])
+
+
 def test_policies(tmp_path: Path) -> None:
     world = make_world(tmp_path / "resnapshot", gap_policy="resnapshot")
     remove(world.topic(world.orders))
