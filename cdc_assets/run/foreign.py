@@ -4,20 +4,28 @@ What others appended or removed is from then on expected of a topic (`lake.expec
 and those of a commit that the log no longer has, are still expected. So the comparison of the topic with its mark finds the loss, at
 once and, after a crash, at the next start.
 A topic that others have vacuumed is compared, too: their vacuum may have taken files that were about to be committed.
+
+What was found is kept until it is recorded, and only then does a log count as read: if the store does not answer in between, the
+next look records it, and after a crash the next run reads it again. A topic that Delta cannot read any more is compared at once, and
+the others are recorded.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from cdc_assets.capture.losses import Losses
 from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.errors import LakeError
 from cdc_assets.lake.expected import expected_rows
 from cdc_assets.lake.foreign import ForeignCommit
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.watch import CHECK_EVERY_S, ForeignWatch
 from cdc_assets.ledger.manifest import Manifest
+
+log = logging.getLogger(__name__)
 
 _KEPT = 5
 """Number of sentences that are kept of a table."""
@@ -46,52 +54,74 @@ class ForeignCommits:
         self._tables, self._manifest, self._losses, self._clock = tables, manifest, losses, clock
         self._watch = ForeignWatch(tables, runner, manifest.require_writer)
         self._checked_at: timedelta | None = None
+        self._untold: dict[str, list[ForeignCommit]] = {}
+        """What was found and is not recorded yet, by directory; of a topic that was only vacuumed, nothing."""
+        self._suspects: set[str] = set()
+        """Topics that are to be compared with their marks, and were not yet."""
 
     def check_when_due(self) -> None:
         """Search, unless that was done a short time ago.
 
         Raises:
             FencedError: another writer has taken over.
+            RetryableError: the store does not answer; what was found is recorded by the next call.
         """
         now = self._clock.elapsed()
         if self._checked_at is None or now - self._checked_at >= timedelta(seconds=CHECK_EVERY_S):
-            self._checked_at = now
             self.check()
+            self._checked_at = now
 
     def check(self) -> None:
         """Read what the logs of all topics have after the versions up to which they were read.
 
         Raises:
             FencedError: another writer has taken over.
+            RetryableError: as for `check_when_due`.
         """
         marks = {**self._manifest.state.marks, **self._tables.fresh_marks()}
         for name, mark in self._manifest.state.marks.items():
             self._watch.checked.setdefault(name, mark.read_to)
         changed = self._watch.check(marks)
-        changed |= {name: [] for name in self._watch.vacuumed - changed.keys()}
+        for name in changed.keys() | self._watch.vacuumed:
+            self._untold.setdefault(name, []).extend(changed.get(name, ()))
+        self._suspects |= self._watch.vacuumed
+        self._tell(marks)
         for name, version in self._watch.checked.items():
-            self._tables.note_checked(name, version)
-        found = {name: self._marked(name, marks[name], commits) for name, commits in changed.items()}
+            if name not in self._untold:
+                self._tables.note_checked(name, version)
+        self._losses.compare(self._suspects & self._manifest.state.marks.keys())
+        self._suspects.clear()
+
+    def _tell(self, marks: Mapping[str, Mark]) -> None:
+        """Record what was found, except of topics that Delta cannot read any more: whether these lack something is for the comparison."""
+        found = dict[str, _Marked]()
+        self._untold = {name: commits for name, commits in self._untold.items() if name in marks}
+        for name, commits in self._untold.items():
+            try:
+                found[name] = self._marked(name, marks[name], commits)
+            except LakeError as error:
+                log.warning("What other programs did to %s cannot be recorded; it is tried again: %s", name, error)
+                self._suspects.add(name)
         if found:
-            now = self._clock.now()
-            self._manifest.record_audit(
-                now, (), {name: one.mark for name, one in found.items()}, self._manifest.state.next_window
-            )
-        for name in (name for name, commits in changed.items() if commits):
-            self._tables.forget_marks({name: marks[name]})
-            self._tables.expect(name, found[name].mark)
-        if suspects := [name for name, one in found.items() if one.lacks or name in self._watch.vacuumed]:
-            self._losses.compare(suspects)
+            now, next_window = self._clock.now(), self._manifest.state.next_window
+            self._manifest.record_audit(now, (), {name: one.mark for name, one in found.items()}, next_window)
+        for name, one in found.items():
+            if self._untold.pop(name):
+                self._tables.forget_marks({name: marks[name]})
+                self._tables.expect(name, one.mark)
+        self._suspects |= {name for name, one in found.items() if one.lacks}
 
     def _marked(self, name: str, mark: Mark, commits: Sequence[ForeignCommit]) -> "_Marked":
         """A topic after commits of other programs; of one with none, only its log is read further."""
-        checked = self._watch.checked[name]
+        checked = self._watch.checked.get(name, mark.checked)
         if not commits:
             return _Marked(replace(mark, checked=checked))
         now = self._tables.recounted(name, mark)
         expected = expected_rows(self._tables, name, mark, now.counted)
         rows = expected.rows if expected.is_sure else min(mark.rows, now.rows + _lost(commits))
-        foreign = (*mark.foreign, *map(str, commits))[-_KEPT:]
+        # the answer of an earlier record may be lost
+        news = [text for text in map(str, commits) if text not in mark.foreign]
+        foreign = (*mark.foreign, *news)[-_KEPT:]
         return _Marked(replace(now, rows=max(now.rows, rows), checked=checked, foreign=foreign), rows > now.rows)
 
 

@@ -1,5 +1,8 @@
 """What a topic loses is noticed also if another program commits to it at the same time."""
 
+import json
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,7 +10,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdc_assets.core.steps import listening
+from cdc_assets.errors import LakeAwayError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
@@ -75,3 +82,94 @@ def test_a_commit_in_whose_place_another_program_has_put_one_of_its_own(
     assert state_of(config).tables[lines].gaps
     make_capture(server, config).snapshot([lines])
     assert make_capture(server, config).stream().troubled == (), "rows of others raise no alarm"
+
+
+def newest_commit(table: Path) -> Path:
+    return table / "_delta_log" / f"{DeltaTable(str(table)).version():020d}.json"
+
+
+def lose_by_rewriting(table: Path) -> None:
+    """Another program joins all files, and forgets what it has joined."""
+    DeltaTable(str(table)).optimize.compact()
+    actions = [json.loads(line) for line in newest_commit(table).read_text().splitlines()]
+    newest_commit(table).write_text("".join(json.dumps(action) + "\n" for action in actions if "add" not in action))
+
+
+OTHERS: dict[str, Callable[[Path], object]] = {
+    "append": lambda table: append(table, 3),
+    "deletion": lambda table: DeltaTable(str(table)).delete("value['after']['id'] = 2"),
+    "lossy rewrite": lose_by_rewriting,
+}
+
+
+@pytest.mark.parametrize(("owner", "name"), [(TopicTables, "recounted"), (Manifest, "record_audit")])
+@pytest.mark.parametrize("act", OTHERS.values(), ids=OTHERS)
+def test_what_others_did_is_told_also_if_the_store_was_away_just_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], object], owner: type, name: str
+) -> None:
+    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 0.0)
+    server = SimulatedServer()
+    lines = server.create("lines", rows=3)
+    server.idle_tick()
+    config = make_config(str(tmp_path), slices=1)
+    make_capture(server, config).snapshot()
+    topic, left, away = f"shop.{lines}", [1, 2, 3, 4], list[bool]()
+    answer = getattr(owner, name)
+
+    def sometimes(*args: object, **more: object) -> object:
+        if away:
+            away.clear()
+            raise LakeAwayError("The store does not answer. Next: wait.")
+        return answer(*args, **more)
+
+    def work(step: str) -> None:
+        if step != "window-complete" or not left:
+            return
+        if left.pop() == 3:
+            act(tmp_path / topic)
+            away.append(True)
+        server.commit((lines, "insert", 60 + len(left), "a"))
+
+    monkeypatch.setattr(owner, name, sometimes)
+    server.commit((lines, "insert", 50, "a"), (lines, "insert", 51, "a"))
+    with listening(work):
+        make_capture(server, config).stream()
+    assert not away
+    assert len(state_of(config).marks[topic].foreign) == 1
+    assert bool(state_of(config).tables[lines].gaps) == (act is lose_by_rewriting)
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_topic_that_others_made_unreadable_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr("cdc_assets.run.housekeeping._COMPARE_EVERY", timedelta())
+    server = SimulatedServer()
+    lines, orders = server.create("lines", rows=3), server.create("orders", rows=1)
+    server.idle_tick()
+    config = make_config(str(tmp_path), slices=1)
+    make_capture(server, config).snapshot()
+    table, left = tmp_path / f"shop.{lines}", [1, 2, 3]
+    unknown = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["somethingNew"],
+        "writerFeatures": ["somethingNew"],
+    }
+
+    def work(step: str) -> None:
+        if step != "window-complete" or not left:
+            return
+        if left.pop() == 2:
+            if rows:
+                append(table, rows)
+            behind = newest_commit(table).with_name(f"{DeltaTable(str(table)).version() + 1:020d}.json")
+            behind.write_text(json.dumps({"protocol": unknown}) + "\n")
+        server.commit((orders, "insert", 60 + len(left), "a"))
+
+    server.commit((orders, "insert", 50, "a"))
+    with listening(work):
+        troubled = make_capture(server, config).stream().troubled
+    assert [(one.table, one.status) for one in troubled] == [(lines, "failed")]
+    assert [event.key for event in events_of(config, orders)] == [1, 50, 62, 61, 60]
