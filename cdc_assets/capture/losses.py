@@ -35,7 +35,9 @@ import dataclasses
 import itertools
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from cdc_assets.capture.endings import give_up_snapshot
 from cdc_assets.capture.instances import before
@@ -45,18 +47,22 @@ from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.errors import ConfigurationError, LakeError, RetryableError
 from cdc_assets.lake.audit import Examined, Loss, Turns, audit, examine, newest_lsn, unknown_commits
 from cdc_assets.lake.known import NEW_LAKE, refuse_if_known
+from cdc_assets.lake.location import STORE_ERRORS
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import Fence, Replacement
 from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.system_topics import heartbeat_topic
+from cdc_assets.lake.tables import unreadable
 from cdc_assets.lake.topics import TopicTables, generation
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableState, with_lost
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SECONDS = 1.0
 """Time limit in seconds, at the start of a run, for examining tables that look right."""
@@ -307,16 +313,30 @@ class Losses:
         if len(ahead) == 1:
             pending = self._state.in_flight(state.table.database)
             first = self._state.next_window if pending is None else pending.window_id
-            reached = _end_of(unknown_commits(self._lake.tables, ahead[0], first), state.position)
+            commits = self._read_log(ahead[0], partial(unknown_commits, window=first)) or ()
+            reached = _end_of(commits, state.position)
             if reached is not None:
                 log.warning(
                     "%s continues from %s: its topic has windows that the manifest has lost.", state.table, reached
                 )
                 return dataclasses.replace(state, position=reached)
-        ends = [end for name in ahead if (end := newest_lsn(self._lake.tables, name)) is not None]
+        ends = [end for name in ahead if (end := self._read_log(name, newest_lsn)) is not None]
         until = max([state.position.next(), *ends])
         what = f"{ahead[0]} holds windows that the manifest does not know, which is an older one"
         return self._lost(state, state.position, until, what, readable=True)
+
+    def _read_log(self, directory: str, read: Callable[[TopicTables, str], T]) -> T | None:
+        """What a topic's log says, or None if Delta cannot read it.
+
+        Raises:
+            RetryableError: the store does not answer.
+        """
+        try:
+            return read(self._lake.tables, directory)
+        except (LakeError, *STORE_ERRORS) as error:
+            if isinstance(away := unreadable(self._lake.tables.location.uri(directory), error), RetryableError):
+                raise away from error
+            return None
 
     def _lost(self, state: TableState, after: Lsn, until: Lsn, what: str, *, readable: bool) -> TableState | None:
         """The state with an interval of lost events; a table that is stopped stays as it is, and lacks them too."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdc_assets.capture import losses
@@ -19,7 +20,7 @@ from cdc_assets.config.settings import CaptureConfig, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.errors import ConfigurationError, LakeAwayError, LakeError
 from cdc_assets.lake import delta_log
 from cdc_assets.ledger import manifest_rows
 from cdc_assets.ledger.state import TableState
@@ -122,7 +123,7 @@ def commits(table: Path) -> list[Path]:
 
 
 def newest_file(table: Path) -> Path:
-    return table / max(DeltaTable(str(table)).get_add_actions()["path"].to_pylist())
+    return table / str(max(DeltaTable(str(table)).get_add_actions()["path"].to_pylist()))
 
 
 def remove(table: Path) -> None:
@@ -367,6 +368,29 @@ def test_newest_commits_of_the_manifest_are_lost(world: World, lost: int, how: s
         assert world.keys(table) == set(world.server.rows[table])
         found = [(event.op, event.key) for event in events_of(world.config, table) if event.op != "r"]
         assert sorted(found) == [("c", key) for key in (50, 51, 60, 61)]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("HTTP error: timed out"), DeltaError("Invalid JSON")], ids=["away", "damaged"]
+)
+def test_log_that_cannot_be_read_behind_an_older_manifest(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def history(_: DeltaTable) -> list[dict[str, object]]:
+        raise error
+
+    for commit in commits(world.lake / "shop.__windows")[-3:]:
+        commit.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "history", history)
+        if isinstance(error, OSError):
+            with pytest.raises(LakeAwayError, match=r"dbo\.(lines|orders) cannot be read .*timed out"):
+                world.stream()
+        else:
+            assert {trouble.status for trouble in world.stream().troubled} == {"gap"}, "it is not known what they lack"
+            make_capture(world.server, world.config).snapshot([world.lines, world.orders])
+    assert world.stream().troubled == ()
+    world.check_rows()
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied", "cut off"])
