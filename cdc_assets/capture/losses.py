@@ -66,7 +66,8 @@ T = TypeVar("T")
 
 _SECONDS = 1.0
 """Time limit in seconds, at the start of a run, for examining tables that look right."""
-
+_FEW = 8
+"""Commits that comparisons of a quiet topic, and the first look of each run, may read again and again."""
 
 SNAPSHOT_AGAIN = "materialize the table's snapshot asset, or set gap.policy=resnapshot"
 MOVE_FOLDER = "move that folder away, or restore it from a copy, then materialize the table's snapshot asset"
@@ -363,18 +364,23 @@ class Losses:
 
     def _record(self, found: Mapping[str, Examined], changed: Sequence[TableState], *, at_start: bool) -> None:
         now, known = self._state.next_window, self._state.marks
-        held = {name: result.mark and dataclasses.replace(result.mark, examined=now) for name, result in found.items()}
+        held = {name: result.mark and self._read_on(name, result.mark) for name, result in found.items()}
         numbers = [
             mark.window + 1
             for name, mark in held.items()
             if mark is not None and not mark.timed and is_numbered(name, self._config)
         ]
-        news = any(_plain(mark) != _plain(known.get(name)) for name, mark in held.items())
+        news = any(_is_news(mark, known.get(name)) for name, mark in held.items())
         left = at_start and len(held) < len(known)
         if changed or news or left or max(numbers, default=0) > now:
             self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]))
         for name, mark in held.items():
             self._lake.tables.expect(name, mark)
+
+    def _read_on(self, name: str, mark: Mark) -> Mark:
+        """The mark of a topic that was examined now, with how far this run has read its log."""
+        checked = min(self._lake.tables.checked(name), mark.version)
+        return dataclasses.replace(mark, examined=self._state.next_window, checked=max(mark.checked, checked))
 
     def _check_history(self) -> None:
         """Check that the structures of all streaming tables are known."""
@@ -413,8 +419,12 @@ def _end_of(commits: Sequence[tuple[Lsn, Lsn] | None], position: Lsn) -> Lsn | N
     return reached if commits else None
 
 
-def _plain(mark: Mark | None) -> Mark | None:
-    return mark and dataclasses.replace(mark, examined=0)
+def _is_news(mark: Mark | None, known: Mark | None) -> bool:
+    """Whether a mark is worth a row: it says another content, or spares the next comparisons, and looks, many commits."""
+    if mark is None or known is None:
+        return mark != known
+    same = dataclasses.replace(known, examined=mark.examined, checked=mark.checked)
+    return mark != same or max(mark.counted - known.counted, mark.checked - known.checked) > _FEW
 
 
 def clear_topic(tables: TopicTables, topic: str, fence: Fence) -> None:

@@ -331,7 +331,7 @@ class TopicTables(DeltaTables):
         held, version = self._held.get(directory), handle.version()
         if version == 0:  # the table was created just now
             self._checked.setdefault(directory, 0)
-        checked = self._checked.get(directory, -1)
+        checked = self.checked(directory)
         if held is not None and held.version == version:
             rows, counted = held.rows, max(held.counted, min(checked, version) - 1)
         else:
@@ -375,6 +375,10 @@ class TopicTables(DeltaTables):
     def note_checked(self, directory: str, version: int) -> None:
         """Have the next mark of a table say up to which version its log was read for commits of other programs."""
         self._checked[directory] = version
+
+    def checked(self, directory: str) -> int:
+        """Version up to which a table's log was read by this run (`note_checked`); -1 if it was not."""
+        return self._checked.get(directory, -1)
 
     def fresh_marks(self) -> dict[str, Mark]:
         """Marks of tables with commits that are not recorded in the manifest yet."""

@@ -30,7 +30,7 @@ from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.prepared import Prepared, moved
-from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
+from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 
@@ -572,6 +572,37 @@ def test_a_table_that_lost_nothing_costs_no_commit_of_the_manifest(world: World)
     manifest = world.lake / "shop.__windows"
     rows = DeltaTable(str(manifest)).to_pyarrow_table().sort_by("sequence").to_pylist()
     assert [row["event"] for row in rows[-3:]] == ["claim", "planned", "complete"]
+
+
+def test_a_quiet_topic_with_many_commits_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a snapshot of many rounds, in which nothing looks for commits of others."""
+    monkeypatch.setattr(housekeeping, "_COMPARE_EVERY", timedelta())
+    for module in ("rounds._ROUND_SLICES", "rounds.MIN_SLICE", "plan.MIN_SLICE"):
+        monkeypatch.setattr(f"cdc_assets.snapshot.{module}", 1)
+    server = SimulatedServer()
+    lines, orders = server.create("lines", rows=60), server.create("orders", rows=1)
+    server.idle_tick()
+    config = make_config(str(tmp_path), threads=1, slices_per_thread=60)
+
+    def audits() -> int:
+        rows = DeltaTable(str(tmp_path / "shop.__windows")).to_pyarrow_table()
+        return rows["event"].to_pylist().count("audit")
+
+    def stream(key: int) -> None:
+        server.commit((orders, "insert", key, "a"))
+        make_capture(server, config, LoopRunner(1)).stream()
+
+    make_capture(server, config, LoopRunner(1)).snapshot()
+    before = audits()
+    for key in (60, 61):
+        stream(key)
+    mark, recorded = state_of(config).marks[f"shop.{lines}"], audits()
+    assert mark.version > 8
+    assert (mark.counted, mark.checked) == (mark.version, mark.version)
+    assert recorded <= before + 2
+    for key in (62, 63):
+        stream(key)
+    assert audits() == recorded, "it is recorded once"
 
 
 def test_renamed_topic_of_heartbeats_gives_no_numbers_to_windows(tmp_path: Path) -> None:
