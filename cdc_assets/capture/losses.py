@@ -1,7 +1,8 @@
 """Detects data loss in the lake, and which tables can no longer be trusted from which position on.
 
 A table with a position and without its data has a gap; it is never treated as new. The manifest is compared with what the tables
-hold (`lake.audit`) when a run begins, before anything in flight is finished. A table is compared again, with all its data, before
+hold (`lake.audit`) when a run begins, before anything in flight is finished; of tables that are stopped, only those are that have
+something in flight, such as the snapshot that is to repair them. A table is compared again, with all its data, before
 a run commits to it for the first time, and when another program's rewrite has lost rows of it. While the run continues, one table
 after the other is compared: a run may last for half a day, and its page says that all is well.
 

@@ -2,7 +2,7 @@
 
 What others appended or removed is from then on expected of a topic (`lake.expected`). Rows that a rewrite was to keep and has lost,
 and those of a commit that the log no longer has, are still expected. So the comparison of the topic with its mark finds the loss, at
-once and, after a crash, at the next start.
+once and, after a crash, at the next start. Where the log has not all commits since the rows were counted, the comparison decides, too.
 A topic that others have vacuumed is compared, too: their vacuum may have taken files that were about to be committed.
 
 What was found is kept until it is recorded, and only then does a log count as read: if the store does not answer in between, the
@@ -33,7 +33,7 @@ _KEPT = 5
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """The mark of a topic, and whether it has fewer rows than that says."""
+    """The mark of a topic, and whether it has fewer rows than that says, or may have."""
 
     mark: Mark
     lacks: bool = False
@@ -54,7 +54,7 @@ class ForeignCommits:
         self._tables, self._manifest, self._losses, self._clock = tables, manifest, losses, clock
         self._watch = ForeignWatch(tables, runner, manifest.require_writer)
         self._checked_at: timedelta | None = None
-        self._untold: dict[str, list[ForeignCommit]] = {}
+        self._unrecorded: dict[str, list[ForeignCommit]] = {}
         """What was found and is not recorded yet, by directory; of a topic that was only vacuumed, nothing."""
         self._suspects: set[str] = set()
         """Topics that are to be compared with their marks, and were not yet."""
@@ -83,20 +83,21 @@ class ForeignCommits:
             self._watch.checked.setdefault(name, mark.read_to)
         changed = self._watch.check(marks)
         for name in changed.keys() | self._watch.vacuumed:
-            self._untold.setdefault(name, []).extend(changed.get(name, ()))
+            self._unrecorded.setdefault(name, []).extend(changed.get(name, ()))
         self._suspects |= self._watch.vacuumed
-        self._tell(marks)
+        self._record(marks)
         for name, version in self._watch.checked.items():
-            if name not in self._untold:
+            if name not in self._unrecorded:
                 self._tables.note_checked(name, version)
-        self._losses.compare(self._suspects & self._manifest.state.marks.keys())
+        if suspects := self._suspects & self._manifest.state.marks.keys():
+            self._losses.compare(suspects)
         self._suspects.clear()
 
-    def _tell(self, marks: Mapping[str, Mark]) -> None:
+    def _record(self, marks: Mapping[str, Mark]) -> None:
         """Record what was found, except of topics that Delta cannot read any more: whether these lack something is for the comparison."""
         found = dict[str, _Marked]()
-        self._untold = {name: commits for name, commits in self._untold.items() if name in marks}
-        for name, commits in self._untold.items():
+        self._unrecorded = {name: commits for name, commits in self._unrecorded.items() if name in marks}
+        for name, commits in self._unrecorded.items():
             try:
                 found[name] = self._marked(name, marks[name], commits)
             except LakeError as error:
@@ -106,7 +107,7 @@ class ForeignCommits:
             now, next_window = self._clock.now(), self._manifest.state.next_window
             self._manifest.record_audit(now, (), {name: one.mark for name, one in found.items()}, next_window)
         for name, one in found.items():
-            if self._untold.pop(name):
+            if self._unrecorded.pop(name):
                 self._tables.forget_marks({name: marks[name]})
                 self._tables.expect(name, one.mark)
         self._suspects |= {name for name, one in found.items() if one.lacks}
@@ -116,14 +117,12 @@ class ForeignCommits:
         checked = self._watch.checked.get(name, mark.checked)
         if not commits:
             return _Marked(replace(mark, checked=checked))
-        now = self._tables.recounted(name, mark)
-        expected = expected_rows(self._tables, name, mark, now.counted)
-        rows = expected.rows if expected.is_sure else min(mark.rows, now.rows + _lost(commits))
         # the answer of an earlier record may be lost
         news = [text for text in map(str, commits) if text not in mark.foreign]
-        foreign = (*mark.foreign, *news)[-_KEPT:]
-        return _Marked(replace(now, rows=max(now.rows, rows), checked=checked, foreign=foreign), rows > now.rows)
-
-
-def _lost(commits: Sequence[ForeignCommit]) -> int:
-    return sum(commit.rows for commit in commits if commit.kind == "lost")
+        noted = replace(mark, checked=checked, foreign=(*mark.foreign, *news)[-_KEPT:])
+        now = self._tables.recounted(name, mark)
+        expected = expected_rows(self._tables, name, mark, now.counted)
+        if not expected.is_sure:
+            return _Marked(noted, lacks=True)
+        rows = max(now.rows, expected.rows)
+        return _Marked(replace(noted, rows=rows, counted=now.counted), lacks=rows > now.rows)

@@ -173,3 +173,34 @@ def test_a_topic_that_others_made_unreadable_stops_no_other(
         troubled = make_capture(server, config).stream().troubled
     assert [(one.table, one.status) for one in troubled] == [(lines, "failed")]
     assert [event.key for event in events_of(config, orders)] == [1, 50, 62, 61, 60]
+
+
+def test_rows_that_are_lost_behind_more_commits_than_the_log_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a long snapshot, in which nothing looks for commits of others; these then append as many as were lost."""
+    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 1e9)
+    monkeypatch.setattr("cdc_assets.lake.delta_log._GRACE_S", 0.0)
+    monkeypatch.setattr("cdc_assets.lake.delta_log.MIN_COMMITS", 25)
+    server = SimulatedServer()
+    lines = server.create("lines", rows=3)
+    server.idle_tick()
+    config = make_config(str(tmp_path), slices=1, compact_after_files=0, log_commits=25)
+    make_capture(server, config).snapshot()
+    table, left = tmp_path / f"shop.{lines}", list(range(76))
+
+    def work(step: str) -> None:
+        if step != "window-complete" or not left:
+            return
+        if left.pop():
+            server.commit((lines, "insert", 100 + len(left), "a"))
+            return
+        lost = table / "_delta_log" / f"{DeltaTable(str(table)).version() - 2:020d}.json"
+        lost.write_text("".join(f"{action}\n" for action in lost.read_text().splitlines() if '"add"' not in action))
+        append(table, 3)
+
+    server.commit((lines, "insert", 50, "a"), (lines, "insert", 51, "a"))
+    with listening(work):
+        make_capture(server, config).stream()
+    assert not newest_commit(table).with_name(f"{1:020d}.json").exists()
+    assert state_of(config).tables[lines].gaps
