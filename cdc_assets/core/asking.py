@@ -60,13 +60,13 @@ class Asking(Generic[T]):
             if self._under_way is None:
                 self.since = datetime.now(UTC)
                 self._under_way = begun(self._name, question)
-            asked = self._under_way
-        if not wait([asked], patience_s).done:
+            pending = self._under_way
+        if not wait([pending], patience_s).done:
             return None
         with self._lock:
-            if self._under_way is asked:
+            if self._under_way is pending:
                 self._under_way = None
-        return asked.result()
+        return pending.result()
 
 
 def begun(name: str, work: Callable[[], T], pause_s: float = 0.0) -> Future[T]:
