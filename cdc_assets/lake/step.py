@@ -232,4 +232,4 @@ def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[Da
         if tables.leave_out(name, number)  # otherwise somebody has committed them just now
     }
     others = [name for name in waiting if name not in lost and tables.left_out(name, number)]
-    return lost | gone | dict.fromkeys(others, "another run has left them out")
+    return gone | lost | dict.fromkeys(others, "another run has left them out")
