@@ -6,7 +6,7 @@
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
+from cdc_assets.lake.system_topics import transaction_topic
 from cdc_assets.ledger.state import TableRead, Window
 from cdc_assets.streaming.tasks import PlannedRead, SliceTask, run_slice
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
@@ -83,6 +84,7 @@ def read(server: SimulatedServer, cuts: Sequence[Position], bounds: Sequence[Lsn
             for one in server.instances
         )
         window = Window(1, "stream", "SalesDb", after, until, tuple(bounds), reads, (), tuple(cuts))
+        window = replace(window, transactions=transaction_topic(config.events))
         tasks = made.of(window, [planned(own, config.events) for own in reads], "x", 0)
         tables: dict[str, list[dict[str, Any]]] = {str(own.table): [] for own in reads}
         transactions: list[dict[str, Any]] = []

@@ -161,8 +161,8 @@ def test_mirrors_that_wait_for_a_snapshot_are_no_trouble_while_it_reads(
         make_capture(world.server, world.config).snapshot([world.orders])
     found = world.report(LATE)
     assert about_mirrors(found) == []
-    assert (found.health, found.troubles) == ("working", ())
-    assert "is being read" in found.headline
+    assert (found.health, found.troubles) == ("not known", ()), "a round that lasts for so long may hang"
+    assert "it is not known whether a run reads" in found.headline
     monkeypatch.setattr(OpenReadings, "find_end", lambda *_: None)
     make_capture(world.server, world.config).snapshot()
     world.mirrors.catch_up(world.mirrors.named(["dbo.lines"]))

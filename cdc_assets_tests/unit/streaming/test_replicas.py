@@ -149,7 +149,7 @@ def test_rows_that_somebody_removed_by_hand_hold_up_nothing(tmp_path: Path, capl
     with caplog.at_level(logging.WARNING):
         make_capture(server, config).stream()
     assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
-    assert "dbo_orders had 2 change rows" in caplog.text
+    assert "had 2 change rows when the window was planned, and has 1" in caplog.text
 
 
 def test_rows_that_the_clean_up_job_removed_meanwhile_are_not_counted_as_gone(tmp_path: Path) -> None:

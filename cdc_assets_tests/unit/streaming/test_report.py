@@ -201,7 +201,7 @@ def test_database_whose_tables_are_all_left_out_is_asked_because_a_new_one_may_w
     make_capture(server, config).stream()
 
     def seen() -> Inspection:
-        return inspect_server(config, lambda: nullcontext(server), now=datetime.now(UTC))  # type: ignore[arg-type]
+        return inspect_server(config, lambda: nullcontext(server), now=server.now)  # type: ignore[arg-type]
 
     assert seen().report.health == "healthy"
     assert {str(found.subject) for found in seen().found if found.check.of == "table"} == {str(lines)}, (
