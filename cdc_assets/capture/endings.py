@@ -107,7 +107,8 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
         if not _is_published(lake, window):
             left = unpublished(ledger, window, committed)
         elif left is not None:  # the window may be shorter than what was left to it
-            left = dataclasses.replace(left, known=window.until) if window.until < left.until else None
+            known = max(left.known, window.until)
+            left = dataclasses.replace(left, known=known) if known < left.until else None
     reason += _missing_transactions(left)
     restored = dataclasses.replace(state.log(database), restored=reason)
     ledger.manifest.record_log(ledger.clock.now(), database, restored, notifications)

@@ -36,6 +36,7 @@ from cdc_assets.lake.expected import Expected, counted_to, expected_rows
 from cdc_assets.lake.location import STORE_ERRORS, plain, trouble
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.presence import damaged
+from cdc_assets.lake.replacing import OURS
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
 
@@ -153,7 +154,8 @@ def matches_mark(tables: DeltaTables, directory: str, mark: Mark) -> bool:
             return False
         files = location.existing(directory)
         same = commit.transactions.get(tables.capture) == mark.window
-        changed = tables.capture not in commit.transactions and bool(commit.removed or not commit.is_plain)
+        rewritten = OURS in commit.about if commit.removed else not commit.is_plain  # what others rewrite may lack rows
+        changed = tables.capture not in commit.transactions and rewritten
         return (same or changed) and not damaged(files, commit.sizes)
     except (LakeError, *STORE_ERRORS):
         return False

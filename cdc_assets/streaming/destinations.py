@@ -52,7 +52,8 @@ class Destinations:
             LakeError: a topic table cannot be read.
         """
         window, structures = part.window, part.structures
-        wanted = {key: self._lake.destination(entry)[1] for key, entry in structures.entries.items()}
+        own = {(read.table, read.instance) for read in window.reads if not read.counted}
+        wanted = {key: self._lake.destination(entry)[1] for key, entry in structures.entries.items() if key in own}
         moved = {read.table for read in window.reads if repeated and self._is_elsewhere(window, read, wanted)}
         part.structures = dataclasses.replace(structures, moved=structures.moved | moved)
 

@@ -34,7 +34,7 @@ from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
-from cdc_assets.errors import CdcError, CredentialsError, InvariantError, LakeError, describe_error
+from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, InvariantError, LakeError, describe_error
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import captured_structure, followed, with_nulls
 from cdc_assets.ledger.ledger import Ledger
@@ -101,13 +101,20 @@ class WindowStructures:
         for read in window.reads:
             instance = instance_of(read, instances.get(read.table, []))
             known = self._lake.history.of_instance(read.table, read.identity, read.after.next())
+            if read.counted:
+                if known is not None and self._is_usable(known):
+                    entries.setdefault((read.table, read.instance), known)
+                else:  # its events are in the lake, so its table lacks nothing
+                    log.warning("END counts no events of %s: their structure cannot be used any more.", read.table)
+                    uncounted.add(read)
+                continue
             previous = recorded.get(read.table) or self._lake.history.latest(read.table)
             try:
                 if known is not None:
                     self._lake.destination(known)
                     entries[read.table, read.instance] = known
                 # its instance is not there any more: the next window decides what has become of it
-                if instance is None and not read.counted:
+                if instance is None:
                     moved.add(read.table)
                     continue
                 entry = self._entry(read, known, previous, instance, closed)
@@ -117,15 +124,12 @@ class WindowStructures:
             except CdcError as error:
                 if error.retryable:
                     raise
-                if read.counted:  # its events are in the lake, so its table lacks nothing
-                    log.warning("END counts no events of %s: %s", read.table, error)
-                    uncounted.add(read)
-                elif self._has_gone(read):
+                if self._has_gone(read):
                     moved.add(read.table)
                 else:
                     failed[read.table] = describe_error(error)
                 continue
-            if entry is known and not (closed and not read.counted and _lacks_columns(known, instance)):
+            if entry is known and not (closed and _lacks_columns(known, instance)):
                 continue
             # structures of this number are recorded already, and a second record would be another one
             if closed:
@@ -141,6 +145,14 @@ class WindowStructures:
         }
         return Structures(entries, tuple(new), failed, altered, frozenset(moved), frozenset(uncounted))
 
+    def _is_usable(self, entry: HistoryEntry) -> bool:
+        """Whether rows of a structure can be counted again; their topic is not touched, for it may be gone."""
+        try:
+            self._lake.plan(entry.schema, entry.captured)
+        except ConfigurationError:
+            return False
+        return True
+
     def _has_gone(self, read: TableRead) -> bool:
         """Whether the instance of a read is gone now."""
         return instance_of(read, self._server.instances(read.table.database).get(read.table, [])) is None
@@ -150,19 +162,14 @@ class WindowStructures:
         read: TableRead,
         known: HistoryEntry | None,
         previous: HistoryEntry | None,
-        instance: CaptureInstance | None,
+        instance: CaptureInstance,
         closed: bool,
     ) -> HistoryEntry:
         """The structure of an instance's rows: the recorded one, unless it is read for the first time or was altered."""
         lacks = _lacks_columns(known, instance)
-        if known is not None and (
-            read.counted
-            or instance is None
-            or (not lacks and (instance.altered is None or self._is_compared(instance)))
-        ):
+        if known is not None and not lacks and (instance.altered is None or self._is_compared(instance)):
             return known
         arriving = self.arriving(read, instance)
-        assert instance is not None  # noqa: S101 - `arriving` has seen to it
         schema = arriving if known is None or lacks else followed(known.schema, arriving)
         if known is not None and schema == known.schema and instance.altered is not None:
             self._compared[read.table, instance.name] = instance.altered

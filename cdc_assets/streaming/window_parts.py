@@ -22,7 +22,7 @@ class Part:
     Args:
         attempt: part of the names of its files.
         files: the files to commit, by table and directory.
-        dropped: tables that were left out after they were read, so that of them only what is committed is counted.
+        dropped: tables that are left out, also after they were read, so that of them only what is committed is counted.
         behind: tables that keep their position.
         changed: states of tables that the window changes.
         notifications: notifications that are recorded with its completion.

@@ -51,6 +51,7 @@ from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step as reach
+from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import (
     DATABASE_ERRORS,
     LAKE_ERRORS,
@@ -60,9 +61,10 @@ from cdc_assets.errors import (
     DatabaseRestoredError,
     LakeFullError,
 )
+from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.step import Change, carry_out
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import Unpublished, Window
+from cdc_assets.ledger.state import TableRead, Unpublished, Window
 from cdc_assets.streaming.destinations import Destinations
 from cdc_assets.streaming.evaluation import Evaluation
 from cdc_assets.streaming.structures import Structures, WindowStructures
@@ -250,6 +252,7 @@ class WindowStep:
 
     def _plan(self, part: Part, offset: int) -> Part:
         self._executor.destinations.take(part, repeated=self._repeated)
+        part.dropped = {*part.structures.failed, *part.structures.moved}
         part.planned = self._planned(part.window, part.structures)
         part.tasks = self._tasks.of(part.window, part.planned, part.attempt, offset)
         return part
@@ -257,14 +260,21 @@ class WindowStep:
     def _planned(self, window: Window, structures: Structures) -> list[PlannedRead]:
         planned = []
         for read in window.reads:
-            if read.table in structures.failed or read.table in structures.moved or read in structures.uncounted:
+            is_left_out = read.table in structures.failed or read.table in structures.moved
+            if read in structures.uncounted or (is_left_out and not read.counted):
                 continue
-            plan, directory = self._lake.destination(structures.entries[read.table, read.instance])
-            directory = read.directory or directory
+            plan, directory = self._destination(read, structures.entries[read.table, read.instance])
             committed = read.counted or (self._repeated and self._lake.tables.committed(directory, window.window_id))
             if not committed or window.transactions:
                 planned.append(PlannedRead(read, plan, directory, committed, structures.altered.get(read.instance)))
         return planned
+
+    def _destination(self, read: TableRead, entry: HistoryEntry) -> tuple[EventPlan, str]:
+        """How the rows of a read become events, and where they belong; what is only counted touches no topic."""
+        if read.counted:
+            return self._lake.plan(entry.schema, entry.captured), read.directory
+        plan, directory = self._lake.destination(entry)
+        return plan, read.directory or directory
 
     def _numbered(self, part: Part, offset: int) -> Part:
         """The part; if transactions are numbered, read again without the tables that keep their position, whose events counted."""

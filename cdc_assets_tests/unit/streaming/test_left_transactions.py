@@ -1,5 +1,6 @@
 """Transactions that a window leaves to the next one of its database, because it was given up behind the commit of some tables."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,14 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import RecoveryFork
-from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, QueryError
+from cdc_assets.errors import CdcDisabledError, ConfigurationError, DatabaseAwayError, QueryError
 from cdc_assets.lake import step
 from cdc_assets.lake.step import Change
 from cdc_assets.ledger import fold
 from cdc_assets.ledger.state import Unpublished
 from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.streaming import windows
+from cdc_assets.streaming.structures import WindowStructures
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -178,6 +180,49 @@ def test_rows_that_were_only_to_be_counted_are_cleaned_up(world: World, policy: 
         assert (state.tables[table].status, state.tables[table].gaps) == ("healthy", ())
         assert [event.key for event in events_of(world.config, table) if event.key > 5] == [6, 7, 8, 9]
     assert not state.unpublished
+
+
+@pytest.mark.parametrize("how", ["unreadable", "gone"])
+def test_a_topic_that_is_lost_before_its_transactions_are_told_holds_up_nothing(world: World, how: str) -> None:
+    world.commit([6])
+    world.give_up_behind(world.y)
+    topic = Path(world.config.lake.path) / f"shop.{world.y}"
+    if how == "gone":
+        shutil.rmtree(topic)
+    else:
+        for commit in (topic / "_delta_log").iterdir():
+            commit.write_text("garbage")
+    world.commit([7, 8])
+    for _ in range(2):
+        world.stream()
+    assert [event.key for event in events_of(world.config, world.z) if event.key > 5] == [6, 7, 8]
+    assert not state_of(world.config).pending
+    assert state_of(world.config).tables[world.y].gaps
+    assert how == "unreadable" or not topic.exists(), "it may be restored from a copy"
+
+
+def test_a_table_that_is_counted_and_has_no_structure_for_its_new_rows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """END counts what is committed of it, and it goes no further."""
+    world.commit(range(6, 10))
+    world.give_up_behind(world.y)
+    world.give_up_behind(world.z, world.having(window_rows=4))
+    entry = WindowStructures._entry
+
+    def refused(self, read, *rest):  # type: ignore[no-untyped-def]
+        if read.table == world.z:
+            raise ConfigurationError("column", "c", "a type that events have", "leave it out")
+        return entry(self, read, *rest)
+
+    monkeypatch.setattr(WindowStructures, "_entry", refused)
+    world.stream()
+    assert state_of(world.config).tables[world.z].status == "failed"
+    assert [event.key for event in events_of(world.config, world.z) if event.key > 5] == [6, 7]
+    assert not broken_transactions(world.config)
+    monkeypatch.undo()
+    world.stream()
+    assert [event.key for event in events_of(world.config, world.z) if event.key > 5] == [6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["switched off", "switched on"])
