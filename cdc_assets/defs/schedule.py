@@ -96,10 +96,15 @@ def retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime
     return waits_until(records, FIRST_PAUSE) if is_same else None
 
 
-def growing_retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
+def growing_retry_time(records: Sequence[dg.RunRecord], tag: str, what: str | None = None) -> datetime | None:
     """Time from which a run may start for a reason that the runs before did not end; None if now. The pause doubles with
-    each run in a row that was started for it."""
-    tries = len(list(takewhile(lambda record: record.dagster_run.tags.get(tag) == what, records)))
+    each run in a row that was started for it.
+
+    Args:
+        what: the reason; None takes any that the tag names.
+    """
+    values = (record.dagster_run.tags.get(tag) for record in records)
+    tries = len(list(takewhile(lambda value: value is not None and what in (None, value), values)))
     return waits_until(records, _doubled(tries))
 
 

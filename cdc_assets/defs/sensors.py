@@ -268,7 +268,7 @@ def _seeing(
     if not hindered:
         return dg.SkipReason(f"{NOTHING_NEW}.")
     what = ", ".join(hindered)
-    if again := growing_retry_time(records, HINDERED_TAG, what):
+    if again := growing_retry_time(records, HINDERED_TAG):
         return dg.SkipReason(f"{what} could not continue; the next attempt starts after {again:%H:%M:%S} UTC.")
     return _streaming_run(catalog, run_key(catalog.names.capture, records, "hindered"), {HINDERED_TAG: what})
 

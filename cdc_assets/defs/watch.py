@@ -70,6 +70,8 @@ _IDLE_EVERY_S, _IDLE_LONGEST_S = 8.0, 10.0
 """Minimum and maximum of seconds between two reports of a sensor."""
 _GRACE_S = 0.2
 """Seconds that a tick waits for a report, if the one before it did not take longer."""
+_SELDOM_S = 5.0
+"""The same of a tick before which there was none for long: what it does not see now, the next one would throw away."""
 _PAUSE_S = 1.0
 """Seconds after which a report is begun for which no tick waits."""
 _OLD_S = 60.0
@@ -105,7 +107,12 @@ class LivePage:
         """What is known, and since when."""
         self._answered: Observation | None = None
         """The newest report that was finished."""
-        self._took = 0.0
+        self._waiting: tuple[Trouble, ...] = ()
+        """Runs that waited for long, when Dagster was last asked."""
+        self._under_way: Future[Observation] | None = None
+        self._is_void = False
+        """Whether the process was frozen since the report under way began."""
+        self._took, self._is_over = 0.0, False
         view.share_home(context.instance)
 
     def note(self, keys: Iterable[dg.AssetKey]) -> None:
@@ -127,6 +134,7 @@ class LivePage:
             self._observe_once(last=True)
         if self._seen is before:
             self._keep(self._view.unanswered("no answer at the end of the run", self._answered))
+        self._is_over = True
 
     def exported(self, settings: MetricsSettings, prefix: str) -> AbstractContextManager[OnCommit]:
         """Export the run's metrics while the block runs; the function counts a commit.
@@ -149,8 +157,9 @@ class LivePage:
         return seen.report
 
     def facts(self) -> dict[str, Any]:
-        """Metadata of the newest report, for the last materialization of the run; empty if there was none."""
-        report = self._report()
+        """Metadata of the newest report, for the last materialization of the run; empty if there was none. What the run does between
+        its last report and that, such as publishing the rest, makes it no less true."""
+        report = self._seen[1].report if self._seen and self._is_over else self._report()
         return page_of(report) if report else {}
 
     def _work(self) -> None:
@@ -165,7 +174,7 @@ class LivePage:
         """Make a report and show it. A failure of the report itself must not end the run whose state it reports."""
         begin, self._awake_at = monotonic(), time()
         try:
-            report = begun(f"report of {self._view.capture}", self._view.observe)
+            report = self._newest()
             while not self._has_ended(report, overdue_s(self._took), last=last):
                 if self._end.is_set() and not last:
                     return
@@ -174,12 +183,23 @@ class LivePage:
                 )
                 if last:
                     return
+            self._under_way, is_void = None, self._is_void
+            if is_void:
+                raise _FrozenError
             self._took = monotonic() - begin
             self._show(self._result(report), last=last)
         except _FrozenError:
+            self._is_void = True
             log.info("The process was frozen; what was found of capture %s is thrown away.", self._view.capture)
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._view.capture)
+
+    def _newest(self) -> Future[Observation]:
+        """The report under way, or a new one: while one hangs, no other is begun."""
+        if self._under_way is None:
+            self._under_way = begun(f"report of {self._view.capture}", self._view.observe)
+            self._is_void = False
+        return self._under_way
 
     def _has_ended(self, report: Future[Observation], patience_s: float, *, last: bool) -> bool:
         """Whether a report ends in time, and before the run does. Many short waits show whether the process was frozen meanwhile."""
@@ -202,18 +222,19 @@ class LivePage:
         return found
 
     def _show(self, seen: Observation, *, last: bool = False) -> None:
+        self._keep(_with(seen, self._waiting))  # metrics do not need Dagster's storage
+        asked_at = time()
         seen = self._with_queue(seen)
-        self._check_awake()
-        if self._end.is_set() and not last:
-            return
+        if abs(time() - asked_at) > FRESH_S or (self._end.is_set() and not last):
+            return  # what was found is old by now, and the sensor may know better
         self._keep(seen)
-        if is_late := time() - self._shown_at > FRESH_S:  # the sensor may have reported meanwhile
+        if is_late := abs(time() - self._shown_at) > FRESH_S:  # the sensor may have reported meanwhile
             self._reported = None
         self._materialize(seen.report)
         self.board.show(self._view.results(seen), frozenset(self._materialized), anew=is_late)
         note_seen(self._context.instance, self._view.key)
         self._view.share_home(self._context.instance)
-        self._shown_at = time()
+        self._shown_at = self._awake_at = time()
 
     def _check_awake(self) -> None:
         """Raise an error after a freeze: the sensor may know better than what was found before it."""
@@ -232,7 +253,8 @@ class LivePage:
         except Exception as error:  # noqa: BLE001 - of Dagster's storage; metrics do not need it
             what = f"It cannot be queried: {describe_error(error)}. Next: see whether Dagster's storage answers"
             return replace(seen, report=replace(report, unknown=(*report.unknown, Trouble("Dagster's queue", what))))
-        return replace(seen, report=replace(report, troubles=(*report.troubles, *waiting)))
+        self._waiting = waiting
+        return _with(seen, waiting)
 
     def _materialize(self, report: CaptureReport) -> None:
         if self._reported is not None:
@@ -246,6 +268,10 @@ class LivePage:
         event = dg.AssetMaterialization(self._view.key, metadata=metadata)
         dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
         self._reported = monotonic(), report
+
+
+def _with(seen: Observation, troubles: Sequence[Trouble]) -> Observation:
+    return replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *troubles)))
 
 
 class IdlePage:
@@ -312,14 +338,16 @@ class IdlePage:
 
     def _newest(self, view: CaptureView) -> Observation | None:
         """The newest report, if it has ended and was not shown, or that it does not end; begins one if it is time."""
+        patience_s = _GRACE_S if self._is_short else 0.0
         if self._was_away():
             self.forget()
+            patience_s = _SELDOM_S
         if self._under_way is None:
             if monotonic() < self._next:
                 return None
             self.begin(view)
         assert self._under_way is not None  # noqa: S101 - begun just now
-        is_done = wait([self._under_way], _GRACE_S if self._is_short else 0.0).done
+        is_done = wait([self._under_way], patience_s).done
         if self._was_away():
             self.forget()
         if not is_done:

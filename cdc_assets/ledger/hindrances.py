@@ -69,8 +69,15 @@ class RecordedHindrances:
     def __init__(self, location: Location, prefix: str) -> None:
         self._folder = Folder(location, f"{prefix}.__hindrances")
         self._log = Folder(location, f"{manifest_directory(prefix)}/_delta_log")
+        self._claim_before = 0
+        """Claim under which the file was written before the writer's own (`begin`)."""
         self._last: dict[Work, tuple[datetime, Hindrances]] = {}
         """What was recorded last, and when that was compared with the file."""
+
+    def begin(self, work: Work) -> None:
+        """Take note of whose word the file holds, before the capture is claimed: a claim that is written later is a successor's."""
+        with suppress(*LAKE_ERRORS):
+            self._claim_before = self._recorded(work)[1]
 
     def write(
         self,
@@ -95,7 +102,7 @@ class RecordedHindrances:
             return
         with suppress(*LAKE_ERRORS):
             recorded, by = self._recorded(work)
-            if last_at is not None and claim is not None and by > claim:
+            if claim is not None and by > claim and by != self._claim_before:
                 return  # who has taken over has said what hinders it
             kept = {what: _older(one, last.get(what) or recorded.get(what)) for what, one in found.items()}
             if self._differs(recorded, by, kept, claim):

@@ -31,7 +31,9 @@ REPORT_EVERY_S: Final = 5.0
 _OVERDUE_S: Final = 20.0
 """Seconds after which a report that has not ended is not known."""
 _OLD_S: Final = 60.0
-"""Seconds since its begin after which a finished report is made again."""
+"""Seconds after which a report that has just been finished is made again."""
+_UNSEEN_S: Final = 120.0
+"""Seconds for which one that was late is kept for the next scrape."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ class ReportGauges(Collector):
     def __init__(self, capture: str, make_report: MakeReport) -> None:
         self._capture, self._make_report = capture, make_report
         self._lock = Lock()
-        self._asking: Asking[tuple[CaptureReport | None]] = Asking(f"metrics of {capture}")
+        self._asking: Asking[tuple[float, CaptureReport | None]] = Asking(f"metrics of {capture}")
         self._made: tuple[float, CaptureReport | None] = (float("-inf"), None)
         """The newest report that was finished, and when, by the wall clock: others stand still while a machine is suspended."""
         self._reason = ""
@@ -80,16 +82,25 @@ class ReportGauges(Collector):
             return self._unanswered(describe_error(error))
         if found is None:
             return self._unanswered(f"no answer since {self._asking.since:%H:%M:%S} UTC")
-        self._made, self._reason = (time.time(), found[0]), ""
-        return found[0]
+        self._made, self._reason = found, ""
+        return found[1]
 
-    def _answer(self) -> tuple[CaptureReport | None] | None:
+    def _answer(self) -> tuple[float, CaptureReport | None] | None:
         """What a report finds; None if it does not end in time. One that is late already is not waited for."""
         waited_s = self._waited_s() if self._asking.is_under_way else 0.0
-        found = self._asking.ask(lambda: (self._make_report(),), max(0.0, _OVERDUE_S - waited_s))
-        if found is not None and self._waited_s() > _OLD_S:
-            found = self._asking.ask(lambda: (self._make_report(),), _OVERDUE_S)
+        found = self._asking.ask(self._report, max(0.0, _OVERDUE_S - waited_s))
+        if found is not None and self._is_old(found[0]):
+            found = self._asking.ask(self._report, _OVERDUE_S)
         return found
+
+    def _report(self) -> tuple[float, CaptureReport | None]:
+        """A report, and when it was finished, by the wall clock."""
+        report = self._make_report()
+        return time.time(), report
+
+    def _is_old(self, made_at: float) -> bool:
+        """Whether a report took so long that the process was frozen meanwhile, or was finished long before this scrape."""
+        return abs(made_at - self._asking.since.timestamp()) > _OLD_S or abs(time.time() - made_at) > _UNSEEN_S
 
     def _waited_s(self) -> float:
         return abs((datetime.now(UTC) - self._asking.since).total_seconds())

@@ -230,6 +230,7 @@ class Capture:
             CdcError: the server or the lake failed more often than the retries allow; the next call continues.
         """
         self._lasting, self._hindrances = {}, self._recorded_hindrances()
+        self._hindrances.begin("stream")
         try:
             summary = self._stream(should_yield, is_added)
         except FencedError:

@@ -253,6 +253,39 @@ def test_look_from_before_a_freeze_is_thrown_away(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("soon")
+def test_storage_that_is_slow_begins_no_report_beside_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time was taken for a freeze: each time another report was begun, and metrics had none."""
+    asleep_s, begun, answers = [0.0], list[int](), threading.Event()
+    monkeypatch.setattr(watch, "time", lambda: time() + asleep_s[0])
+    monkeypatch.setattr(watch, "overdue_s", lambda _: 0.05)
+
+    def slow(*_: object) -> tuple[()]:
+        asleep_s[0] += 13.0
+        return ()
+
+    def hanging() -> Observation:
+        begun.append(1)
+        assert answers.wait(60)
+        return look()
+
+    monkeypatch.setattr(watch, "waiting_too_long", slow)
+    runs = CaptureRuns(frozenset(["shop_changes"]), frozenset([WINDOWS]))
+    view = CaptureView("shop", WINDOWS, "windows", hanging, checks=[CAPTURE_JOB], runs=runs)
+
+    def play(_: dg.DagsterInstance, page: LivePage) -> None:
+        with page.fresh():
+            sleep(1.5)
+            assert len(begun) == 1
+            answers.set()
+            patience = Patience(30)
+            while page._seen is None or page._seen[1].report.health != "healthy":
+                assert patience
+                sleep(0.01)
+
+    during_a_run(view, play)
+
+
+@pytest.mark.usefixtures("soon")
 def test_end_of_a_run_does_not_repeat_what_was_seen_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server hangs since: the newest page was healthy, with a time before that."""
     server = Server()

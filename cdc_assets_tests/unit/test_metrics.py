@@ -335,6 +335,33 @@ def test_look_from_before_a_freeze_is_made_anew(monkeypatch: pytest.MonkeyPatch)
     assert [sample.labels["health"] for sample in health.samples if sample.value] == ["in trouble"]
 
 
+def test_look_that_is_late_is_shown_to_the_next_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute later, as scrapes are: it was thrown away, and made anew for ever."""
+    monkeypatch.setattr(gauges, "_OVERDUE_S", 0.05)
+    answers, later_s = threading.Event(), [0.0]
+    monkeypatch.setattr(gauges.time, "time", lambda now=time.time: now() + later_s[0])
+
+    def look() -> CaptureReport:
+        assert answers.wait(60)
+        return CaptureReport("shop", datetime.now(UTC), tables=(ORDERS,))
+
+    metrics = gauges.ReportGauges("shop", look)
+
+    def told() -> list[str]:
+        (health,) = [family for family in metrics.collect() if family.name == "cdc_assets_health"]
+        return [sample.labels["health"] for sample in health.samples if sample.value]
+
+    assert told() == ["not known"]
+    answers.set()
+    reached(lambda: metrics._asking._under_way is not None and metrics._asking._under_way.done())
+    answers.clear()
+    later_s[0] = 60.0
+    assert told() == ["healthy"]
+    later_s[0] = 600.0
+    assert told() == ["not known"]
+    answers.set()
+
+
 def test_rule_of_the_page_fires_on_an_old_look(scraped: tuple[Samples, set[str], str]) -> None:
     """In a file that nobody writes any more everything stays as it was."""
     rule = re.search(r"alert: HealthStale, expr: 'time\(\) - (\w+) > (\d+)'", PAGE.read_text(encoding="utf-8"))

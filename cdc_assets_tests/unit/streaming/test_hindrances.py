@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,6 +12,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
+from cdc_assets.lake.location import Location
 from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.overview import CaptureReport, inspect_server
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -181,3 +183,29 @@ def test_file_that_cannot_be_understood_says_nothing(
     location.write(f"{config.events.topic_prefix}.__hindrances", "stream.json", b"\xff[")
     location.write(f"{config.events.topic_prefix}.__hindrances", "other.json", b'{"a": {"what": 1}}')
     assert not seen(server, config).findings
+
+
+def test_run_that_was_frozen_before_its_first_word_takes_none_of_its_successor_back(tmp_path: Path) -> None:
+    location, now = Location(str(tmp_path)), datetime(2026, 1, 1, tzinfo=UTC)
+    log = tmp_path / "shop.__windows" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").touch()
+    woken, successor = RecordedHindrances(location, "shop"), RecordedHindrances(location, "shop")
+    woken.begin("stream")
+    successor.begin("stream")
+    successor.write("stream", {"SalesDb": DENIED}, now, 9, last_word=True)
+    woken.write("stream", {}, now, 5)
+    assert RecordedHindrances(location, "shop").read()["stream"].keys() == {"SalesDb"}
+
+
+def test_claims_that_begin_anew_count(tmp_path: Path) -> None:
+    """The manifest was removed, and the file is of before."""
+    location, now = Location(str(tmp_path)), datetime(2026, 1, 1, tzinfo=UTC)
+    log = tmp_path / "shop.__windows" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").touch()
+    RecordedHindrances(location, "shop").write("stream", {"SalesDb": DENIED}, now, 9)
+    anew = RecordedHindrances(location, "shop")
+    anew.begin("stream")
+    anew.write("stream", {}, now, 1)
+    assert not RecordedHindrances(location, "shop").read()["stream"]
