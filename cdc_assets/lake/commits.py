@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import fs
 
+from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 _DELETED = ("num_deleted_rows", "numDeletedRows")
@@ -57,7 +59,11 @@ _LOG = "_delta_log"
 
 def commit_path(version: int) -> str:
     """A commit's file, below the table's directory."""
-    return f"{_LOG}/{version:020d}.json"
+    return f"{_LOG}/{_file_name(version)}"
+
+
+def _file_name(version: int) -> str:
+    return f"{version:020d}.json"
 
 
 def read_commit(location: Location, directory: str, version: int) -> Commit | None:
@@ -86,10 +92,43 @@ def has_commit(location: Location, directory: str, version: int) -> bool:
     try:
         info = location.existing(directory).get_file_info(commit_path(version))
     except STORE_ERRORS as error:
-        raise trouble(
-            f"The log of {location.uri(directory)} cannot be read", error, "check the path and its rights"
-        ) from error
+        raise _unreadable(location, directory, error) from error
     return bool(info.type != fs.FileType.NotFound)
+
+
+def _unreadable(location: Location, directory: str, error: Exception) -> LakeError | LakeFullError | LakeAwayError:
+    return trouble(f"The log of {location.uri(directory)} cannot be read", error, "check the path and its rights")
+
+
+def is_newest(location: Location, directory: str, version: int) -> bool:
+    """Whether the log has this version and none after it: nobody has written since, nor shortened the log after it, nor put an older
+    copy in its place.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    if not location.on_disk:
+        return not has_commit(location, directory, version + 1) and has_commit(location, directory, version)
+    try:
+        folder = os.open(location.path(f"{directory}/{_LOG}"), os.O_RDONLY | os.O_DIRECTORY)  # asks a file server anew
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _unreadable(location, directory, error) from error
+    try:
+        return _is_in(folder, version) and not _is_in(folder, version + 1)
+    except OSError as error:
+        raise _unreadable(location, directory, error) from error
+    finally:
+        os.close(folder)
+
+
+def _is_in(folder: int, version: int) -> bool:
+    try:
+        os.stat(_file_name(version), dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def is_there(location: Location, directory: str) -> bool:
@@ -101,9 +140,7 @@ def is_there(location: Location, directory: str) -> bool:
     try:
         info = location.existing(directory).get_file_info(_LOG)
     except STORE_ERRORS as error:
-        raise trouble(
-            f"The log of {location.uri(directory)} cannot be read", error, "check the path and its rights"
-        ) from error
+        raise _unreadable(location, directory, error) from error
     return bool(info.type != fs.FileType.NotFound)
 
 

@@ -47,7 +47,7 @@ class Folder:
         """Remove the folder and its files."""
         for name in self.names(""):
             self.remove(name)
-        folder = Path(self._location.uri(self._directory).removeprefix("file://"))
+        folder = Path(self._location.path(self._directory))
         if self._location.on_disk and folder.exists():
             self._try("removed", folder.rmdir)
 

@@ -155,6 +155,10 @@ class Location:
         """Address of one table's directory."""
         return f"{self.root}/{directory}"
 
+    def path(self, directory: str) -> str:
+        """Path of one table's directory, if it is `on_disk`."""
+        return self.uri(directory).removeprefix(_FILE)
+
     def filesystem(self, directory: str) -> fs.FileSystem:
         """File system rooted at one table's directory, which is created if it is missing."""
         if self.is_local:
@@ -162,13 +166,13 @@ class Location:
             path.mkdir(parents=True, exist_ok=True)
             return fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
         if self.root.startswith(_FILE):  # needed for local directories; object stores have none
-            Path(self.uri(directory).removeprefix(_FILE)).mkdir(parents=True, exist_ok=True)
+            Path(self.path(directory)).mkdir(parents=True, exist_ok=True)
         return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
 
     def existing(self, directory: str) -> fs.FileSystem:
         """As `filesystem`, but does not create the directory."""
         if self.on_disk:
-            return fs.SubTreeFileSystem(self.uri(directory).removeprefix(_FILE), fs.LocalFileSystem())
+            return fs.SubTreeFileSystem(self.path(directory), fs.LocalFileSystem())
         return fs.PyFileSystem(DeltaStorageHandler(self.uri(directory), self.storage_options))
 
     def directories(self) -> list[str]:
@@ -230,4 +234,4 @@ class Location:
                 if info.mtime is None or time.time() - info.mtime.timestamp() > _OLD_PROBE_S:
                     files.delete_file(info.base_name)
             if self.on_disk:
-                Path(self.uri(_PROBE).removeprefix(_FILE)).rmdir()
+                Path(self.path(_PROBE)).rmdir()

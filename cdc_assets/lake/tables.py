@@ -1,6 +1,7 @@
 """Delta tables below one location: open them, adapt their structure, append files to them.
 
-A handle is cached and reads only new log entries; opening a table again costs three times as much (spec spark §5).
+A handle is cached and reads only new log entries; opening a table again costs three times as much (spec spark §5). On a disk it is
+asked first whether there are any, which takes microseconds where delta-rs takes a millisecond or more.
 """
 
 import time
@@ -14,6 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError
+from cdc_assets.lake.commits import is_newest
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, MIN_COMMITS, log_properties, repair, trim
 from cdc_assets.lake.evolution import fields_to_add, lake_schema
 from cdc_assets.lake.files import DataFile
@@ -69,7 +71,7 @@ class DeltaTables:
                 handle = self._loaded(directory)
                 with self._lock:
                     self._handles[directory] = handle
-            else:
+            elif not (self.location.on_disk and is_newest(self.location, directory, handle.version())):
                 handle.update_incremental()
         except TableNotFoundError:
             return None

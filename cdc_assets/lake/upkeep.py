@@ -110,7 +110,7 @@ class Upkeep:
         location = self._tables.location
         if "/" not in path or not location.on_disk:
             return True
-        root = Path(location.uri(directory).removeprefix("file://")).resolve()
+        root = Path(location.path(directory)).resolve()
         return (root / path).parent.resolve().is_relative_to(root)
 
 

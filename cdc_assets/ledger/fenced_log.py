@@ -41,7 +41,7 @@ from cdc_assets.errors import (
     LakeError,
     LakeFullError,
 )
-from cdc_assets.lake.commits import has_commit, read_commit
+from cdc_assets.lake.commits import is_newest, read_commit
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.replacing import Replacement, replace_files
@@ -190,8 +190,8 @@ class FencedLog:
         """
         sequence = self.next_sequence - 1
         location, version = self._tables.location, self._tables.kept(self.directory).version()
-        if not has_commit(location, self.directory, version + 1) and has_commit(location, self.directory, version):
-            return  # nobody has written anything since, nor shortened the log after it
+        if is_newest(location, self.directory, version):
+            return
         newest = self._tables.separate().open(self.directory)
         if newest is None or (newest.transaction_version(self._tables.capture) or 0) != sequence:
             raise self._fenced(sequence + 1)
@@ -253,11 +253,13 @@ class FencedLog:
             FencedError: another writer has taken over since.
         """
         handle = self._tables.kept(self.directory)
+        before = handle.version()
         try:
             handle.update_incremental()
         except STORE_ERRORS as error:
             raise unreadable(self._tables.location.uri(self.directory), error) from error
-        if handle.transaction_version(self._tables.capture) != sequence:
+        is_only_one = handle.version() == before + 1
+        if not is_only_one and handle.transaction_version(self._tables.capture) != sequence:
             raise self._fenced(sequence + 1)
         self._attempts.clear()
         self._sequence = sequence
