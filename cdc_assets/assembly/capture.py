@@ -11,6 +11,7 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
+from cdc_assets.assembly.retention import make_retention
 from cdc_assets.capture.progress import OnProgress, OnRead, RangesRead
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.jobs import Job
@@ -18,7 +19,6 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets.system_topics.notifications import Listener
 
@@ -59,7 +59,7 @@ def open_capture(
     """
     rows = bulk or MssqlBulkSource.of(config)
     with source or SqlServerSource.of(config) as control, kafka_channels(config) as channels:
-        options = RunOptions(run_id, channels, listener, tables, on_progress, on_read, Retention)
+        options = RunOptions(run_id, channels, listener, tables, on_progress, on_read, make_retention)
         yield Capture(config, control, rows, runner, SystemClock(), options)
 
 

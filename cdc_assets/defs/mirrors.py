@@ -41,6 +41,7 @@ from cdc_assets.defs.samples import sample_of_mirror
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
 from cdc_assets.errors import CdcError, FencedError, describe_error
+from cdc_assets.lake.row_shape import CHANGED_AT
 from cdc_assets.mirror import shape
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import current_directory, history_directory
@@ -61,7 +62,7 @@ _SOURCE, _TYPE, _NOTE = b"cdc.source.column", b"cdc.source.type", b"cdc.note"
 _COMMENT = COMMENT.encode()
 _OWN = {
     shape.LSN: "commit LSN that made the row what it is",
-    shape.CHANGED_AT: "time of that commit",
+    CHANGED_AT: "time of that commit",
     shape.FROM_LSN: "commit LSN from which the version was the row",
     shape.TO_LSN: "commit LSN from which it was not any more",
     shape.FROM_AT: "time of the first of them",

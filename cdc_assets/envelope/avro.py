@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from cdc_assets.envelope.json_text import constant_text
 from cdc_assets.errors import InvalidValueError
+from cdc_assets.kernels import Numbers, as_type, binaries, null_mask, numbers, numbers_of_offsets
 from cdc_assets.typemap.connect import ConnectType, described, element_of
 from cdc_assets.typemap.decimals import unscaled_bytes
-from cdc_assets.typemap.kernels import Numbers, as_type, binaries, null_mask, numbers, numbers_of_offsets
 
 Pieces = list[bytes | pa.Array]
 

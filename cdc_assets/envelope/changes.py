@@ -29,7 +29,7 @@ from cdc_assets.envelope.layout import AFTER, BEFORE, Layout, check_pairs, lay_o
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys, portions
 from cdc_assets.errors import InvariantError
-from cdc_assets.typemap.kernels import Numbers, as_type, differ, fixed_bytes, numbers
+from cdc_assets.kernels import Numbers, as_type, differ, fixed_bytes, numbers
 
 START_LSN, COMMAND_ID, SEQVAL, OPERATION, UPDATE_MASK, COMMIT_TIME = range(6)
 LEADING = 6

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_assets.core.repeated import repeated
-from cdc_assets.typemap.kernels import Numbers, texts
+from cdc_assets.kernels import Numbers, texts
 from cdc_assets.typemap.textforms import byte_digits
 
 _MIN = 1024

@@ -11,7 +11,7 @@ from cdc_assets.envelope.blocks import assemble, release
 from cdc_assets.envelope.constants import constant
 from cdc_assets.envelope.headers import context_headers
 from cdc_assets.envelope.plan import EventPlan
-from cdc_assets.typemap.kernels import Numbers
+from cdc_assets.kernels import Numbers
 
 Clock = Callable[[], int]
 """Nanoseconds since 1970, such as `time.time_ns`."""

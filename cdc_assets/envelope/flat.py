@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.envelope.json_text import Pieces, joined, struct_pieces
+from cdc_assets.kernels import Numbers
 from cdc_assets.typemap.connect import ConnectType
-from cdc_assets.typemap.kernels import Numbers
 
 _HEAD = (("type", "string"), ("schema", "string"), ("table", "string"), ("lsn", "string"), ("ts", "int64"))
 _TYPES = {"c": "insert", "r": "insert", "d": "delete", "u": "update"}

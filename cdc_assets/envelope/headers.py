@@ -14,7 +14,7 @@ from cdc_assets.envelope.constants import constant_headers
 from cdc_assets.envelope.json_text import joined, struct_pieces
 from cdc_assets.envelope.layout import Layout
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan
-from cdc_assets.typemap.kernels import Numbers
+from cdc_assets.kernels import Numbers
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 

@@ -20,7 +20,7 @@ from cdc_assets.envelope.json_text import (
     text_pieces,
     value_pieces,
 )
-from cdc_assets.typemap.kernels import Numbers, numbers_of_offsets
+from cdc_assets.kernels import Numbers, numbers_of_offsets
 
 KEY_HEADERS = ("__debezium.newkey", "__debezium.oldkey")
 """Headers whose text is JSON already."""

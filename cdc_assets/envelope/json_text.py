@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.envelope.json_numbers import NUMBER
+from cdc_assets.kernels import as_type, numbers, numbers_of_offsets
 from cdc_assets.typemap.connect import ConnectType, described, element_of
 from cdc_assets.typemap.decimals import unscaled_bytes
-from cdc_assets.typemap.kernels import as_type, numbers, numbers_of_offsets
 from cdc_assets.typemap.textforms import base64
 
 Pieces = list[str | pa.Array]

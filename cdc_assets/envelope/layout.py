@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdc_assets.typemap.kernels import Numbers
+from cdc_assets.kernels import Numbers
 
 DELETE, INSERT, BEFORE, AFTER = 1, 2, 3, 4
 LETTERS = np.frombuffer(b"?dcuu", dtype=np.uint8)

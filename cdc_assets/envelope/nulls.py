@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.kernels import Numbers
 from cdc_assets.typemap.connect import described
-from cdc_assets.typemap.kernels import Numbers
 
 FieldPath = tuple[str, str]
 """Name of a record, and of one of its fields."""

@@ -31,8 +31,8 @@ from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rules import MASKED
 from cdc_assets.errors import InvalidValueError, InvariantError
+from cdc_assets.kernels import Numbers, as_type, numbers_of_offsets
 from cdc_assets.typemap.exact import exact_setting
-from cdc_assets.typemap.kernels import Numbers, as_type, numbers_of_offsets
 from cdc_assets.typemap.moments import OutOfRangeError
 
 log = logging.getLogger(__name__)

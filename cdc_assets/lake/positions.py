@@ -21,7 +21,8 @@ from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.lake.files import STATISTICS, DataFile, TopicWriter
 from cdc_assets.lake.joining import JoinTask, batches_of
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.reading import opened
 from cdc_assets.lake.replacing import UNDONE, Fence, Replacement
 from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.tables import DeltaTables, arrow_schema
@@ -153,15 +154,8 @@ def _positions(task: OnceTask, path: str) -> pa.Table:
     Raises:
         LakeError: it cannot be read.
     """
-    try:
-        with (
-            task.location.existing(task.directory).open_input_file(path) as stream,
-            pq.ParquetFile(stream) as parquet,
-        ):
-            return _read_positions(parquet)
-    except STORE_ERRORS as error:
-        place = f"{task.location.uri(task.directory)}/{path}"
-        raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error
+    with opened(task.location, task.directory, path) as parquet:
+        return _read_positions(parquet)
 
 
 def _read_positions(parquet: pq.ParquetFile) -> pa.Table:

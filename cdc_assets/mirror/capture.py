@@ -19,6 +19,7 @@ from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError, ConfigurationError, FencedError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.placeholders import placeholders
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
@@ -32,7 +33,6 @@ from cdc_assets.mirror.altered import changes, followed
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.describe import describe
-from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.exact_keys import exact_files
 from cdc_assets.mirror.isolation import attempted
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState

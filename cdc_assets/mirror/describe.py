@@ -7,7 +7,7 @@ column have no event with its value.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -18,10 +18,10 @@ from cdc_assets.envelope.naming import adjusted
 from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.mirror.events import EventColumn, TopicGeneration
+from cdc_assets.lake.events import EventColumn, TopicDescription, TopicGeneration
+from cdc_assets.lake.keys import key_part
 from cdc_assets.mirror.exact_keys import coarse_tables
-from cdc_assets.mirror.keys import key_part
-from cdc_assets.mirror.natural import EXACT, Natural, is_cut, target_of
+from cdc_assets.mirror.natural import EXACT, Conversion, Natural, is_cut, target_of
 from cdc_assets.mirror.shape import OWN, OWN_OF_HISTORY, Shape, ShapeColumn
 
 _KEY = "_key_"
@@ -29,16 +29,10 @@ _KEY = "_key_"
 
 
 @dataclass(frozen=True)
-class Description:
-    """What is known of a mirror before it is made.
-
-    Args:
-        coarse: numbers of the generations whose events shorten the key, with the refusal that follows.
-    """
+class Description(TopicDescription):
+    """What is known of a mirror before it is made."""
 
     shape: Shape
-    generations: tuple[TopicGeneration, ...]
-    coarse: Mapping[int, ConfigurationError] = field(default_factory=dict)
 
     def with_placeholders(self, texts: Sequence[tuple[str, ...]]) -> "Description":
         """The description with the texts that mark missing values in each generation."""
@@ -261,7 +255,9 @@ def _generation(
         field = (key if in_key else after).get(names[column.name])
         if field is not None:
             wanted = replace((_natural_of_key if in_key else target_of)(field, known[column.name]), type=column.type)
-            own = key.get(names[column.name]) if column.name in parts and not in_key else None
-            columns.append(EventColumn(column.name, field, wanted, in_key, own))
+            own = key.get(field.name) if column.name in parts and not in_key else None
+            of_key = None if own is None else Conversion(own, wanted)
+            convert = Conversion(field, wanted)
+            columns.append(EventColumn(column.name, column.type, field.name, convert, in_key, of_key))
     stamp = "ts_us" if "ts_us" in _fields(value, "source") else "ts_ms"
     return TopicGeneration(directory, tuple(columns), stamp)

@@ -16,8 +16,8 @@ from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.core.schema import Column, declared_type
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.evolution import meaning
-from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.steps import Target, window_of
 from cdc_assets.typemap.exact import coarse_by, exact_setting
 

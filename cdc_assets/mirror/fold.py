@@ -29,18 +29,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.core.lsn import LSN_WIDTH
+from cdc_assets.kernels import Numbers, mask_of
+from cdc_assets.lake.row_shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION
 from cdc_assets.mirror.missing_rows import MISSING_ROW
-from cdc_assets.mirror.shape import (
-    AT,
-    CHANGED_AT,
-    LSN,
-    MISSING,
-    OPERATION,
-    POSITION,
-    Shape,
-)
+from cdc_assets.mirror.shape import LSN, Shape
 from cdc_assets.mirror.texts import TEXTS, in_form, is_encoded, joined, plain, whole
-from cdc_assets.typemap.kernels import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +248,6 @@ class _States:
         operations = pc.if_else(pc.equal(operations, MISSING_ROW), "r", operations)
         rows, times = self._rows(ended), whole(self._events[CHANGED_AT]).take(at)
         return self._shape.ended(rows, self._values(LSN, by), times, operations)
-
-
-def mask_of(array: pa.Array | pa.ChunkedArray) -> Numbers:
-    """Where an array is true; null is not."""
-    found: Numbers = np.asarray(pc.fill_null(array, False)).astype(bool)
-    return found
 
 
 def _equal(one: pa.Array, other: pa.Array) -> Numbers:

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.ports import TaskRunner
+from cdc_assets.lake.events import EventFile, TopicReader
 from cdc_assets.lake.files import remove_named
+from cdc_assets.lake.keys import bound_bytes
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.describe import Description
-from cdc_assets.mirror.events import EventFile, TopicReader
 from cdc_assets.mirror.fold import Void
-from cdc_assets.mirror.keys import bound_bytes
 from cdc_assets.mirror.leaves import LEAF_BYTES, Leaf, NewFile, groups, new_attempt
 from cdc_assets.mirror.staged import PartTask, part, stage
 from cdc_assets.mirror.steps import files_of, range_of

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
-from cdc_assets.mirror.keys import bound_bytes
+from cdc_assets.lake.keys import bound_bytes
 
 LEAF_BYTES = 32 * 1024 * 1024
 """Bytes of a leaf file as it is cut."""
@@ -102,26 +102,6 @@ def groups(leaves: Sequence[Leaf], touched: Sequence[int]) -> Iterator[tuple[Lea
             bound = leaves[at].bound if at else b""  # the first leaf takes every lower key, whatever its name says
             yield Leaf(paths, bound, size, sum(leaves[index].rows for index in chosen)), chosen
         at = chosen[-1] + 1
-
-
-def places_of(keys: pa.Array, bounds: Sequence[object]) -> list[int]:
-    """Where sorted keys are to be parted so that part n is below bound n + 1.
-
-    Args:
-        keys: in ascending order.
-        bounds: least keys of the parts, the first one unused.
-    """
-    places = [0]
-    for bound in bounds[1:]:
-        low, high = places[-1], len(keys)
-        while low < high:
-            middle = (low + high) // 2
-            if keys[middle].as_py() < bound:
-                low = middle + 1
-            else:
-                high = middle
-        places.append(low)
-    return [*places, len(keys)]
 
 
 def cut(keys: pa.Array, size: int) -> list[int]:

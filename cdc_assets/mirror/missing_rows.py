@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from cdc_assets.lake.row_shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION
 from cdc_assets.mirror.natural import cast
-from cdc_assets.mirror.shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION, Shape
+from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.texts import whole
 
 MISSING_ROW = "a"

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.core.lsn import LSN_WIDTH
-from cdc_assets.mirror.fold import Folded, Void, mask_of
+from cdc_assets.kernels import Numbers, mask_of
+from cdc_assets.lake.row_shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION
+from cdc_assets.mirror.fold import Folded, Void
 from cdc_assets.mirror.missing_rows import MISSING_ROW
-from cdc_assets.mirror.shape import AT, CHANGED_AT, LSN, MISSING, OPERATION, POSITION, Shape
+from cdc_assets.mirror.shape import LSN, Shape
 from cdc_assets.mirror.texts import in_form
-from cdc_assets.typemap.kernels import Numbers
 
 _READING = 40
 """Characters of a READ's position that are the same for all rows of one reading: LSN, command, number of the window."""

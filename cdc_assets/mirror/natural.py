@@ -30,10 +30,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.core.schema import Column
+from cdc_assets.kernels import Numbers, digits, literal, null_mask, numbers, texts, with_nulls
 from cdc_assets.lake.evolution import meaning
 from cdc_assets.typemap.bytesforms import from_base64, from_hexadecimal
 from cdc_assets.typemap.decimals import DECIMALS, precision_and_scale
-from cdc_assets.typemap.kernels import Numbers, digits, literal, null_mask, numbers, texts, with_nulls
 from cdc_assets.typemap.mapping import BINARIES, fraction_digits
 from cdc_assets.typemap.temporal import DATETIMES
 
@@ -154,6 +154,18 @@ def converter(field: pa.Field, wanted: Natural) -> Convert:
     if pa.types.is_floating(field.type) and pa.types.is_decimal(wanted.type):
         return partial(_rounded, target=wanted.type)
     return partial(cast, target=wanted.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Turns an event field's values into natural ones; picklable."""
+
+    field: pa.Field
+    wanted: Natural
+
+    def __call__(self, array: pa.Array) -> pa.Array:
+        """The values of an array."""
+        return converter(self.field, self.wanted)(array)
 
 
 def cast(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -17,16 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.core.lsn import LSN_WIDTH
+from cdc_assets.kernels import Numbers
+from cdc_assets.lake.keys import as_bytes, ranges_of
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.pieces import Piece
-from cdc_assets.mirror.events import in_order
-from cdc_assets.mirror.keys import as_bytes
+from cdc_assets.lake.pieces import Piece, release_memory
+from cdc_assets.lake.row_shape import CHANGED_AT, OPERATION, POSITION
 from cdc_assets.mirror.rewrite import by_key
-from cdc_assets.mirror.shape import CHANGED_AT, POSITION, Shape
+from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.spans import Span
-from cdc_assets.mirror.staged import leaves_of, stage_numbered, staged, tidy
+from cdc_assets.mirror.staged import stage_numbered, staged
 from cdc_assets.mirror.texts import plain
-from cdc_assets.typemap.kernels import Numbers
 
 EVENT_BYTES = 256 * 1024 * 1024
 """Bytes of events that a task holds at once, about."""
@@ -99,7 +99,7 @@ class EventRanges:
 
     def of(self, rows: pa.Table) -> Numbers:
         """The range of each row or event."""
-        return leaves_of(self._places(rows), self.bounds)
+        return ranges_of(self._places(rows), self.bounds)
 
     def within(self, number: int, rows: pa.Table) -> pa.Table:
         """Those of some rows that lie in a range."""
@@ -118,11 +118,38 @@ class EventRanges:
         """
         if self._held is None or self._held[0] != number:
             self._held = None
-            tidy()
+            release_memory()
             found = list(self._staged(self._pieces[number]))
             whole = [in_order(found, self._shape)]
             found.clear()
             self.newest = max(filter(None, [self.newest, pc.max(whole[0][CHANGED_AT]).as_py()]), default=None)
             self._held = number, by_key(self._shape, whole.pop(), self._spans) if self._shape.keyed else whole.pop()
-            tidy()
+            release_memory()
         return self._held[1]
+
+
+def in_order(events: Sequence[pa.Table], shape: Shape) -> pa.Table:
+    """Events in the order of their positions, each once; those with one position stay in the given order.
+
+    An event may come twice while another program's rewrite is not undone yet (`lake.foreign`). With a key that would make no
+    difference, without one there would be another row.
+    """
+    whole = pa.concat_tables(events) if events else shape.events.empty_table()
+    positions = whole[POSITION].combine_chunks() if whole.num_rows else None
+    if positions is None:
+        return whole
+    if pc.all(pc.less_equal(positions[:-1], positions[1:])).as_py() is False:
+        whole = whole.take(_stable(positions))
+    return whole if shape.keyed else _once(whole)
+
+
+def _stable(positions: pa.Array) -> pa.Array:
+    numbered = pa.table({"position": positions, "number": np.arange(len(positions))})
+    return pc.sort_indices(numbered, sort_keys=[("position", "ascending"), ("number", "ascending")])
+
+
+def _once(events: pa.Table) -> pa.Table:
+    """Of events with one position and operation the first."""
+    codes = [events[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in (POSITION, OPERATION)]
+    _, first = np.unique(codes[0].astype(np.int64) * len(events) + codes[1], return_index=True)
+    return events if len(first) == len(events) else events.take(pa.array(np.sort(first)))

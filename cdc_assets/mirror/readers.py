@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import InvalidValueError, LakeError
+from cdc_assets.lake.row_shape import CHANGED_AT
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.files import fitted, read_rows
 from cdc_assets.mirror.ledger import MirrorState
-from cdc_assets.mirror.shape import CHANGED_AT, ENDED_BY, FROM_AT, FROM_LSN, LSN, STEP, TO_AT, TO_LSN
+from cdc_assets.mirror.shape import ENDED_BY, FROM_AT, FROM_LSN, LSN, STEP, TO_AT, TO_LSN
 from cdc_assets.mirror.spans import Span, before, span_of
 
 

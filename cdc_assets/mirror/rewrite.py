@@ -16,13 +16,14 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.lake.keys import BOUND_BYTES, bound_bytes
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.row_shape import POSITION
 from cdc_assets.mirror import leaves
 from cdc_assets.mirror.files import GROUP_ROWS, FileWriter, last_rows
 from cdc_assets.mirror.fold import Folded, Void, fold_keyed, lsns_of
-from cdc_assets.mirror.keys import BOUND_BYTES, bound_bytes
 from cdc_assets.mirror.leaves import Leaf, NewFile, new_name
-from cdc_assets.mirror.shape import POSITION, Shape
+from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.spans import Span, placed
 from cdc_assets.mirror.texts import whole
 

@@ -9,22 +9,17 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from cdc_assets.mirror.keys import KeyPart, encode, is_number
+from cdc_assets.lake.row_shape import AT, CHANGED_AT, RowColumn, RowShape
 
 KEYLESS = "rows"
 """First word of the `key_text` of a table without a key."""
 
-LSN, CHANGED_AT = "_lsn", "_changed_at"
+LSN = "_lsn"
 FROM_LSN, TO_LSN, FROM_AT, TO_AT = "_valid_from_lsn", "_valid_to_lsn", "_valid_from", "_valid_to"
 ENDED_BY, STEP = "_operation", "_step"
 OWN = (LSN, CHANGED_AT)
 OWN_OF_HISTORY = (FROM_LSN, TO_LSN, FROM_AT, TO_AT, ENDED_BY, STEP)
 
-POSITION, OPERATION, MISSING = "\0position", "\0op", "\0missing:"
-"""Columns of events: position in the topic, `c`, `u`, `d` or `r`, and whether the log omitted a column's value. They lie beside the
-source's, which may have any name, `__op` too, but none with a NUL."""
-
-AT = pa.timestamp("us", "UTC")
 COMMENT = "comment"
 """Key of a field's metadata under which Delta and Spark keep the comment of a column."""
 
@@ -49,13 +44,10 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ShapeColumn:
+class ShapeColumn(RowColumn):
     """A column of a mirror.
 
     Args:
-        name: as in the source; a key's value that events hold in the key alone is in `_key_<name>`.
-        nullable: whether a row may lack a value.
-        large: whether events may omit an unchanged value.
         note: what the type cannot hold.
         source: name of the column in the source; empty if its structure is not known.
         source_type: its declared type.
@@ -63,10 +55,6 @@ class ShapeColumn:
         comment: what the source says about it.
     """
 
-    name: str
-    type: pa.DataType
-    nullable: bool = True
-    large: bool = False
     note: str = ""
     source: str = ""
     source_type: str = ""
@@ -82,18 +70,14 @@ class ShapeColumn:
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(RowShape):
     """The structure of a mirror; picklable.
 
     Args:
         columns: in the source's order, then those of the key only.
-        key: what tells rows apart.
-        keyed: whether the key identifies a row; otherwise rows are a multiset.
     """
 
     columns: tuple[ShapeColumn, ...]
-    key: tuple[KeyPart, ...]
-    keyed: bool = True
 
     def current_generation(self) -> "Shape":
         """The shape without columns that only earlier lives of the table had."""
@@ -114,20 +98,6 @@ class Shape:
         return any(own.get(name.lower(), name) != name for name in known.names)
 
     @cached_property
-    def names(self) -> list[str]:
-        """Names of the columns with the source's values."""
-        return [column.name for column in self.columns]
-
-    @cached_property
-    def large(self) -> list[str]:
-        """Names of the columns whose value an event may omit."""
-        return [column.name for column in self.columns if column.large]
-
-    @cached_property
-    def _values(self) -> list[pa.Field]:
-        return [pa.field(column.name, column.type) for column in self.columns]
-
-    @cached_property
     def current(self) -> pa.Schema:
         """Columns of `current`."""
         return pa.schema(
@@ -145,33 +115,14 @@ class Shape:
     @cached_property
     def rows(self) -> pa.Schema:
         """Columns of `current` in memory: all nullable, without metadata."""
-        return pa.schema([*self._values, pa.field(LSN, pa.string()), pa.field(CHANGED_AT, AT)])
+        return pa.schema([*self.values, pa.field(LSN, pa.string()), pa.field(CHANGED_AT, AT)])
 
     @cached_property
     def versions(self) -> pa.Schema:
         """Columns of `history` in memory, without the step."""
         ends = [pa.field(name, pa.string()) for name in (FROM_LSN, TO_LSN)]
         times = [pa.field(name, AT) for name in (FROM_AT, TO_AT)]
-        return pa.schema([*self._values, *ends, *times, pa.field(ENDED_BY, pa.string())])
-
-    @cached_property
-    def events(self) -> pa.Schema:
-        """Columns of events in natural types."""
-        own = [pa.field(POSITION, pa.string()), pa.field(OPERATION, pa.string()), pa.field(CHANGED_AT, AT)]
-        return pa.schema([*self._values, *own, *(pa.field(MISSING + name, pa.bool_()) for name in self.large)])
-
-    @cached_property
-    def event_names(self) -> list[str]:
-        """Names of the columns of events."""
-        return list(self.events.names)
-
-    @cached_property
-    def key_type(self) -> pa.DataType:
-        """Type of `keys`: a number if one column that is never null holds it, else bytes."""
-        own = {column.name: column for column in self.columns}
-        first = own[self.key[0].name]
-        is_one = len(self.key) == 1 and is_number(first.type) and not first.nullable
-        return pa.int64() if is_one and self.keyed else pa.binary()
+        return pa.schema([*self.values, *ends, *times, pa.field(ENDED_BY, pa.string())])
 
     @cached_property
     def bounded(self) -> list[str]:
@@ -186,10 +137,6 @@ class Shape:
         types = {column.name: str(column.type) for column in self.columns}
         parts = [f"{part.name} {types[part.name]} {part.padded:d}{part.folded:d}" for part in self.key]
         return f"{'key' if self.keyed else KEYLESS} {self.key_type}: {', '.join(parts)}"
-
-    def keys(self, table: pa.Table) -> pa.Array:
-        """Keys of rows or events."""
-        return encode(table, self.key, self.key_type)
 
     def as_events(self, rows: pa.Table) -> pa.Table:
         """Rows as the events that would make them."""

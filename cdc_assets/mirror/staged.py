@@ -7,26 +7,19 @@ of large files some of their row groups. It holds 32,768 events at a time, and u
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from cdc_assets.kernels import Numbers
+from cdc_assets.lake.events import EventFile, EventRange, TopicReader
+from cdc_assets.lake.keys import bound_key, ranges_of
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.pieces import Piece, parted, portions, staged_batches, staged_file
-from cdc_assets.mirror.events import EventFile, EventRange, TopicReader
-from cdc_assets.mirror.keys import bound_key
-from cdc_assets.mirror.leaves import places_of
-from cdc_assets.mirror.shape import OPERATION, POSITION, Shape
+from cdc_assets.lake.pieces import Piece, parted, portions, release_memory, staged_batches, staged_file
+from cdc_assets.lake.row_shape import OPERATION, POSITION
+from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.texts import TEXTS, in_form, repeats
-from cdc_assets.typemap.kernels import Numbers
 
 _STAGED_ROWS, _STAGED_OF_LEAF = 32 * 1024, 256
 """Events that a task of the first job holds at once, and of one leaf, if they are spread evenly over all."""
-
-
-def tidy() -> None:
-    """Have Arrow give back what it holds for later: each thread keeps what it once had, several times what is in use."""
-    pa.default_memory_pool().release_unused()
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ def part(task: PartTask) -> list[Piece]:
     try:
         return stage(task, portions(task.reader.read(task.files, task.wanted), min_rows))
     finally:
-        tidy()
+        release_memory()
 
 
 def stage(task: PartTask, tables: Iterable[pa.Table]) -> list[Piece]:
@@ -65,7 +58,7 @@ def stage(task: PartTask, tables: Iterable[pa.Table]) -> list[Piece]:
         LakeError: the lake cannot be read or written.
     """
     shape, bounds = task.reader.shape, [bound_key(bound, task.reader.shape.key_type) for bound in task.bounds[1:]]
-    numbered = ((events, leaves_of(shape.keys(events), bounds)) for events in tables)
+    numbered = ((events, ranges_of(shape.keys(events), bounds)) for events in tables)
     return stage_numbered(task.reader.location, task.staging, numbered)
 
 
@@ -84,19 +77,6 @@ def stage_numbered(location: Location, staging: str, tables: Iterable[tuple[pa.T
         place = location.uri(staging)
         raise trouble(f"Events cannot be staged in {place}", error, "check the path and its rights") from error
     return file.pieces
-
-
-def leaves_of(keys: pa.Array, bounds: Sequence[object]) -> Numbers:
-    """The leaf of each key, given the least keys of all but the first one."""
-    if not bounds:
-        return np.zeros(len(keys), dtype=np.int32)
-    if pa.types.is_integer(keys.type):
-        found: Numbers = np.searchsorted(np.array(bounds, dtype=np.int64), keys.to_numpy(), "right")
-        return found.astype(np.int32)
-    order = pc.array_sort_indices(keys).to_numpy()
-    leaves = np.empty(len(keys), dtype=np.int32)
-    leaves[order] = np.repeat(np.arange(len(bounds) + 1), np.diff(places_of(keys.take(order), [None, *bounds])))
-    return leaves
 
 
 def staged(location: Location, staging: str, pieces: Sequence[Piece], shape: Shape) -> Iterator[pa.Table]:

@@ -33,9 +33,9 @@ from dataclasses import dataclass, replace
 
 from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.errors import EventsDroppedError
+from cdc_assets.lake.events import EventFile, EventRange
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.ledger.state import TableState
-from cdc_assets.mirror.events import EventFile, EventRange
 from cdc_assets.mirror.ledger import MirrorState, PlannedStep
 from cdc_assets.mirror.spans import Span, before, outside, right_from, span_of
 

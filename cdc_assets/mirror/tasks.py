@@ -19,19 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.errors import MirrorError
+from cdc_assets.lake.events import EventFile, EventRange, TopicReader
+from cdc_assets.lake.keys import as_bytes, bound_bytes
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.pieces import Piece
-from cdc_assets.mirror.events import EventFile, EventRange, TopicReader
+from cdc_assets.lake.pieces import Piece, release_memory
+from cdc_assets.lake.row_shape import OPERATION
 from cdc_assets.mirror.files import FileWriter, fitted, portions_of, read_rows, write_parquet
 from cdc_assets.mirror.fold import Folded, Void
-from cdc_assets.mirror.keys import as_bytes, bound_bytes
 from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name, unique
 from cdc_assets.mirror.multiset import fold_multiset
 from cdc_assets.mirror.ranges import EventRanges
 from cdc_assets.mirror.rewrite import LeafWriter, folded_portions
-from cdc_assets.mirror.shape import OPERATION, STEP, TO_LSN, Shape
+from cdc_assets.mirror.shape import STEP, TO_LSN, Shape
 from cdc_assets.mirror.spans import Span
-from cdc_assets.mirror.staged import tidy
 
 MAX_BYTES = 1_500_000_000
 """Bytes of a column of which a table without a key may hold in one leaf: an array of Arrow ends at 2 GB."""
@@ -105,7 +105,7 @@ def fold_leaf(task: FoldTask) -> FoldResult:
         result = _fold_portions(task, ranges) if task.shape.keyed else _fold_rows(task, ranges)
         return replace(result, newest=ranges.newest, events=sum(piece.rows for piece in task.pieces))
     finally:
-        tidy()
+        release_memory()
 
 
 def _fold_portions(task: FoldTask, ranges: EventRanges) -> FoldResult:
@@ -119,7 +119,7 @@ def _fold_portions(task: FoldTask, ranges: EventRanges) -> FoldResult:
         rows.write(folded.rows)
         ended.write(folded.ended)
         del folded
-        tidy()
+        release_memory()
     return FoldResult(task.leaf.paths, tuple(rows.end()), ended.end(), ended.rows, 0, tuple(sorted(rows.nulls)))
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from cdc_assets.core.ran_on import NOWHERE, RanOn
 from cdc_assets.errors import CdcError
+from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.pieces import Piece
 from cdc_assets.mirror.describe import Description
-from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.leaves import Leaf
 from cdc_assets.mirror.ledger import PlannedStep
 from cdc_assets.mirror.missing_rows import MissingRows

@@ -32,7 +32,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.files import ROW_GROUP_ROWS
-from cdc_assets.lake.location import STORE_ERRORS, trouble
+from cdc_assets.lake.reading import extent, opened
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.offset import END_OF_WINDOW, PublishOffset
 from cdc_assets.publish.prefetch import prefetched
@@ -182,26 +182,8 @@ class TopicRows:
             yield from known[place]
 
     def _groups(self, directory: str, path: str) -> Iterator[Piece]:
-        with self._opened(directory, path) as parquet:
+        with opened(self._tables.location, directory, path) as parquet:
             yield from _groups_of(parquet, directory, path)
-
-    def _opened(self, directory: str, path: str, *, dictionaries: bool = False) -> pq.ParquetFile:
-        """A file; its texts may be numbers, because no more than a row group of it is read."""
-        try:
-            stream = self._tables.location.existing(directory).open_input_file(path)
-            found = pq.ParquetFile(stream)
-            if not dictionaries:
-                return found
-            there = {found.schema.column(at).path for at in range(len(found.schema))}
-            return pq.ParquetFile(
-                stream, metadata=found.metadata, read_dictionary=[name for name in _REPEATED if name in there]
-            )
-        except STORE_ERRORS as error:
-            raise self._trouble(directory, path, error) from error
-
-    def _trouble(self, directory: str, path: str, error: Exception) -> Exception:
-        place = f"{self._tables.location.uri(directory)}/{path}"
-        return trouble(f"The events in {place} cannot be read", error, "restore the file")
 
     def _in_order(
         self,
@@ -229,14 +211,12 @@ class TopicRows:
     ) -> tuple[pa.RecordBatch, Sequence[Piece]]:
         """Rows of a piece, and what is left of it: row groups in the order of their bounds."""
         rest: list[Piece] = []
-        with self._opened(piece.directory, piece.path, dictionaries=dictionaries) as parquet:
-            try:
-                if piece.group is None and parquet.num_row_groups > 1:
-                    groups = _groups_of(parquet, piece.directory, piece.path)
-                    piece, *rest = sorted(groups, key=lambda group: group.bound)
-                table = parquet.read_row_groups([piece.group or 0][: parquet.num_row_groups], columns=list(_COLUMNS))
-            except STORE_ERRORS as error:
-                raise self._trouble(piece.directory, piece.path, error) from error
+        texts = _REPEATED if dictionaries else ()
+        with opened(self._tables.location, piece.directory, piece.path, texts) as parquet:
+            if piece.group is None and parquet.num_row_groups > 1:
+                groups = _groups_of(parquet, piece.directory, piece.path)
+                piece, *rest = sorted(groups, key=lambda group: group.bound)
+            table = parquet.read_row_groups([piece.group or 0][: parquet.num_row_groups], columns=list(_COLUMNS))
         missing = set(_COLUMNS) - set(table.column_names)
         if missing:
             raise LakeError(
@@ -327,14 +307,8 @@ def _without_repeated(
 def _groups_of(parquet: pq.ParquetFile, directory: str, path: str) -> Iterator[Piece]:
     """The row groups of a file, by their statistics."""
     for group in range(parquet.num_row_groups):
-        found = {}
-        for at in range(parquet.metadata.num_columns):
-            column = parquet.metadata.row_group(group).column(at)
-            if column.path_in_schema in ("position", "window_id"):
-                found[column.path_in_schema] = column.statistics
-        windows, positions = found.get("window_id"), found.get("position")
-        min_window, max_window = _ANY if windows is None or not windows.has_min_max else (windows.min, windows.max)
-        position = positions.min if positions is not None and positions.has_min_max else ""
+        min_window, max_window = extent(parquet, group, "window_id") or _ANY
+        position, _ = extent(parquet, group, "position") or ("", "")
         yield Piece(directory, path, group, min_window, max_window, position)
 
 

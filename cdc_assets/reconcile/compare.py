@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.kernels import Numbers
 from cdc_assets.mirror.fold import equal_rows
 from cdc_assets.mirror.shape import FROM_LSN, TO_LSN
-from cdc_assets.typemap.kernels import Numbers
 
 MAX_CHANGED = 1000
 """Rows of a leaf that are listed; all others are only counted."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.envelope.rules import MASKED
+from cdc_assets.lake.keys import bound_key
 from cdc_assets.mirror.delta import MirrorTables
-from cdc_assets.mirror.keys import bound_key
 from cdc_assets.mirror.shape import TO_LSN
 from cdc_assets.reconcile.compare import COUNT, Found, Row, unpack, was_so, was_so_often
 from cdc_assets.reconcile.progress import SHOWN, Difference, Texts

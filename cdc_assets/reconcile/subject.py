@@ -18,13 +18,13 @@ from cdc_assets.envelope.naming import adjusted, topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
 from cdc_assets.errors import LakeError
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.events import TopicGeneration, TopicReader
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.pieces import Piece
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
-from cdc_assets.mirror.events import TopicGeneration, TopicReader
 from cdc_assets.mirror.leaves import Leaf
 from cdc_assets.mirror.natural import EXACT
 from cdc_assets.reconcile.tasks import Compared, CompareTask, ReadTask
@@ -156,7 +156,7 @@ def subject_of(
     # only columns that both sides have, since a dropped one would differ in every row
     present = {column.name for column in schema.columns}
     fields = {adjusted(column.name, events.field_name_adjustment) for column in plan.columns if column.name in present}
-    names = tuple(column.name for column in generation.columns if column.field.name in fields)
+    names = tuple(column.name for column in generation.columns if column.field in fields)
     texts = tuple(column for name in schema.key if (column := schema.column(name)) is not None) or tuple(
         column for column in schema.columns if can_bound(column) and not column.computed
     )

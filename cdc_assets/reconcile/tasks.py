@@ -20,12 +20,11 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.reads import ReadContext, build_reads
+from cdc_assets.lake.events import TopicGeneration, TopicReader
+from cdc_assets.lake.keys import KeyPart, bound_key, encode, places_of
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import Piece, portions, staged_batches, staged_file
-from cdc_assets.mirror.events import TopicGeneration, TopicReader
 from cdc_assets.mirror.files import read_rows
-from cdc_assets.mirror.keys import KeyPart, bound_key, encode
-from cdc_assets.mirror.leaves import places_of
 from cdc_assets.mirror.shape import FROM_LSN, LSN, TO_LSN, Shape
 from cdc_assets.reconcile.compare import Found, compare_keyed, compare_multiset, pack
 

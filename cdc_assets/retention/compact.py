@@ -29,10 +29,10 @@ from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.lake.events import EventFile, TopicReader
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.retained import Retained, announce
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.mirror.events import EventFile, TopicReader
 from cdc_assets.retention.limits import Limit
 from cdc_assets.retention.plan import CompactionPlan, CompactionPlanner
 from cdc_assets.retention.step import TableRemoval, TopicRemoval

@@ -11,7 +11,6 @@ events is not tidied otherwise.
 """
 
 import logging
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from cdc_assets.config.settings import CaptureConfig
@@ -31,13 +30,12 @@ from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.mirror.delta import MirrorTables, current_directory
-from cdc_assets.mirror.ledger import MirrorLedger
 from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.retention.compact import Compaction
 from cdc_assets.retention.files import latest, listed, newest_in
 from cdc_assets.retention.limits import Limit, Readers
 from cdc_assets.retention.plan import CompactionPlanner
+from cdc_assets.retention.ports import Mirrors
 from cdc_assets.retention.step import TableRemoval, TopicRemoval, TopicRemover
 
 log = logging.getLogger(__name__)
@@ -52,17 +50,25 @@ class Retention:
     Args:
         tables: the lake's Delta tables.
         manifest: claimed.
+        mirrors: of the capture.
     """
 
     def __init__(
-        self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock, runner: TaskRunner
+        self,
+        tables: TopicTables,
+        manifest: Manifest,
+        config: CaptureConfig,
+        clock: Clock,
+        runner: TaskRunner,
+        mirrors: Mirrors,
     ) -> None:
         self._tables, self._manifest, self._config, self._clock = tables, manifest, config, clock
+        self._mirrors = mirrors
         self._age = timedelta(hours=config.lake.topic_hours)
         self._remover = TopicRemover(tables, manifest, clock, self._limit)
         self._removal = self._dropped
         if config.lake.topic_policy == "compact":
-            self._removal = Compaction(tables, CompactionPlanner(tables, manifest, config, clock, runner), runner).write
+            self._removal = Compaction(tables, CompactionPlanner(tables, manifest, mirrors), runner).write
 
     def run_when_due(self) -> None:
         """Drop what may be dropped, if that was not tried for a while; after a failure the next pass continues.
@@ -113,13 +119,8 @@ class Retention:
         return int((now - self._age).timestamp() * 1000)
 
     def _readers(self) -> Readers:
-        mirrors, prefix = MirrorTables.of(self._config), self._config.events.topic_prefix
-        return Readers(
-            self._config,
-            MirrorLedger(mirrors.tables, prefix).read(),
-            _mirror_exists(mirrors),
-            RecordedOffset(self._tables.location, prefix).read(),
-        )
+        published = RecordedOffset(self._tables.location, self._config.events.topic_prefix)
+        return Readers(self._config, self._mirrors, published.read())
 
     def _limit(self, table: TableId, topic: str) -> Limit:
         """Up to where readers have a topic at this moment."""
@@ -152,13 +153,3 @@ class Retention:
         return (
             TopicRemoval(table, topic, former, found, dict(sorted(tables.items())), compacts=False) if tables else None
         )
-
-
-def _mirror_exists(mirrors: MirrorTables) -> Callable[[str], bool]:
-    def mirror_exists(topic: str) -> bool:
-        return (
-            mirrors.leaves(current_directory(topic)) is not None
-            and mirrors.schema(current_directory(topic)) is not None
-        )
-
-    return mirror_exists

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdc_assets.core.lsn import LSN_WIDTH
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.reading import extent, has_column, opened
 from cdc_assets.lake.topics import TopicTables
 
 _WINDOW, _COMMITTED = "window_id", "value.source.ts_ms"
@@ -79,28 +80,19 @@ def newest_in(location: Location, file: TopicFile) -> Newest:
     Raises:
         LakeError: it cannot be read.
     """
-    try:
-        with (
-            location.existing(file.directory).open_input_file(file.path) as stream,
-            pq.ParquetFile(stream) as parquet,
-        ):
-            windows, times = (_greatest(parquet, name) for name in (_WINDOW, _COMMITTED))
-    except STORE_ERRORS as error:
-        place = f"{location.uri(file.directory)}/{file.path}"
-        raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error
+    with opened(location, file.directory, file.path) as parquet:
+        windows, times = (_greatest(parquet, name) for name in (_WINDOW, _COMMITTED))
     return Newest(-1 if windows is None else windows, file.written_ms if times is None else times)
 
 
 def _greatest(parquet: pq.ParquetFile, name: str) -> int | None:
     """The greatest value of a column, from statistics if there are any; None if all are null."""
     found: list[int] = []
-    for group in range(parquet.num_row_groups):
-        about = parquet.metadata.row_group(group)
-        names = [about.column(at).path_in_schema for at in range(about.num_columns)]
-        known = about.column(names.index(name)).statistics if name in names else None
-        if known is not None and known.has_min_max:
-            found.append(known.max)
-        elif name in names and (value := _read(parquet, group, name)) is not None:
+    for group in range(parquet.num_row_groups if has_column(parquet, name) else 0):
+        known = extent(parquet, group, name)
+        if known is not None:
+            found.append(known[1])
+        elif (value := _read(parquet, group, name)) is not None:
             found.append(value)
     return max(found, default=None)
 

@@ -1,19 +1,16 @@
 """How far the readers of a topic are: up to where its events may be dropped.
 
-*A mirror* holds the events up to its LSN. A READ may still be committed at that very LSN (`mirror.steps`), never below it,
-so events strictly below may go; of a mirror that is being rebuilt, none. *The publisher's* progress is a window number. Readers that
+*A mirror* holds the events up to its LSN, so events strictly below may go; of one that is being rebuilt, none (`mirror.needs`). *The publisher's* progress is a window number. Readers that
 are not known, such as assets, have the time that the age gives them.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.ledger.state import CaptureState, TableState
-from cdc_assets.mirror.capture import has_mirror
-from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.publish.offset import END_OF_WINDOW, Published
+from cdc_assets.retention.ports import Mirrors
 
 NOTHING = ""
 
@@ -26,7 +23,7 @@ class Limit:
         below: commit LSN below which they have all of them; empty if none may be dropped.
         window: greatest number of a window that is published; None if topics are not published.
         reason: why it is not further, for people.
-        since: commit LSN before which events have no meaning for the table any more (`PlannedStep.since`); empty if all do.
+        since: commit LSN before which events have no meaning for the table any more (`Needs.since`); empty if all do.
     """
 
     below: str
@@ -43,19 +40,15 @@ class Readers:
     """What reads the topics of a capture.
 
     Args:
-        mirrors: states of its mirrors, by topic.
-        mirror_exists: whether the tables of a topic's mirror are there.
+        mirrors: its mirrors, which are asked now how far they are.
         published: how far topics are published, if they are.
+
+    Raises:
+        LakeError: it cannot be read how far the mirrors are.
     """
 
-    def __init__(
-        self,
-        config: CaptureConfig,
-        mirrors: Mapping[str, MirrorState],
-        mirror_exists: Callable[[str], bool],
-        published: Published | None,
-    ) -> None:
-        self._config, self._mirrors, self._mirror_exists, self._published = config, mirrors, mirror_exists, published
+    def __init__(self, config: CaptureConfig, mirrors: Mirrors, published: Published | None) -> None:
+        self._config, self._mirrors, self._needs, self._published = config, mirrors, mirrors.needs(), published
 
     def limit(self, state: CaptureState, table: TableId, topic: str) -> Limit:
         """How far the readers of a table's topic are."""
@@ -66,25 +59,15 @@ class Readers:
         below, reason = self._below(state, state.tables[table], topic)
         if below and window is not None:
             reason = f"{reason}; published up to window {window}"
-        return Limit(below, window, reason, self._mirrors.get(topic, MirrorState()).since)
+        return Limit(below, window, reason, self._needs.since(topic))
 
     def _below(self, state: CaptureState, table: TableState, topic: str) -> tuple[str, str]:
         if table.status != "healthy" or table.position is None:
             return NOTHING, f"the table is not followed ({table.status})"
         if any(entry.table == table.table for run in state.snapshots.values() for entry in run.tables):
             return NOTHING, "a snapshot of the table is in flight"
-        if not self._is_mirrored(table.table):
+        if not self._mirrors.has(table.table):
             if not self._config.lake.topic_unmirrored:
                 return NOTHING, "it has no mirror (lake.topic.retention.unmirrored)"
             return str(table.position), f"complete up to {table.position}"
-        known = self._mirrors.get(topic, MirrorState())
-        if known.step == 0 or not self._mirror_exists(topic):
-            return NOTHING, "its mirror does not exist yet"
-        if known.gaps:
-            return NOTHING, "its mirror lacks changes"
-        if known.pending is not None and (known.pending.whole or known.pending.void):
-            return NOTHING, "its mirror is being rebuilt"
-        return known.lsn, f"its mirror is complete up to {known.lsn}"
-
-    def _is_mirrored(self, table: TableId) -> bool:
-        return has_mirror(self._config, table)
+        return self._needs.below(topic)

@@ -9,18 +9,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.lake.events import EventRange, TopicDescription
 from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.mirror.describe import Description
-from cdc_assets.mirror.events import EventRange
 from cdc_assets.retention.files import TopicFile, listed, newest_in
 from cdc_assets.retention.limits import Limit
+from cdc_assets.retention.ports import Mirrors
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +38,7 @@ class CompactionPlan:
     """
 
     topic: str
-    about: Description
+    about: TopicDescription
     former: Retained
     files: Sequence[TopicFile]
     newest: frozenset[tuple[str, str]]
@@ -68,13 +65,11 @@ class CompactionPlanner:
     Args:
         tables: the lake's Delta tables.
         manifest: claimed.
+        mirrors: know how events identify rows.
     """
 
-    def __init__(
-        self, tables: TopicTables, manifest: Manifest, config: CaptureConfig, clock: Clock, runner: TaskRunner
-    ) -> None:
-        self._tables, self._manifest, self._config = tables, manifest, config
-        self._clock, self._runner = clock, runner
+    def __init__(self, tables: TopicTables, manifest: Manifest, mirrors: Mirrors) -> None:
+        self._tables, self._manifest, self._mirrors = tables, manifest, mirrors
 
     def plan(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> CompactionPlan | None:
         """What is to be compacted of a topic now; None for nothing.
@@ -129,27 +124,20 @@ class CompactionPlanner:
             until = file.until
         return until
 
-    def _description(self, table: TableId, topic: str) -> Description | None:
-        """How events identify rows; None if they do not."""
-        found, troubles = CaptureMirrors(self._config, self._runner, self._clock).found([table])
-        if not found:
-            log.debug("%s is not compacted: %s.", topic, troubles.get(topic, "it has no rows"))
+    def _description(self, table: TableId, topic: str) -> TopicDescription | None:
+        """How events identify rows, with the columns that tell what may go; None if they do not."""
+        about = self._mirrors.describe(table, topic)
+        if isinstance(about, str):
+            log.debug("%s is not compacted: %s", topic, about)
             return None
-        if (halt := found[0].halt) is not None:  # events after it have another key
-            log.debug("%s is not compacted: %s", topic, halt)
-            return None
-        about = found[0].description
         shape = about.shape
-        if not shape.keyed:
-            log.debug("%s is not compacted: its table has no key.", topic)
-            return None
         names = {part.name for part in shape.key} | set(shape.large)
         shape = replace(shape, columns=tuple(column for column in shape.columns if column.name in names))
         generations = [
             replace(one, columns=tuple(column for column in one.columns if column.name in names))
             for one in about.generations
         ]
-        return Description(shape, tuple(generations), about.coarse)
+        return TopicDescription(shape, tuple(generations), about.coarse)
 
 
 def _end(files: Sequence[TopicFile], directory: str) -> str:

@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.mirror.fold import mask_of
-from cdc_assets.mirror.shape import MISSING, OPERATION, POSITION, Shape
-from cdc_assets.typemap.kernels import Numbers
+from cdc_assets.kernels import Numbers, mask_of
+from cdc_assets.lake.row_shape import MISSING, OPERATION, POSITION, RowShape
 
 UNIT = "__unit"
 """Number of the table of a topic in which an event is."""
@@ -27,7 +26,7 @@ KNOWN = frozenset({"c", "u", "d", "r"})
 """Operations that have a whole row; events of others stay."""
 
 
-def staying(shape: Shape, events: pa.Table, *, whole: bool) -> Numbers:
+def staying(shape: RowShape, events: pa.Table, *, whole: bool) -> Numbers:
     """Which events stay.
 
     Args:
@@ -52,7 +51,7 @@ def staying(shape: Shape, events: pa.Table, *, whole: bool) -> Numbers:
     return found | strange
 
 
-def _by_row(shape: Shape, events: pa.Table) -> tuple[Numbers, Numbers, Numbers]:
+def _by_row(shape: RowShape, events: pa.Table) -> tuple[Numbers, Numbers, Numbers]:
     """Events in the order of their rows and positions; the places of the first and last one of each row."""
     keys = shape.keys(events)
     positions = events[POSITION].combine_chunks()

@@ -9,24 +9,21 @@ keys of one range, or a row group. Files that are written count when a commit na
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from cdc_assets.kernels import Numbers, mask_of
+from cdc_assets.lake.events import EventFile, EventRange, TopicReader
 from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.keys import bound_bytes, bound_key, ranges_of
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
-from cdc_assets.lake.pieces import Piece, parted, portions, rows_at_once, staged_batches, staged_file
-from cdc_assets.mirror.events import EventFile, EventRange, TopicGeneration, TopicReader
-from cdc_assets.mirror.fold import mask_of
-from cdc_assets.mirror.keys import bound_bytes, bound_key
-from cdc_assets.mirror.shape import MISSING, OPERATION, POSITION
-from cdc_assets.mirror.staged import leaves_of, tidy
+from cdc_assets.lake.pieces import Piece, parted, portions, release_memory, rows_at_once, staged_batches, staged_file
+from cdc_assets.lake.reading import opened
+from cdc_assets.lake.row_shape import MISSING, OPERATION, POSITION
 from cdc_assets.retention.replaced import UNIT, staying
-from cdc_assets.typemap.kernels import Numbers
 
 FILE, ROW = "__file", "__row"
 _BATCH_ROWS, _PORTION_ROWS = 32 * 1024, 256 * 1024
@@ -73,7 +70,7 @@ def mark(task: MarkTask) -> list[Piece]:
     with _staging(location, task.staging), staged_file(location, task.staging) as file:
         for events in portions(_entries(task), _PORTION_ROWS):
             events = events.filter(pa.array(staying(shape, events, whole=False)))
-            for range_, batches in parted(events, leaves_of(shape.keys(events), bounds)):
+            for range_, batches in parted(events, ranges_of(shape.keys(events), bounds)):
                 file.add(range_, batches)
     return file.pieces
 
@@ -94,39 +91,16 @@ def sample(task: MarkTask) -> list[bytes]:
 
 def _entries(task: MarkTask) -> Iterator[pa.Table]:
     """What is to be known of the events that may go."""
-    reader, location = task.reader, task.reader.location
+    reader, shape = task.reader, task.reader.shape
+    own = [*(part.name for part in shape.key), POSITION, OPERATION, *(MISSING + name for name in shape.large)]
     for numbered in task.files:
-        generation = reader.generations[numbered.file.generation]
-        try:
-            with (
-                location.existing(generation.directory).open_input_file(numbered.file.path) as stream,
-                pq.ParquetFile(stream, pre_buffer=not location.is_local) as parquet,
-            ):
-                yield from _entries_of(task, numbered, generation, parquet)
-        except STORE_ERRORS as error:
-            raise _unread(location, generation.directory, numbered.file.path, error) from error
-
-
-def _entries_of(
-    task: MarkTask, numbered: Numbered, generation: TopicGeneration, parquet: pq.ParquetFile
-) -> Iterator[pa.Table]:
-    reader, start = task.reader, 0
-    names = reader.columns(generation, parquet.schema_arrow)
-    for batch in parquet.iter_batches(rows_at_once(parquet, _BATCH_ROWS), columns=names, use_threads=False):
-        table = pa.Table.from_batches([batch])
-        may_go = task.wanted.takes(table["position"], table["window_id"])
-        rows = np.flatnonzero(mask_of(pc.and_(may_go, pc.is_valid(table["value"]))))
-        if len(rows):
-            events = reader.flat(generation, table.take(pa.array(rows)))
-            own = [*(part.name for part in reader.shape.key), POSITION, OPERATION]
-            own += [MISSING + name for name in reader.shape.large]
+        for events, rows in reader.numbered(numbered.file, task.wanted):
             columns = {
                 UNIT: np.full(len(rows), numbered.file.generation, dtype=np.int16),
                 FILE: np.full(len(rows), numbered.number, dtype=np.int32),
-                ROW: rows + start,
+                ROW: rows,
             }
             yield pa.table({**{name: events[name] for name in dict.fromkeys(own)}, **columns})
-        start += batch.num_rows
 
 
 @dataclass(frozen=True)
@@ -175,7 +149,7 @@ def _staging(location: Location, staging: str) -> Iterator[None]:
             f"Keys cannot be staged in {location.uri(staging)}", error, "check the path and its rights"
         ) from error
     finally:
-        tidy()
+        release_memory()
 
 
 @dataclass(frozen=True)
@@ -226,9 +200,10 @@ def rewrite(task: RewriteTask) -> Rewritten | None:
             return None
         return Rewritten(task.path, _written(task, stays), int(len(stays) - stays.sum()), window)
     except STORE_ERRORS as error:
-        raise _unread(task.location, task.directory, task.path, error) from error
+        place = f"{task.location.uri(task.directory)}/{task.path}"
+        raise trouble(f"The events in {place} cannot be rewritten", error, "check the path and its rights") from error
     finally:
-        tidy()
+        release_memory()
 
 
 def _stays(task: RewriteTask) -> tuple[Numbers, int]:
@@ -268,13 +243,5 @@ def _written(task: RewriteTask, stays: Numbers) -> tuple[DataFile, ...]:
 
 
 def _batches(task: RewriteTask, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-    location = task.location
-    with (
-        location.existing(task.directory).open_input_file(task.path) as stream,
-        pq.ParquetFile(stream, pre_buffer=not location.is_local) as parquet,
-    ):
+    with opened(task.location, task.directory, task.path) as parquet:
         yield from parquet.iter_batches(rows_at_once(parquet, _BATCH_ROWS), columns=columns, use_threads=False)
-
-
-def _unread(location: Location, directory: str, path: str, error: Any) -> Exception:
-    return trouble(f"The events in {location.uri(directory)}/{path} cannot be read", error, "restore the file")

@@ -37,8 +37,8 @@ from cdc_assets.envelope.amend import data_events, with_transactions
 from cdc_assets.envelope.blocks import assemble
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
 from cdc_assets.errors import CdcError, CredentialsError
+from cdc_assets.kernels import Numbers
 from cdc_assets.typemap.connect import ConnectType, array, struct
-from cdc_assets.typemap.kernels import Numbers
 
 _POSITION_WIDTH = 56
 _TEXT, _LONG = ConnectType("string"), ConnectType("int64")

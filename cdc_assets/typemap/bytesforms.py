@@ -7,7 +7,7 @@ array are decoded as one stream. Afterwards the bytes that padding stands for ar
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.typemap.kernels import Numbers, as_type, binaries, null_mask, numbers_of_offsets
+from cdc_assets.kernels import Numbers, as_type, binaries, null_mask, numbers_of_offsets
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 

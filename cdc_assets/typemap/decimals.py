@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from cdc_assets.config.settings import DecimalMode
 from cdc_assets.core.schema import Column
+from cdc_assets.kernels import Numbers, as_type, binaries, null_mask
 from cdc_assets.typemap.connect import ConnectType
-from cdc_assets.typemap.kernels import Numbers, as_type, binaries, null_mask
 from cdc_assets.typemap.temporal import Convert
 
 DECIMALS = ("decimal", "numeric", "money", "smallmoney")

@@ -8,7 +8,7 @@ fraction becomes the earlier unit, as with Java's floorDiv.
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.typemap.kernels import Numbers, digits, literal, null_mask, numbers, texts, with_nulls
+from cdc_assets.kernels import Numbers, digits, literal, null_mask, numbers, texts, with_nulls
 from cdc_assets.typemap.wire import TICKS_PER_DAY
 
 _NANOS_PER_TICK = 100

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from cdc_assets.kernels import Numbers, null_mask, numbers
 from cdc_assets.typemap.connect import ConnectType, struct
-from cdc_assets.typemap.kernels import Numbers, null_mask, numbers
 from cdc_assets.typemap.moments import civil, clock, local, split_days, zero_nulls
 
 _DATE_FIELDS = (("year", "int32"), ("month", "int8"), ("day", "int8"))

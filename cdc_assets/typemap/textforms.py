@@ -7,7 +7,7 @@ values are encoded as one stream; afterwards padded ends are overwritten with `=
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.typemap.kernels import Numbers, as_type, binaries, null_mask, numbers_of_offsets
+from cdc_assets.kernels import Numbers, as_type, binaries, null_mask, numbers_of_offsets
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _STANDARD = np.frombuffer(_ALPHABET + b"+/", dtype=np.uint8)

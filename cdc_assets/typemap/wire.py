@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.schema import Column
-from cdc_assets.typemap.kernels import Numbers, as_type, fixed_bytes, null_mask, numbers, with_nulls
+from cdc_assets.kernels import Numbers, as_type, fixed_bytes, null_mask, numbers, with_nulls
 
 TICKS_PER_DAY = 864_000_000_000
 _EPOCH_DAY = 719_162

@@ -10,9 +10,9 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.assembly.retention import make_retention
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
@@ -38,7 +38,9 @@ def server() -> Iterator[StandIn]:
 def snapshot_again(config: CaptureConfig) -> None:
     with SqlServerSource(config.connection) as source:
         bulk = MssqlBulkSource(config.connection)
-        Capture(config, source, bulk, LocalRunner(2), SystemClock(), RunOptions(retention=Retention)).snapshot([TABLE])
+        Capture(config, source, bulk, LocalRunner(2), SystemClock(), RunOptions(retention=make_retention)).snapshot(
+            [TABLE]
+        )
 
 
 @pytest.mark.parametrize("altered", AFTER.values(), ids=AFTER.keys())

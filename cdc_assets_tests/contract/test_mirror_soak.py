@@ -20,12 +20,12 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.assembly.retention import make_retention
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.retention.child import Later, retaining
@@ -128,7 +128,7 @@ def follow(config: CaptureConfig, day: int, cut: int) -> None:
                 MssqlBulkSource(config.connection),
                 LocalRunner(2),
                 Later(day),
-                RunOptions(retention=Retention),
+                RunOptions(retention=make_retention),
             ).stream()
         assert not CaptureMirrors(config, LocalRunner(2), SystemClock()).catch_up()
 

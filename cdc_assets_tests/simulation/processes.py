@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from cdc_assets.assembly.retention import make_retention
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, report_of
 from cdc_assets.overview.report import CaptureReport
@@ -9,7 +10,6 @@ from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.follow import publish
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
-from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.simulation.asked import Asked, AskedBulk, TurnClock
 from cdc_assets_tests.simulation.scheduler import Actor
@@ -56,7 +56,7 @@ class Processes(Signals):
             bulk,
             LoopRunner(),
             clock,
-            RunOptions("run", tables=tables, retention=Retention),
+            RunOptions("run", tables=tables, retention=make_retention),
         )
 
     def capture(self) -> None:

@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "an event at the end of a step is left to the next one, which begins behind it",
-        "mirror/events.py",
+        "lake/events.py",
         "pc.less_equal(positions, self.until + _AFTER_LSN)",
         "pc.less(positions, self.until)",
     ),

@@ -9,13 +9,14 @@ import pyarrow as pa
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.defs.spark import SparkResource
+from cdc_assets.lake.keys import KeyPart
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.row_shape import OPERATION, POSITION
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.files import write_parquet
 from cdc_assets.mirror.fold import fold_keyed
-from cdc_assets.mirror.keys import KeyPart
 from cdc_assets.mirror.readers import MirrorReader, scd2_sql
-from cdc_assets.mirror.shape import OPERATION, POSITION, Shape, ShapeColumn
+from cdc_assets.mirror.shape import Shape, ShapeColumn
 from cdc_assets_tests.unit.mirror.histories import lsn
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from mssql_standin.control import StandIn

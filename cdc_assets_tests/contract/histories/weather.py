@@ -17,6 +17,7 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.assembly.retention import make_retention
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ports import TaskRunner
@@ -24,7 +25,6 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, InvariantError
 from cdc_assets.history.drift import Drift
 from cdc_assets.overview import CaptureOverview
-from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.contract.histories.chronicle import DATABASES, SIGNALS, Chronicle, Table
@@ -174,7 +174,7 @@ class Weather:
         config = self.config
         with SqlServerSource(config.connection) as source:
             bulk = MssqlBulkSource(config.connection)
-            yield Capture(config, source, bulk, self._runner, SystemClock(), RunOptions(retention=Retention))
+            yield Capture(config, source, bulk, self._runner, SystemClock(), RunOptions(retention=make_retention))
 
     def _attempt(self, action: Callable[[Capture], object]) -> bool:
         """Whether a run went well; what is told to a user is no fault here, but a bug is."""

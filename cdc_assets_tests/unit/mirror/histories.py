@@ -8,8 +8,9 @@ import pyarrow as pa
 from hypothesis import strategies as some
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.mirror.keys import KeyPart
-from cdc_assets.mirror.shape import CHANGED_AT, MISSING, OPERATION, POSITION, Shape, ShapeColumn
+from cdc_assets.lake.keys import KeyPart
+from cdc_assets.lake.row_shape import CHANGED_AT, MISSING, OPERATION, POSITION
+from cdc_assets.mirror.shape import Shape, ShapeColumn
 
 KEYED = Shape(
     (ShapeColumn("id", pa.int32(), False), ShapeColumn("a", pa.string()), ShapeColumn("big", pa.string(), large=True)),

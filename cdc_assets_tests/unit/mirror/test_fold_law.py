@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from cdc_assets.lake.row_shape import POSITION
 from cdc_assets.mirror import rewrite
 from cdc_assets.mirror.fold import Folded, Void
 from cdc_assets.mirror.multiset import fold_multiset
-from cdc_assets.mirror.shape import POSITION, Shape
+from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.texts import TEXTS, in_form, plain
 from cdc_assets_tests.unit.mirror.histories import (
     KEYED,

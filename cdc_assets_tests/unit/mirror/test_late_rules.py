@@ -10,9 +10,9 @@ import pytest
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import ColumnRule
+from cdc_assets.lake.events import EventRange, TopicReader
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.mirror.events import EventRange, TopicReader
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World

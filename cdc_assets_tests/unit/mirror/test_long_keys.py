@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from cdc_assets.lake.keys import BOUND_BYTES, KeyPart, bound_key, ranges_of
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.row_shape import AT
 from cdc_assets.mirror import leaves, rewrite
 from cdc_assets.mirror.files import read_rows
-from cdc_assets.mirror.keys import BOUND_BYTES, KeyPart, bound_key
 from cdc_assets.mirror.leaves import Leaf, leaf_of, new_attempt
 from cdc_assets.mirror.ledger import MirrorLedger
 from cdc_assets.mirror.rewrite import LeafWriter, are_parted
-from cdc_assets.mirror.shape import AT, Shape, ShapeColumn
-from cdc_assets.mirror.staged import leaves_of
+from cdc_assets.mirror.shape import Shape, ShapeColumn
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -44,12 +44,12 @@ def rows_of(names: list[str]) -> pa.Table:
 
 
 def misplaced(location: Location, directory: str, shape: Shape, found: list[Leaf]) -> list[object]:
-    """Keys that are not in the leaf which `leaves_of` names."""
+    """Keys that are not in the leaf which `ranges_of` names."""
     wrong = list[object]()
     bounds = [bound_key(leaf.bound, shape.key_type) for leaf in found[1:]]
     for number, leaf in enumerate(found):
         keys = shape.keys(read_rows(location, directory, leaf.paths, shape.rows).combine_chunks())
-        places = leaves_of(keys, bounds).tolist()
+        places = ranges_of(keys, bounds).tolist()
         wrong += [key for key, place in zip(keys.to_pylist(), places, strict=True) if place != number]
     return wrong
 

@@ -6,12 +6,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_assets.lake.keys import KeyPart
+from cdc_assets.lake.row_shape import CHANGED_AT, OPERATION, POSITION
 from cdc_assets.mirror.fold import fold_keyed
-from cdc_assets.mirror.keys import KeyPart
 from cdc_assets.mirror.ledger import MirrorState, PlannedStep
 from cdc_assets.mirror.missing_rows import MissingRows
 from cdc_assets.mirror.rewrite import by_key
-from cdc_assets.mirror.shape import CHANGED_AT, LSN, OPERATION, POSITION, Shape, ShapeColumn
+from cdc_assets.mirror.shape import LSN, Shape, ShapeColumn
 
 EXAMPLES = 10 * int(os.environ.get("CDC_LAW_EXAMPLES", "5"))
 SHAPE = Shape((ShapeColumn("id", pa.int32(), False), ShapeColumn("note", pa.string())), (KeyPart("id"),))

@@ -8,11 +8,11 @@ import pytest
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.lake.events import EventRange, TopicReader
 from cdc_assets.lake.placeholders import placeholders
+from cdc_assets.lake.row_shape import MISSING
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.mirror.events import EventRange, TopicReader
-from cdc_assets.mirror.shape import MISSING
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn

@@ -15,11 +15,12 @@ from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import MirrorError
 from cdc_assets.lake import pieces
 from cdc_assets.lake.location import Location
+from cdc_assets.lake.row_shape import AT, CHANGED_AT, OPERATION, POSITION
 from cdc_assets.mirror import ranges, tasks
 from cdc_assets.mirror.files import read_rows
 from cdc_assets.mirror.fold import Void
 from cdc_assets.mirror.leaves import Leaf, new_attempt
-from cdc_assets.mirror.shape import AT, CHANGED_AT, OPERATION, POSITION, Shape
+from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.staged import stage_numbered
 from cdc_assets.mirror.tasks import FoldResult, FoldTask, fold_leaf
 from cdc_assets_tests.unit.mirror.histories import KEYED, KEYLESS, Step, events, histories, lsn

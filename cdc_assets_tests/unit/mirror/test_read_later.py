@@ -16,11 +16,11 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.signal import Signal
 from cdc_assets.errors import CdcError, InvalidValueError
+from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.mirror import ranges
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.mirror.events import EventFile
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.steps import STEP_ROWS, Target, next_step

@@ -8,6 +8,7 @@ import pytest
 
 from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.assembly.retention import make_retention
 from cdc_assets.config.load import config_of
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
@@ -153,7 +154,7 @@ def test_files_of_the_other_topics_leave_the_disk_where_one_cannot_be_read(
         return generations(tables, topic)
 
     monkeypatch.setattr(TopicTables, "generations", broken)
-    drop.Retention(tables, manifest, world.config, SimulatedClock(world.server), LocalRunner(1)).run()
+    make_retention(tables, manifest, world.config, SimulatedClock(world.server), LocalRunner(1)).run()
     assert on_disk(world, other) == live(world, other)
     assert on_disk(world, first) > live(world, first)
 

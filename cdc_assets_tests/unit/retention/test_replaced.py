@@ -7,10 +7,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_assets.lake.keys import KeyPart
+from cdc_assets.lake.row_shape import CHANGED_AT, MISSING, OPERATION, POSITION
 from cdc_assets.mirror.fold import fold_keyed
-from cdc_assets.mirror.keys import KeyPart
 from cdc_assets.mirror.rewrite import by_key
-from cdc_assets.mirror.shape import CHANGED_AT, MISSING, OPERATION, POSITION, Shape, ShapeColumn
+from cdc_assets.mirror.shape import Shape, ShapeColumn
 from cdc_assets.retention.replaced import UNIT, staying
 
 EXAMPLES = 6 * int(os.environ.get("CDC_LAW_EXAMPLES", "5"))

@@ -1,5 +1,6 @@
 """Captures of the SQL Server in memory: their settings, and a capture as a new process would open it."""
 
+from cdc_assets.assembly.retention import make_retention
 from cdc_assets.capture.progress import OnProgress
 from cdc_assets.config.settings import (
     CaptureConfig,
@@ -11,7 +12,6 @@ from cdc_assets.config.settings import (
 )
 from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets.system_topics.notifications import Listener
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, LoopRunner, SimulatedClock, SimulatedServer
@@ -50,5 +50,5 @@ def make_capture(
         bulk,
         runner,
         clock,
-        RunOptions("run", (), listener, tables, on_progress, retention=Retention),
+        RunOptions("run", (), listener, tables, on_progress, retention=make_retention),
     )

@@ -7,6 +7,7 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.assembly.retention import make_retention
 from cdc_assets.config.settings import (
     CaptureConfig,
     ConnectionSettings,
@@ -14,7 +15,6 @@ from cdc_assets.config.settings import (
     LakeSettings,
     StreamingSettings,
 )
-from cdc_assets.retention.drop import Retention
 from cdc_assets.run.capture import Capture, RunOptions
 
 DATABASE = "SalesDb"
@@ -40,7 +40,7 @@ def run(config: CaptureConfig, what: str) -> None:
             MssqlBulkSource(config.connection),
             LocalRunner(2),
             SystemClock(),
-            RunOptions(retention=Retention),
+            RunOptions(retention=make_retention),
         )
         if what == "snapshot":
             capture.snapshot()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_assets.core.schema import Column
-from cdc_assets.typemap.kernels import as_type
+from cdc_assets.kernels import as_type
 from cdc_assets.typemap.wire import read_datetime2, read_datetimeoffset, wire_of
 from cdc_assets_tests.unit.envelope.building import arriving, column, datetime2_bytes, datetimeoffset_bytes
 

@@ -1,25 +1,27 @@
-"""Reads a range of a topic as events in natural types; runs in tasks.
+"""Reads a range of a topic as events of rows, in the types that these have; runs in tasks.
 
-Of a file only the columns that a mirror needs are read, and only the row groups whose positions lie in the range. What the columns
+Of a file only the columns that the rows need are read, and only the row groups whose positions lie in the range. What the columns
 of a file mean is in the schema of its generation. So a topic whose handling modes changed is read with one `TopicGeneration` for
-each of its tables.
+each of its tables. How values become those of the rows, who describes a generation says (`EventColumn.convert`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cdc_assets.errors import LakeError
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.kernels import Numbers, mask_of
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.pieces import rows_at_once
-from cdc_assets.mirror.fold import mask_of
-from cdc_assets.mirror.natural import Natural, converter
-from cdc_assets.mirror.shape import AT, OPERATION, POSITION, Shape
-from cdc_assets.typemap.kernels import Numbers
+from cdc_assets.lake.reading import extent, opened
+from cdc_assets.lake.row_shape import AT, OPERATION, RowShape
+
+Convert = Callable[[pa.Array], pa.Array]
+"""Makes values of rows out of those of events; picklable."""
 
 _BATCH_ROWS = 32 * 1024
 _AFTER_LSN = "~"
@@ -57,20 +59,24 @@ class EventRange:
 
 @dataclass(frozen=True, slots=True)
 class EventColumn:
-    """Where a mirror's column is in events.
+    """Where a column of rows is in events; picklable.
 
     Args:
-        name: in the mirror.
-        field: of the event, with the metadata of its generation.
+        name: in rows.
+        type: of its values in rows.
+        field: its name in events.
+        convert: makes values of the rows out of those of events, which mean what the metadata of their generation says.
         in_key: whether only the key holds it.
-        key_field: of the event's key, if the key holds it as well: there no rule and no filter has ever touched it.
+        convert_key: does so with values of the event's key, if that holds them as well: there no rule and no filter has ever
+            touched them.
     """
 
     name: str
-    field: pa.Field
-    wanted: Natural
+    type: pa.DataType
+    field: str
+    convert: Convert
     in_key: bool = False
-    key_field: pa.Field | None = None
+    convert_key: Convert | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class TopicGeneration:
 
     Args:
         directory: in the lake.
-        columns: of the mirror that its events have.
+        columns: of the rows that its events have.
         stamp: name of the time in the source block: `ts_us` or `ts_ms`.
         placeholders: texts that mark a value which the log does not hold.
     """
@@ -88,6 +94,20 @@ class TopicGeneration:
     columns: tuple[EventColumn, ...]
     stamp: str = "ts_us"
     placeholders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """How the events of a topic are read as rows.
+
+    Args:
+        generations: the topic's tables, oldest first.
+        coarse: numbers of those whose events shorten the key, with the refusal that follows.
+    """
+
+    shape: RowShape
+    generations: tuple[TopicGeneration, ...]
+    coarse: Mapping[int, ConfigurationError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +134,7 @@ class TopicReader:
     """Reads files of a topic; picklable."""
 
     location: Location
-    shape: Shape
+    shape: RowShape
     generations: tuple[TopicGeneration, ...]
 
     def read(self, files: Iterable[EventFile], wanted: EventRange) -> Iterator[pa.Table]:
@@ -124,27 +144,33 @@ class TopicReader:
             LakeError: a file cannot be read.
         """
         for file in files:
-            generation = self.generations[file.generation]
-            try:
-                yield from self._read(generation, file, wanted)
-            except STORE_ERRORS as error:
-                place = f"{self.location.uri(generation.directory)}/{file.path}"
-                raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error
+            yield from (events for events, _ in self.numbered(file, wanted))
 
-    def _read(self, generation: TopicGeneration, file: EventFile, wanted: EventRange) -> Iterator[pa.Table]:
-        files, is_far = self.location.existing(generation.directory), not self.location.is_local
-        with files.open_input_file(file.path) as stream, pq.ParquetFile(stream, pre_buffer=is_far) as parquet:
+    def numbered(self, file: EventFile, wanted: EventRange) -> Iterator[tuple[pa.Table, Numbers]]:
+        """Events of a range of one file, and the numbers of the rows of the file in which they are.
+
+        An update of a table without a key is two events (`flat`), so there numbers and events do not correspond.
+
+        Raises:
+            LakeError: the file cannot be read.
+        """
+        generation = self.generations[file.generation]
+        with opened(self.location, generation.directory, file.path) as parquet:
             (number, count), total = file.share, parquet.num_row_groups
             own = range(number * total // count, (number + 1) * total // count)
-            groups = [at for at in own if wanted.may_hold(*_bounds(parquet, at))]
+            groups = [at for at in own if wanted.may_hold(*extent(parquet, at, "position") or (None, None))]
             names = self.columns(generation, parquet.schema_arrow)
+            numbers, start = _numbers(parquet, groups), 0
             rows = rows_at_once(parquet, _BATCH_ROWS)
             for batch in parquet.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
                 table = pa.Table.from_batches([batch])
-                keep = pc.and_(wanted.takes(table["position"], table["window_id"]), pc.is_valid(table["value"]))
-                keep = mask_of(keep)
+                keep = mask_of(
+                    pc.and_(wanted.takes(table["position"], table["window_id"]), pc.is_valid(table["value"]))
+                )
                 if keep.any():
-                    yield self.flat(generation, table if keep.all() else table.filter(pa.array(keep)))
+                    chosen = table if keep.all() else table.filter(pa.array(keep))
+                    yield self.flat(generation, chosen), numbers[start : start + batch.num_rows][keep]
+                start += batch.num_rows
 
     def columns(self, generation: TopicGeneration, found: pa.Schema) -> list[str]:
         """Names of the columns to read, given those of a file."""
@@ -152,13 +178,13 @@ class TopicReader:
         keys = {part.name for part in self.shape.key}
         for column in generation.columns:
             if column.in_key:
-                names.append(f"key.{column.field.name}")
+                names.append(f"key.{column.field}")
                 continue
-            names.append(f"value.after.{column.field.name}")
-            if column.key_field is not None:
-                names.append(f"key.{column.key_field.name}")
+            names.append(f"value.after.{column.field}")
+            if column.convert_key is not None:
+                names.append(f"key.{column.field}")
             if column.name in keys:
-                names.append(f"value.before.{column.field.name}")
+                names.append(f"value.before.{column.field}")
         if pa.types.is_struct(found.field("value").type):
             return names
         raise LakeError(
@@ -166,7 +192,7 @@ class TopicReader:
         )
 
     def flat(self, generation: TopicGeneration, table: pa.Table) -> pa.Table:
-        """Events in natural types; see `Shape.events`. An update of a table without a key is two of them."""
+        """Events in the types of the rows; see `RowShape.events`. An update of a table without a key is two of them."""
         value = table["value"].combine_chunks()
         operations, after = pc.struct_field(value, "op"), _child(value, "after")
         before = _child(value, "before")
@@ -191,9 +217,9 @@ class TopicReader:
         rows = table.num_rows
         columns = {column.name: column for column in generation.columns}
         made: list[pa.Array] = []
-        for name, field in zip(self.shape.names, self.shape.events, strict=False):
+        for name, known in zip(self.shape.names, self.shape.values, strict=True):
             column = columns.get(name)
-            made.append(pa.nulls(rows, field.type) if column is None else images.values(column, rows))
+            made.append(pa.nulls(rows, known.type) if column is None else images.values(column, rows))
         made += [table["position"].combine_chunks(), operations, self._times(generation, table)]
         for name in self.shape.large:
             made.append(_missing(generation, made[self.shape.names.index(name)]))
@@ -216,16 +242,16 @@ class _Images:
     removes: Numbers
 
     def values(self, column: EventColumn, rows: int) -> pa.Array:
-        """A column's values in natural types: those of the key, where it has them, and else those of the row."""
+        """A column's values as rows have them: those of the key, where it has them, and else those of the row."""
         shown = self.of(column)
-        found = pa.nulls(rows, column.wanted.type) if shown is None else _natural(column.field, column.wanted, shown)
-        if column.key_field is None or (own := _child(self.key, column.key_field.name)) is None:
+        found = pa.nulls(rows, column.type) if shown is None else _whole(column.convert(shown))
+        if column.convert_key is None or (own := _child(self.key, column.field)) is None:
             return found
-        return pc.coalesce(_natural(column.key_field, column.wanted, own), found)
+        return pc.coalesce(_whole(column.convert_key(own)), found)
 
     def of(self, column: EventColumn) -> pa.Array | None:
         """A column's values as events write them; None if the file has none."""
-        name = column.field.name
+        name = column.field
         if column.in_key:
             return _child(self.key, name)
         set_to = _child(self.after, name)
@@ -250,44 +276,12 @@ def _missing(generation: TopicGeneration, values: pa.Array) -> pa.Array:
     return pc.and_(pc.is_valid(values), pc.is_in(values, value_set=texts))
 
 
-def _natural(field: pa.Field, wanted: Natural, array: pa.Array) -> pa.Array:
-    found = converter(field, wanted)(array)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def _bounds(parquet: pq.ParquetFile, group: int) -> tuple[str | None, str | None]:
-    """Least and greatest position of a row group."""
-    metadata = parquet.metadata.row_group(group)
-    for at in range(metadata.num_columns):
-        column = metadata.column(at)
-        if column.path_in_schema == "position":
-            found = column.statistics
-            return (None, None) if found is None or not found.has_min_max else (found.min, found.max)
-    return None, None
-
-
-def in_order(events: Sequence[pa.Table], shape: Shape) -> pa.Table:
-    """Events in the order of their positions, each once; those with one position stay in the given order.
-
-    An event may come twice while another program's rewrite is not undone yet (`lake.foreign`). With a key that would make no
-    difference, without one there would be another row.
-    """
-    whole = pa.concat_tables(events) if events else shape.events.empty_table()
-    positions = whole[POSITION].combine_chunks() if whole.num_rows else None
-    if positions is None:
-        return whole
-    if pc.all(pc.less_equal(positions[:-1], positions[1:])).as_py() is False:
-        whole = whole.take(_stable(positions))
-    return whole if shape.keyed else _once(whole)
-
-
-def _stable(positions: pa.Array) -> pa.Array:
-    numbered = pa.table({"position": positions, "number": np.arange(len(positions))})
-    return pc.sort_indices(numbered, sort_keys=[("position", "ascending"), ("number", "ascending")])
-
-
-def _once(events: pa.Table) -> pa.Table:
-    """Of events with one position and operation the first."""
-    codes = [events[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in (POSITION, OPERATION)]
-    _, first = np.unique(codes[0].astype(np.int64) * len(events) + codes[1], return_index=True)
-    return events if len(first) == len(events) else events.take(pa.array(np.sort(first)))
+def _numbers(parquet: pq.ParquetFile, groups: Sequence[int]) -> Numbers:
+    """Numbers of the rows of some row groups."""
+    ends = np.cumsum([parquet.metadata.row_group(at).num_rows for at in range(parquet.num_row_groups)], dtype=np.int64)
+    parts = [np.arange(ends[at - 1] if at else 0, ends[at]) for at in groups]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])

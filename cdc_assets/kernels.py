@@ -40,6 +40,12 @@ def null_mask(array: pa.Array) -> Numbers | None:
     return mask
 
 
+def mask_of(array: pa.Array | pa.ChunkedArray) -> Numbers:
+    """Where an array is true; null is not."""
+    found: Numbers = np.asarray(pc.fill_null(array, False)).astype(bool)
+    return found
+
+
 def with_nulls(values: Numbers, nulls: Numbers | None, target: pa.DataType) -> pa.Array:
     """An Arrow array of `values` that is null where `nulls` is true."""
     return pa.array(values, type=target, mask=nulls)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from cdc_assets.core.schema import Column
-from cdc_assets.mirror.keys import BOUND_BYTES, KeyPart, bound_bytes, bound_key, encode, key_part
-from cdc_assets.mirror.leaves import Leaf, cut, groups, places_of
+from cdc_assets.lake.keys import BOUND_BYTES, KeyPart, bound_bytes, bound_key, encode, key_part, places_of
+from cdc_assets.mirror.leaves import Leaf, cut, groups
 
 INTEGERS = some.integers(-(2**63), 2**63 - 1)
 DECIMALS = some.decimals(-(10**9), 10**9, places=3).map(lambda value: Decimal(value).quantize(Decimal("0.001")))

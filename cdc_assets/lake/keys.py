@@ -1,4 +1,4 @@
-"""The order of a mirror: each row has a key that is one number or one piece of bytes, and compares as such.
+"""The order of rows: each has a key that is one number or one piece of bytes, and compares as such.
 
 A key is what tells rows apart: the columns of the message key, or, for a table without a key, all columns that the log
 always holds. One integer or date is its own key. Everything else is encoded column by column so that the order of the
@@ -8,7 +8,7 @@ have fixed width, texts end with a pair of bytes that does not occur inside.
 *Equality is the server's as far as it can be known.* Texts are compared without blanks at the end, as SQL Server does
 in every collation. If the collation ignores case, ASCII, Latin-1, Greek and Cyrillic letters are compared in lower case;
 not so in Turkish and Azeri, where I is not i, nor where two signs are one letter, as in Danish. Moments are compared by every digit
-(`natural.EXACT`), those with an offset by their instant. Bytes that differ by zeros at the end are two keys here and one on the server,
+that their column's type holds, those with an offset by their instant. Bytes that differ by zeros at the end are two keys here and one on the server,
 which so never has both. Other letters, accents, kana and width are compared exactly, even if the
 collation does not: two keys that are wrongly taken for one would lose a row, and the reverse is harmless. For the log
 names a row by the very text that the server stores: to change `straße` to `STRASSE` is a deletion of the one and a
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_assets.core.schema import Column
-from cdc_assets.typemap.kernels import Numbers, binaries, null_mask, numbers_of_offsets
+from cdc_assets.kernels import Numbers, binaries, null_mask, numbers_of_offsets
 
 _FOLDED = "^[\\x00-\\x7e\u00a0-\u00ff\u0391-\u03c9\u0400-\u045f]*$"
 """Texts whose letters have one lower-case form in every collation that ignores case."""
@@ -41,7 +41,7 @@ class KeyPart:
     """A column of a key.
 
     Args:
-        name: column of the mirror that holds its value.
+        name: column of the rows that holds its value.
         padded: whether blanks at the end do not count.
         folded: whether case does not count.
     """
@@ -55,7 +55,7 @@ def key_part(name: str, column: Column | None) -> KeyPart:
     """How values of a column are compared.
 
     Args:
-        name: column of the mirror.
+        name: column of the rows.
         column: the source's column; None if it is not known, then exactly.
     """
     if column is None or column.type_name not in _CHARACTERS:
@@ -176,3 +176,36 @@ BOUND_BYTES = 80
 def bound_key(bound: bytes, kind: pa.DataType) -> object:
     """The least key of a bound, comparable with keys of the type."""
     return int.from_bytes(bound, "big") - (1 << 63) if pa.types.is_integer(kind) else bound
+
+
+def places_of(keys: pa.Array, bounds: Sequence[object]) -> list[int]:
+    """Where sorted keys are to be parted so that part n is below bound n + 1.
+
+    Args:
+        keys: in ascending order.
+        bounds: least keys of the parts, the first one unused.
+    """
+    places = [0]
+    for bound in bounds[1:]:
+        low, high = places[-1], len(keys)
+        while low < high:
+            middle = (low + high) // 2
+            if keys[middle].as_py() < bound:
+                low = middle + 1
+            else:
+                high = middle
+        places.append(low)
+    return [*places, len(keys)]
+
+
+def ranges_of(keys: pa.Array, bounds: Sequence[object]) -> Numbers:
+    """Number of the range in which each key lies, given the least keys of all ranges but the first."""
+    if not bounds:
+        return np.zeros(len(keys), dtype=np.int32)
+    if pa.types.is_integer(keys.type):
+        found: Numbers = np.searchsorted(np.array(bounds, dtype=np.int64), keys.to_numpy(), "right")
+        return found.astype(np.int32)
+    order = pc.array_sort_indices(keys).to_numpy()
+    ranges = np.empty(len(keys), dtype=np.int32)
+    ranges[order] = np.repeat(np.arange(len(bounds) + 1), np.diff(places_of(keys.take(order), [None, *bounds])))
+    return ranges
