@@ -50,7 +50,7 @@ class Retention:
     Args:
         tables: the lake's Delta tables.
         manifest: claimed.
-        mirrors: of the capture.
+        mirrors: say which events they still need, and how events identify rows.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import FencedError
+from cdc_assets.lake import events
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.retention import tasks
 from cdc_assets_tests.unit.retention.world import HOURS, World
@@ -90,7 +91,8 @@ def test_rows_that_users_appended_stay_when_a_topic_is_compacted(
     table, rows = world.tables[0], pa.table({"position": pa.nulls(3, pa.string())})
     write_deltalake(handle(world, table), rows, mode="append", schema_mode="merge")
     handle(world, table).optimize.compact()
-    monkeypatch.setattr(tasks, "_BATCH_ROWS", 2)
+    for module in (events, tasks):
+        monkeypatch.setattr(module, "_BATCH_ROWS", 2)
     for hours in (0, 2 * HOURS, 2 * HOURS):
         world.later(hours)
         world.work([0, 1, 2, 3])
