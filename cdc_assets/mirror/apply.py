@@ -25,7 +25,7 @@ from cdc_assets.lake.retained import retained
 from cdc_assets.lake.step import carry_out
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.audit import damaged_mirrors, marks_of, unknown_step
-from cdc_assets.mirror.columns import history_schema, is_widened
+from cdc_assets.mirror.columns import history_schema, is_widened, retyped_from
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.fold_step import fold_step
 from cdc_assets.mirror.isolation import attempted, folded
@@ -213,10 +213,11 @@ class Mirrors:
             )
         wanted = shape.history if planned.whole or history is None else history_schema(history, shape)
         retyped = current is not None and not planned.whole and not is_widened(current, shape.current)
+        former = retyped_from(current, shape) if current is not None and retyped else ()
         declared = shape.current if current is None or planned.whole or retyped else current
         strict = frozenset(field.name for field in declared if not field.nullable)
         absences = planned.takes(self._state(topic).absences)
-        return Work(table, planned, leaves, absences, retyped, wanted, strict=strict)
+        return Work(table, planned, leaves, absences, retyped, wanted, retyped_from=former, strict=strict)
 
     # ---- one turn ----------------------------------------------------------------------------------------------
 

@@ -17,6 +17,13 @@ def is_widened(known: pa.Schema, wanted: pa.Schema) -> bool:
     return True
 
 
+def retyped_from(known: pa.Schema, shape: Shape) -> tuple[pa.Field, ...]:
+    """Columns of a table that have another type in a shape, as the table has them."""
+    new = {field.name: field.type for field in shape.rows}
+    changed = [field for field in known if new.get(field.name, field.type) != field.type]
+    return tuple(pa.field(field.name, field.type) for field in changed)
+
+
 def history_schema(known: pa.Schema, shape: Shape) -> pa.Schema:
     """Columns of `history`: those of the shape, and those that earlier versions had.
 

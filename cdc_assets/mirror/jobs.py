@@ -77,12 +77,11 @@ class Jobs:
         for work, found in tasks:
             work.pieces = tuple(piece for _ in found for piece in next(results))
             if work.absences:
-                events = [absence.events(work.table.description.shape) for absence in work.absences]
+                events = [absence.events(work.folded) for absence in work.absences]
                 work.pieces += tuple(stage(self._part_task(work, ()), events))
 
     def _reader(self, work: Work) -> TopicReader:
-        about = work.table.description
-        return TopicReader(self._tables.location, about.shape, about.generations)
+        return TopicReader(self._tables.location, work.folded, work.table.description.generations)
 
     def _part_tasks(self, work: Work) -> list[PartTask]:
         files = files_of(work.planned, work.table.files)
@@ -137,6 +136,7 @@ class Jobs:
                 work.history or work.table.description.shape.history,
                 rewrite=work.retyped,
                 spans=planned.spans,
+                retyped=work.retyped_from,
             )
             for leaf, members in chosen
         ]

@@ -171,10 +171,12 @@ class Conversion:
 def cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Values in another type; one that does not fit, which only happens after the column's type changed, is null.
 
-    A number is no date, and a date no number, though Arrow takes one for the other.
+    A number is no date, and a date no number, though Arrow takes one for the other. Bytes as text are their digits, as the server shows them.
     """
     if array.type == target:
         return array
+    if pa.types.is_binary(array.type) and pa.types.is_string(target):
+        return pa.array([None if value is None else f"0x{value.hex().upper()}" for value in array.to_pylist()], target)
     if _is_another_kind(array.type, target):
         return pa.nulls(len(array), target)
     try:

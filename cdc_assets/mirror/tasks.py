@@ -8,9 +8,10 @@ only for tables without a key a task holds its leaf as well. Files count only
 when a commit names them, so a task may be repeated or given up at any moment.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from itertools import chain, pairwise
 from uuid import uuid4
 
@@ -29,6 +30,7 @@ from cdc_assets.mirror.fold import Folded, Void
 from cdc_assets.mirror.leaves import Leaf, NewFile, cut, new_name, unique
 from cdc_assets.mirror.multiset import fold_multiset
 from cdc_assets.mirror.ranges import EventRanges
+from cdc_assets.mirror.retyped import as_they_were, converted, former_rows, with_former
 from cdc_assets.mirror.rewrite import LeafWriter, folded_portions
 from cdc_assets.mirror.shape import STEP, TO_LSN, Shape
 from cdc_assets.mirror.spans import Span
@@ -53,6 +55,7 @@ class FoldTask:
         attempt: see `leaves.new_attempt`.
         history_schema: columns of `history`.
         spans: within the step.
+        retyped: columns whose type is another one now, as the leaf has them.
     """
 
     location: Location
@@ -68,6 +71,22 @@ class FoldTask:
     history_schema: pa.Schema
     rewrite: bool = False
     spans: tuple[Span, ...] = ()
+    retyped: tuple[pa.Field, ...] = ()
+
+    @cached_property
+    def folded(self) -> Shape:
+        """The shape while events are folded."""
+        return with_former(self.shape, self.retyped)
+
+    def portions(self, plain: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The leaf's rows; see `files.portions_of`.
+
+        Raises:
+            LakeError: a file cannot be read.
+        """
+        schema = former_rows(self.shape, self.retyped)
+        for rows in portions_of(self.location, self.current, self.leaf.paths, schema, plain):
+            yield converted(rows, self.shape, self.retyped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +120,7 @@ def fold_leaf(task: FoldTask) -> FoldResult:
     """
     try:
         is_void = task.void is not None
-        ranges = EventRanges(task.location, task.staging, task.pieces, task.shape, task.spans, is_void=is_void)
+        ranges = EventRanges(task.location, task.staging, task.pieces, task.folded, task.spans, is_void=is_void)
         result = _fold_portions(task, ranges) if task.shape.keyed else _fold_rows(task, ranges)
         return replace(result, newest=ranges.newest, events=sum(piece.rows for piece in task.pieces))
     finally:
@@ -116,7 +135,7 @@ def _fold_portions(task: FoldTask, ranges: EventRanges) -> FoldResult:
     ended, events = _Versions(task), sum(piece.rows for piece in task.pieces)
     rows = LeafWriter(task.location, task.current, task.shape, task.leaf, task.leaf.rows + events, task.attempt)
     for folded in _folded(task, ranges):
-        rows.write(folded.rows)
+        rows.write(folded.rows.select(task.shape.rows.names))
         ended.write(folded.ended)
         del folded
         release_memory()
@@ -130,13 +149,13 @@ def _only_repeats(events: pa.Table) -> bool:
 
 def _folded(task: FoldTask, ranges: EventRanges) -> Iterator[Folded]:
     keys = [part.name for part in task.shape.key]
-    left = task.shape.no_rows()
+    left = task.folded.no_rows()
     for number in range(len(ranges)):
-        rows = portions_of(task.location, task.current, task.leaf.paths, task.shape.rows, keys)
+        rows = task.portions(keys)
         if len(ranges) > 1:
             rows = chain([left], (ranges.within(number, portion) for portion in rows))
-        left, key = task.shape.no_rows(), ranges.going_on(number)
-        for folded in folded_portions(task.shape, rows, ranges.events(number), task.void):
+        left, key = task.folded.no_rows(), ranges.going_on(number)
+        for folded in folded_portions(task.folded, rows, ranges.events(number), task.void):
             last = folded.rows.slice(max(0, folded.rows.num_rows - 1))
             if key is not None and as_bytes(task.shape.keys(last)).to_pylist() == [key]:
                 left, folded = last, replace(folded, rows=folded.rows.slice(0, folded.rows.num_rows - 1))
@@ -145,14 +164,10 @@ def _folded(task: FoldTask, ranges: EventRanges) -> Iterator[Folded]:
 
 def _fold_rows(task: FoldTask, ranges: EventRanges) -> FoldResult:
     """Fold a leaf of a table without a key: readings count all copies of a row."""
-    rows, changed, ended = (
-        read_rows(task.location, task.current, task.leaf.paths, task.shape.rows),
-        False,
-        _Versions(task),
-    )
+    rows, changed, ended = pa.concat_tables([task.folded.no_rows(), *task.portions()]), False, _Versions(task)
     for number in range(len(ranges)):
         _require_room(task, rows)
-        folded = fold_multiset(task.shape, rows.combine_chunks(), ranges.events(number), task.void)
+        folded = fold_multiset(task.folded, rows.combine_chunks(), ranges.events(number), task.void)
         rows, changed = folded.rows, changed or folded.changed
         ended.write(folded.ended)
     if not changed and not task.rewrite:
@@ -176,7 +191,7 @@ def _require_room(task: FoldTask, rows: pa.Table) -> None:
 def _write_leaves(task: FoldTask, rows: pa.Table, size: int) -> Iterator[NewFile]:
     if not rows.num_rows:
         return
-    shape = task.shape
+    shape, rows = task.shape, rows.select(task.shape.rows.names)
     keys = shape.keys(rows)
     order = pc.array_sort_indices(keys)
     keys, rows = keys.take(order), rows.take(order)
@@ -204,7 +219,7 @@ class _Versions:
             name = f"h{task.step:010d}-{unique(task.attempt)}.parquet"
             self._writer = FileWriter(task.location, task.history, name, schema, [TO_LSN])
         stepped = ended.append_column(STEP, pa.repeat(pa.scalar(task.step, pa.int64()), ended.num_rows))
-        self._writer.write(fitted(stepped, schema))
+        self._writer.write(fitted(as_they_were(stepped, task.retyped, schema), schema))
         self.rows += ended.num_rows
 
     def end(self) -> tuple[NewFile, ...]:

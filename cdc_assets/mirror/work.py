@@ -14,6 +14,8 @@ from cdc_assets.mirror.describe import Description
 from cdc_assets.mirror.leaves import Leaf
 from cdc_assets.mirror.ledger import PlannedStep
 from cdc_assets.mirror.missing_rows import MissingRows
+from cdc_assets.mirror.retyped import with_former
+from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.steps import Target
 
 
@@ -93,8 +95,15 @@ class Work:
     pieces: tuple[Piece, ...] = ()
     loose: frozenset[str] = frozenset()
     """Columns that the source declares NOT NULL and that hold NULLs: of rows older than the column, or than its type."""
+    retyped_from: tuple[pa.Field, ...] = ()
+    """Columns that get another type, as the table has them."""
     strict: frozenset[str] = frozenset()
     """Columns that are NOT NULL in the table that is committed to."""
+
+    @property
+    def folded(self) -> Shape:
+        """The shape while events are folded."""
+        return with_former(self.table.description.shape, self.retyped_from)
 
     @property
     def current(self) -> pa.Schema:

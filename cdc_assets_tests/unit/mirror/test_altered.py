@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import time
+from datetime import datetime, time
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from cdc_assets_tests.unit.mirror.world import World, ordered
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
 
@@ -33,6 +39,20 @@ EXACT = [
     ("varchar(9) COLLATE Latin1_General_CI_AS", "varchar(9) COLLATE Latin1_General_CS_AS", "'a'"),
     ("varchar(9) COLLATE Latin1_General_CI_AS", "nvarchar(9) COLLATE Cyrillic_General_CI_AS", "'a'"),
 ]
+ENDED = [
+    ("decimal(10, 4)", "decimal(10, 2)", ("1.2350", "NULL"), {1: Decimal("1.2350")}),
+    ("float", "int", ("1.7", "2"), {1: "1.7"}),
+    ("float", "real", ("1.23456789012", "0.5"), {1: 1.23456789012}),
+    ("nvarchar(9)", "int", ("N'007'", "N'8'"), {1: "007"}),
+    (
+        "datetime2(3)",
+        "date",
+        ("'2026-01-01 10:20:30.5'", "'2026-01-02'"),
+        {1: datetime(2026, 1, 1, 10, 20, 30, 500_000)},  # noqa: DTZ001 - without zone, as the column
+    ),
+    ("varbinary(9)", "varchar(9)", ("0x41FF", "NULL"), {1: "0x41FF"}),
+]
+"""Types, values of two rows, and the versions that the change ends: of values that the new type does not hold as they are."""
 
 
 @pytest.fixture
@@ -72,6 +92,31 @@ def test_a_type_that_changes_values_is_waited_for(
     assert world.follow(anew=anew) is None
     of_server = [row | {"v": str(row["v"])} if isinstance(row["v"], time) else row for row in world.on_server("id, v")]
     assert ordered(world.rows()) == ordered(of_server)
+
+
+@pytest.mark.parametrize(("old", "new", "values", "ended"), ENDED)
+def test_a_version_that_ends_with_its_type_keeps_its_value(
+    server: StandIn, tmp_path: Path, old: str, new: str, values: tuple[str, str], ended: dict[int, object]
+) -> None:
+    rows = [f"({number}, {value})" for number, value in enumerate(values, 1)]
+    world = started(server, tmp_path, f"id int NOT NULL PRIMARY KEY, v {old}", *rows)
+    earlier = CaptureMirrors(world.config, LocalRunner(2), SystemClock()).states()[TOPIC].lsn
+    world.execute(f"ALTER TABLE dbo.t ALTER COLUMN v {new}")
+    world.execute("INSERT INTO dbo.t VALUES (3, NULL)")
+    world.capture()
+    world.read_again()
+    world.execute("INSERT INTO dbo.t VALUES (4, NULL)")
+    world.capture()
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+    assert {row["id"]: row["v"] for row in world.versions()} == ended
+    mirrors = CaptureMirrors(world.config, LocalRunner(2), SystemClock())
+    as_of = MirrorReader.of(mirrors.tables, TOPIC, mirrors.states()[TOPIC]).as_of(Lsn.parse(earlier)).to_pylist()
+    assert {row["id"]: row["v"] for row in as_of}.items() >= ended.items()
+    world.execute("UPDATE dbo.t SET v = NULL WHERE id < 3")
+    world.capture()
+    assert world.follow() is None
+    assert {row["id"] for row in world.versions() if row["v"] is not None} >= {1}
 
 
 @pytest.mark.parametrize(("old", "new", "value"), EXACT)

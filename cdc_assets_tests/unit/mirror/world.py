@@ -62,6 +62,11 @@ class World:
         found = MirrorReader(mirrors_of(str(self.lake)).tables, TOPIC).current().to_pylist()
         return [{name: value for name, value in row.items() if not name.startswith("_")} for row in found]
 
+    def versions(self) -> list[dict[str, Any]]:
+        """Versions that ended."""
+        found: list[dict[str, Any]] = DeltaTable(str(self.lake / f"{TOPIC}.__history")).to_pyarrow_table().to_pylist()
+        return found
+
     def comments(self, role: str) -> dict[str, str]:
         fields = DeltaTable(str(self.lake / f"{TOPIC}.{role}")).schema().fields
         return {field.name: field.metadata["comment"] for field in fields if field.metadata.get("comment")}
