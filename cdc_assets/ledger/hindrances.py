@@ -1,4 +1,4 @@
-"""What hinders a capture, as its own processes have met it: one small file for each kind of work in `<prefix>.__hindrances`.
+"""What hinders a capture, as its own processes have met it: small files in `<prefix>.__hindrances`, one for each kind of work.
 
 A look from outside asks questions of its own, and these may be answered while those of a run are not: a right on one change table was taken
 away, a mirror cannot follow, a broker refuses a start. So who is hindered writes why, and empties the file once the same work has gone on.
@@ -7,16 +7,21 @@ away, a mirror cannot follow, a broker refuses a start. So who is hindered write
 a newer claim there, and writes nothing more. One that could not even begin has no claim: it leaves the number as it is, and if another one is at
 work, that puts its own word back within seconds.
 
+*Of mirrors several processes speak at once*, each of those that it has tried. No file of theirs is written twice: who has something to say
+reads all files, writes another one with the newest word about each mirror, and removes those that it has read. So two who do that at once
+leave two files, and whoever reads them takes the newest words. That a mirror goes on is a word as well, and is kept for a day.
+
 *Crash.* What was written stays until the next process has done the same work; what was not written is met again by it.
 *A lake that cannot be written* keeps the former file: that it cannot, every look finds by itself.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, Self
+from uuid import uuid4
 
 from cdc_assets.errors import LAKE_ERRORS, RetryableError, describe_error
 from cdc_assets.lake.folder import Folder
@@ -25,12 +30,15 @@ from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.ledger.codec import decode, encode
 
 Work = Literal["stream", "mirrors"]
-_CLAIM, _FOUND = "claim", "hindrances"
+_CLAIM, _FOUND, _WORDS = "claim", "hindrances", "words"
 _AGAIN = timedelta(seconds=10)
 """Time after which the file is compared again: somebody else may have written it."""
 THE_RUN = "The last run"
 """What cannot continue if all of it cannot."""
 _END = ".json"
+_OWN = "-"
+"""What parts the kind of work from the rest of a name, of files that are never written twice."""
+_TICK, _KEPT = timedelta(microseconds=1), timedelta(days=1)
 _LONGEST = 2000
 """Characters of a reason that are kept."""
 
@@ -53,6 +61,19 @@ class Hindrance:
     def of(cls, error: Exception, now: datetime) -> Self:
         """What an error means to who is hindered by it."""
         return cls(describe_error(error)[:_LONGEST], isinstance(error, RetryableError), now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What a process has said of one thing.
+
+    Args:
+        at: when that was so (UTC).
+        found: what hinders it; None if it goes on.
+    """
+
+    at: datetime
+    found: Hindrance | None = None
 
 
 Hindrances = Mapping[str, Hindrance]
@@ -115,19 +136,39 @@ class RecordedHindrances:
             return True
         return claim is not None and (by > claim or (by < claim and bool(kept)))
 
-    def update(self, work: Work, errors: Mapping[str, Exception], asked: Collection[str], now: datetime) -> None:
+    def update(
+        self, work: Work, errors: Mapping[str, Exception], asked: Collection[str], began: datetime, now: datetime
+    ) -> None:
         """Record what hinders a part of one kind of work, which several processes may do.
 
         Args:
             errors: by what cannot continue.
             asked: what was tried; of all else that is recorded, nothing is known now.
+            began: when it was tried: what goes on since, by the word of another process, is not hindered.
         """
         with suppress(*LAKE_ERRORS):
-            known, by = self._recorded(work)
-            tried = {what: _older(Hindrance.of(error, now), known.get(what)) for what, error in errors.items()}
-            found = {what: one for what, one in known.items() if what not in {*asked, *errors}} | tried
-            if _texts(found) != _texts(known):
-                self._record(work, found, by)
+            files = self._files(work)
+            known = _newest(map(_words_in, files.values()))
+            said = {what: _Word(now) for what in asked if what not in errors and _is_hindered(known.get(what))}
+            for what, error in errors.items():
+                old = known.get(what, _Word(began))
+                is_later = old.found is None and began < old.at <= now
+                word = _Word(began, _older(Hindrance.of(error, now), old.found))
+                if not is_later and _texts(_hindered({what: word})) != _texts(_hindered({what: old})):
+                    said[what] = word
+            if said and self._is_there():
+                after = {what: max(word.at, known[what].at + _TICK) for what, word in said.items() if what in known}
+                said = {what: replace(word, at=after.get(what, word.at)) for what, word in said.items()}
+                self._say(work, known | said, files, now)
+
+    def _say(self, work: Work, words: Mapping[str, _Word], instead: Iterable[str], now: datetime) -> None:
+        """Write words, and remove the files that they are from."""
+        lasting = {what: word for what, word in words.items() if word.found or abs(now - word.at) < _KEPT}
+        content = json.dumps({_WORDS: encode(lasting)}).encode()
+        self._folder.write(f"{work}{_OWN}{uuid4().hex}{_END}", content)
+        for name in instead:
+            with suppress(*LAKE_ERRORS):  # another process has read it as well
+                self._folder.remove(name)
 
     def _record(self, work: Work, found: Hindrances, by: int) -> None:
         if self._is_there():
@@ -149,8 +190,54 @@ class RecordedHindrances:
         Raises:
             LakeError: it cannot be read.
         """
-        names = self._folder.names(_END)
-        return {name.removesuffix(_END): _decoded(self._folder.read(name))[0] for name in names}
+        files = self._files()
+        works = {_work_of(name) for name in files}
+        return {
+            work: _hindered(_newest(_words_in(content) for name, content in files.items() if _work_of(name) == work))
+            for work in works
+        }
+
+    def _files(self, work: str = "") -> dict[str, bytes]:
+        """What is written of one kind of work, or of all; read again if a file was replaced meanwhile."""
+        while True:
+            names = self._names(work)
+            try:
+                return {name: self._folder.read(name) for name in names}
+            except LAKE_ERRORS:
+                if set(names) <= set(self._names(work)):
+                    raise
+
+    def _names(self, work: str) -> list[str]:
+        return [name for name in self._folder.names(_END) if work in ("", _work_of(name))]
+
+
+def _work_of(name: str) -> str:
+    return name.removesuffix(_END).partition(_OWN)[0]
+
+
+def _words_in(content: bytes) -> dict[str, _Word]:
+    """The words in a file; none of one that is not of this form."""
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        data = json.loads(content)
+        if _WORDS in data:
+            return {str(what): decode(_Word, one) for what, one in data[_WORDS].items()}
+    return {what: _Word(one.since, one) for what, one in _decoded(content)[0].items()}
+
+
+def _newest(files: Iterable[Mapping[str, _Word]]) -> dict[str, _Word]:
+    """The newest word about each thing."""
+    found: dict[str, _Word] = {}
+    for words in files:
+        found |= {what: word for what, word in words.items() if what not in found or found[what].at < word.at}
+    return found
+
+
+def _is_hindered(word: _Word | None) -> bool:
+    return word is not None and word.found is not None
+
+
+def _hindered(words: Mapping[str, _Word]) -> dict[str, Hindrance]:
+    return {what: word.found for what, word in words.items() if word.found is not None}
 
 
 def _decoded(content: bytes) -> tuple[Hindrances, int]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 import pyarrow as pa
@@ -143,6 +144,7 @@ class CaptureMirrors:
             FencedError: another writer has taken over.
             LakeError: the lake cannot be read or written.
         """
+        began = self._clock.now()
         try:
             for _ in range(_PASSES):
                 found, troubles = self.found(wanted)
@@ -153,9 +155,9 @@ class CaptureMirrors:
         except FencedError:
             raise
         except CdcError as error:
-            self._record({ALL: error}, [])
+            self._record({ALL: error}, [], began)
             raise
-        self._record(troubles, [table.topic for table in found])
+        self._record(troubles, [table.topic for table in found], began)
         try:
             fence = self._ledger.require_writer
             tidy(self.tables, self._config.lake, self._runner, fence, self._watch, sorted(self._moved))
@@ -167,10 +169,10 @@ class CaptureMirrors:
         self._moved.clear()
         return troubles
 
-    def _record(self, troubles: Mapping[str, CdcError], asked: Sequence[str]) -> None:
+    def _record(self, troubles: Mapping[str, CdcError], asked: Sequence[str], began: datetime) -> None:
         """Record which mirrors cannot follow, for looks from outside; what is known of the others stays."""
         record = RecordedHindrances(self._topics.location, self._config.events.topic_prefix)
-        record.update("mirrors", troubles, {ALL, *asked}, self._clock.now())
+        record.update("mirrors", troubles, {ALL, *asked}, began, self._clock.now())
 
     def remove(self, table: TableId, lsn: str, keys: pa.Table) -> int:
         """Remove rows that the server lacks, though no event says so; to be taken with the mirror's next step.

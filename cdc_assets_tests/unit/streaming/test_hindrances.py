@@ -1,8 +1,8 @@
 """What a run is refused is seen from outside at once, however short the lag is, and no longer than until it goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,6 +12,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import ConnectionLostError, FencedError, PreflightError
+from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.overview import CaptureReport, inspect_server
@@ -20,6 +21,8 @@ from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, Simulated
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 DENIED = PreflightError("db:1433 denied access: SELECT on dbo_orders_CT. Next: `cdc-assets doctor` prints the GRANT")
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def seen(server: SimulatedServer, config: CaptureConfig) -> CaptureReport:
@@ -209,3 +212,74 @@ def test_claims_that_begin_anew_count(tmp_path: Path) -> None:
     anew.begin("stream")
     anew.write("stream", {}, now, 1)
     assert not RecordedHindrances(location, "shop").read()["stream"]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Location:
+    log = tmp_path / "shop.__windows" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").touch()
+    return Location(str(tmp_path))
+
+
+def two_mirrors(
+    lake: Location, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[RecordedHindrances], None]
+) -> None:
+    """A process records one more mirror; after it has read what is recorded, and before it writes, another one does something."""
+    one, other = RecordedHindrances(lake, "shop"), RecordedHindrances(lake, "shop")
+    one.update("mirrors", {"a": DENIED, "b": DENIED}, ["a", "b"], START, START)
+    write, done = Folder.write, list[bool]()
+
+    def late(self: Folder, name: str, content: bytes) -> None:
+        if not done:
+            done.append(True)
+            meanwhile(other)
+        write(self, name, content)
+
+    monkeypatch.setattr(Folder, "write", late)
+    one.update("mirrors", {"c": DENIED}, ["c"], START + timedelta(seconds=1), START + timedelta(seconds=2))
+    assert done
+
+
+def test_hindrance_that_another_process_withdraws_meanwhile_does_not_come_back(
+    lake: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = START + timedelta(seconds=1)
+    two_mirrors(lake, monkeypatch, lambda other: other.update("mirrors", {}, ["b"], now, now))
+    record = RecordedHindrances(lake, "shop")
+    assert record.read()["mirrors"].keys() == {"a", "c"}
+    record.update("mirrors", {}, ["a", "c"], now, now + timedelta(minutes=1))
+    assert not record.read()["mirrors"]
+    [_] = (Path(lake.root) / "shop.__hindrances").iterdir()
+    record.update("mirrors", {"b": DENIED}, ["b"], *2 * [now + timedelta(minutes=2)])
+    assert record.read()["mirrors"].keys() == {"b"}, "it is hindered again"
+
+
+def test_hindrance_that_another_process_adds_meanwhile_stays(lake: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = START + timedelta(seconds=1)
+    two_mirrors(lake, monkeypatch, lambda other: other.update("mirrors", {"d": DENIED}, ["d"], now, now))
+    assert RecordedHindrances(lake, "shop").read()["mirrors"].keys() == {"a", "b", "c", "d"}
+
+
+def test_what_was_met_before_another_process_went_on_is_not_said_after_it(lake: Location) -> None:
+    """A run takes minutes for many mirrors, and says at its end what it has met."""
+    record = RecordedHindrances(lake, "shop")
+    record.update("mirrors", {"a": DENIED}, ["a"], START, START)
+    record.update("mirrors", {}, ["a"], *2 * [START + timedelta(minutes=2)])
+    record.update("mirrors", {"a": DENIED}, ["a"], START + timedelta(minutes=1), START + timedelta(minutes=3))
+    assert not record.read()["mirrors"]
+
+
+def test_words_count_if_the_clock_was_set_back(lake: Location) -> None:
+    record, back = RecordedHindrances(lake, "shop"), START - timedelta(days=3)
+    for errors in ({"a": DENIED}, {}) * 2:
+        for at in (START, back):
+            record.update("mirrors", errors, ["a"], at, at)
+            assert record.read()["mirrors"].keys() == errors.keys()
+
+
+def test_hindrance_of_a_former_version_is_withdrawn(lake: Location) -> None:
+    record = RecordedHindrances(lake, "shop")
+    record.write("mirrors", {"a": DENIED, "b": DENIED}, START)
+    record.update("mirrors", {}, ["a"], START, START)
+    assert record.read()["mirrors"].keys() == {"b"}
