@@ -35,7 +35,9 @@ def reconcile(
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", min=1.0, help="How long to wait for the mirror to catch up with the read, in seconds."
+            "--timeout",
+            min=1.0,
+            help="How long to wait for the mirror to catch up with the read, or for another comparison of the table, in seconds.",
         ),
     ] = 600.0,
     local: Annotated[

@@ -38,6 +38,8 @@ from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
 
 log = logging.getLogger(__name__)
 
+_FOLDS = 3
+"""How often the jobs of steps are tried while other processes are in the way."""
 _Moved = tuple[str, MirrorState]
 """A topic, and how far its mirror is without any step."""
 
@@ -247,7 +249,7 @@ class Mirrors:
         if not open_:
             return done
         try:
-            made = folded(self._jobs, open_, troubles)
+            made = self._folded(open_, troubles)
             reach("mirror-folded")
             for work, found in made:
                 attempted(work.table.topic, troubles, partial(commit, work, found))
@@ -256,6 +258,18 @@ class Mirrors:
                 with contextlib.suppress(*LAKE_ERRORS):
                     Folder(self._tables.location, staging_of(work.table.topic)).drop()
         return done
+
+    def _folded(self, works: Sequence[Work], troubles: dict[str, CdcError]) -> list[tuple[Work, list[FoldResult]]]:
+        """What steps have made; again if another process that carries out the same ones, and ends first, removes what was staged."""
+        left = _FOLDS
+        while True:
+            try:
+                return folded(self._jobs, works, troubles)
+            except LakeConflictError as error:
+                self._ledger.require_writer()
+                if not (left := left - 1):
+                    troubles |= {work.table.topic: error for work in works}
+                    return []
 
     def _finished(self, work: Work, results: Sequence[FoldResult]) -> tuple[MirrorState, StepReport]:
         planned = work.planned

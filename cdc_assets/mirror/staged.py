@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from cdc_assets.errors import CdcError, LakeConflictError
 from cdc_assets.kernels import Numbers
 from cdc_assets.lake.events import EventFile, EventRange, TopicReader
 from cdc_assets.lake.keys import bound_key, ranges_of
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.lake.location import STORE_ERRORS, Location, plain, trouble
 from cdc_assets.lake.pieces import Piece, parted, portions, release_memory, staged_batches, staged_file
 from cdc_assets.lake.row_shape import OPERATION, POSITION
 from cdc_assets.mirror.shape import Shape
@@ -66,6 +67,7 @@ def stage_numbered(location: Location, staging: str, tables: Iterable[tuple[pa.T
     """Stage events by numbers.
 
     Raises:
+        LakeConflictError: another process has removed the folder.
         LakeError: the lake cannot be read or written.
     """
     try:
@@ -74,8 +76,9 @@ def stage_numbered(location: Location, staging: str, tables: Iterable[tuple[pa.T
                 for number, batches in parted(events, numbers):
                     file.add(number, batches)
     except STORE_ERRORS as error:
-        place = location.uri(staging)
-        raise trouble(f"Events cannot be staged in {place}", error, "check the path and its rights") from error
+        raise _trouble(
+            f"Events cannot be staged in {location.uri(staging)}", error, "check the path and its rights"
+        ) from error
     return file.pieces
 
 
@@ -83,6 +86,7 @@ def staged(location: Location, staging: str, pieces: Sequence[Piece], shape: Sha
     """The events of some pieces.
 
     Raises:
+        LakeConflictError: another process has removed them.
         LakeError: the lake cannot be read.
     """
     forms = list[pa.DataType]()
@@ -93,7 +97,7 @@ def staged(location: Location, staging: str, pieces: Sequence[Piece], shape: Sha
             columns = [in_form(column, form) for column, form in zip(events.columns, forms, strict=True)]
             yield pa.Table.from_arrays(columns, names=events.column_names)
     except STORE_ERRORS as error:
-        raise trouble(
+        raise _trouble(
             f"Staged events in {location.uri(staging)} cannot be read", error, "run the mirror again"
         ) from error
 
@@ -102,3 +106,13 @@ def _forms_of(first: pa.Table, shape: Shape) -> list[pa.DataType]:
     """Types in which the events of a leaf are held: texts that repeat once, so that more events fit into memory."""
     single = {OPERATION, POSITION, *(part.name for part in shape.key)} if shape.keyed else set(first.column_names)
     return [TEXTS if field.name not in single and repeats(first[field.name]) else field.type for field in first.schema]
+
+
+def _trouble(what: str, error: Exception, hint: str) -> CdcError:
+    """The error of the store; if a file or folder is gone, another process that has made the same step may have removed it."""
+    if isinstance(error, FileNotFoundError):
+        return LakeConflictError(
+            f"{what}: {plain(error)}. Another process that follows the same mirror may have removed them. Next: nothing, the step is "
+            "repeated; if that does not end, check that each worker can read and write lake.path."
+        )
+    return trouble(what, error, hint)

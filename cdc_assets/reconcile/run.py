@@ -19,6 +19,7 @@ values: then all ranges are one group.
 | the record of the group | continues after it; keys that are to be read again are recorded with it |
 | the request for READ events, at the end | may request a second time: a READ too many changes nothing |
 
+Of two comparisons of one table the second waits for its turn (`turn`).
 The request is one for all groups, because a table that is queued for an incremental snapshot is not queued again.
 """
 
@@ -37,7 +38,7 @@ from cdc_assets.core.partitions import ranges_wanted
 from cdc_assets.core.ports import BulkSource, Clock, KeyRange, Source, TaskRunner
 from cdc_assets.core.ranges import fit
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import LAKE_ERRORS, CaptureNotReadyError, FencedError, PreflightError
+from cdc_assets.errors import LAKE_ERRORS, CaptureNotReadyError, FencedError, LakeConflictError, PreflightError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -51,6 +52,7 @@ from cdc_assets.reconcile.progress import Comparisons, Pass, Record
 from cdc_assets.reconcile.repair import MAX_KEYS, Repair, request
 from cdc_assets.reconcile.subject import Subject, subject_of
 from cdc_assets.reconcile.tasks import compare, read
+from cdc_assets.reconcile.turn import Turn, Turns
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +77,7 @@ class Wishes:
         ranges: number of key ranges; None for all that are left of the pass.
         repair: whether READ events of differing rows are requested.
         anew: whether a pass that is not complete is given up.
-        timeout_s: seconds for which the mirror may take to pass a read.
+        timeout_s: seconds for which the mirror may take to pass a read, or another comparison of the table to end.
     """
 
     ranges: int | None = None
@@ -106,6 +108,7 @@ class Reconciler:
         self._runner, self._clock, self._mirrors = CaptureRunner(runner, config.name), clock, mirrors
         self._topics = TopicTables.of(config)
         self._record = Record(Location.of(config.lake), config.events.topic_prefix)
+        self._turns = Turns(Location.of(config.lake), config.events.topic_prefix, clock)
         self._jobs = RecordedJobs(Location.of(config.lake), config.events.topic_prefix)
         self.account = self._runner.account
         """Where its jobs ran."""
@@ -121,9 +124,13 @@ class Reconciler:
 
         Raises:
             PreflightError: the table is not streamed, or its mirror lacks changes.
-            CaptureNotReadyError: the mirror did not pass the read in time.
+            CaptureNotReadyError: the mirror did not pass the read in time, or another comparison of the table did not end.
             CdcError: the server or the lake failed.
         """
+        with self._turns.taken(topic_name(table, self._config.events), wishes.timeout_s) as turn:
+            return self._reconciled(table, wishes, turn, on_group)
+
+    def _reconciled(self, table: TableId, wishes: Wishes, turn: Turn, on_group: OnGroup) -> Pass:
         self._follow(table)
         subject = self._subject(table)
         known = self._record.read(subject.topic)
@@ -136,12 +143,14 @@ class Reconciler:
         size = end if whole else max(1, self._runner.parallelism)
         while current.done < end:
             chosen = current.ranges[current.done : min(current.done + size, end)]
-            current = current.and_also(self._group(table, chosen, wishes, len(current.keys)))
+            current = current.and_also(self._group(table, chosen, wishes, turn, len(current.keys)))
+            turn.require()
             known = Comparisons(current, current if current.ended else known.complete)
             self._record.write(subject.topic, known)
             self._jobs.write("reconcile", self.account)
             on_group(table, current)
         if wishes.repair and current.waiting and not self._is_queued(table):
+            turn.require()
             request(self._config, Repair(subject.schema, subject.text_columns, current.keys, current.spans))
             current = replace(current, asked=current.asked + current.waiting, waiting=0, keys=(), spans=())
             known = Comparisons(current, current if current.ended else known.complete)
@@ -179,7 +188,7 @@ class Reconciler:
 
     # ---- one group -----------------------------------------------------------------------------------------------
 
-    def _group(self, table: TableId, ranges: Sequence[KeyRange], wishes: Wishes, named: int) -> Pass:
+    def _group(self, table: TableId, ranges: Sequence[KeyRange], wishes: Wishes, turn: Turn, named: int) -> Pass:
         """Compare some ranges.
 
         Args:
@@ -201,6 +210,7 @@ class Reconciler:
             doubled=len(found.doubled),
         )
         if wishes.repair and found.absent:
+            turn.require()
             made = replace(made, removed=self._removed(table, since, found))
         if not wishes.repair or not found.texts:
             return made
@@ -300,7 +310,7 @@ class Reconciler:
         Raises:
             CdcError: it cannot follow.
         """
-        with suppress(FencedError):  # a run keeps it at this moment
+        with suppress(FencedError, LakeConflictError):  # a run keeps it at this moment
             for error in self._mirrors.catch_up([table]).values():
                 raise error
 

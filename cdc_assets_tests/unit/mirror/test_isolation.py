@@ -1,5 +1,6 @@
 """A mirror fails nothing but itself, whatever befalls it."""
 
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, LakeError, LakeFullError, MirrorError
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import Retained
+from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.mirror import capture, jobs, leaves
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
@@ -19,6 +22,7 @@ from cdc_assets.mirror.files import FileWriter
 from cdc_assets.mirror.fold_step import MirrorChange
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.tasks import FoldTask
+from cdc_assets.mirror.work import Work
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -225,3 +229,45 @@ def test_what_a_failed_step_has_written_is_removed(world: World, monkeypatch: py
 def files_of(world: World) -> set[str]:
     """Data files of the mirror's tables, and what is staged."""
     return {str(path) for path in world.lake.glob(f"{TOPIC}.__*/*") if path.is_file()}
+
+
+def test_processes_that_make_the_same_step_do_not_hinder_each_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison brings a mirror to where its topic is while a run does; the first that ends removes what the other has staged."""
+    assert not mirrored(world)
+    world.execute("UPDATE dbo.t SET Name = N'c'")
+    world.capture()
+    fold_tasks, others = jobs.Jobs._fold_tasks, list[Mapping[str, CdcError]]()
+    begun: list[bool] = []
+
+    def beside(self: jobs.Jobs, work: Work, attempt: str) -> list[FoldTask]:
+        if not begun:
+            begun.append(True)
+            others.append(mirrored(world))
+        return fold_tasks(self, work, attempt)
+
+    monkeypatch.setattr(jobs.Jobs, "_fold_tasks", beside)
+    with pytest.raises(FencedError):
+        mirrored(world)
+    assert others == [{}]
+    assert {row["Name"] for row in world.rows()} == {"c"}
+    assert len(world.versions()) == 2
+    assert not RecordedHindrances(Location.of(world.config.lake), "shop").read().get("mirrors")
+
+
+def test_a_step_is_repeated_if_what_it_has_staged_is_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process has removed it, and died before it had made the step."""
+    fold_tasks, gone = jobs.Jobs._fold_tasks, list[Path]()
+
+    def beside(self: jobs.Jobs, work: Work, attempt: str) -> list[FoldTask]:
+        if not gone:
+            gone.extend(world.lake.glob("*.__mirroring"))
+            for folder in gone:
+                shutil.rmtree(folder)
+        return fold_tasks(self, work, attempt)
+
+    monkeypatch.setattr(jobs.Jobs, "_fold_tasks", beside)
+    assert not mirrored(world)
+    assert gone
+    assert ordered(world.rows()) == ordered(world.on_server("id, Name"))
