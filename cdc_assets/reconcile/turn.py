@@ -70,7 +70,7 @@ class Turn:
         if self.others():
             return False
         self._beat()
-        self._folder.write(self._name + _TURN, b"")
+        self._folder.write(self._name + _TURN, b"turn")
         if not self.others():
             return True
         self.withdraw()
