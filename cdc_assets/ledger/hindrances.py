@@ -9,7 +9,7 @@ work, that puts its own word back within seconds.
 
 *Of mirrors several processes speak at once*, each of those that it has tried. No file of theirs is written twice: who has something to say
 reads all files, writes another one with the newest word about each mirror, and removes those that it has read. So two who do that at once
-leave two files, and whoever reads them takes the newest words. That a mirror goes on is a word as well, and is kept for a day.
+leave two files, and whoever reads them takes the newest words. That a mirror continues is a word as well, and is kept for a day.
 
 *Crash.* What was written stays until the next process has done the same work; what was not written is met again by it.
 *A lake that cannot be written* keeps the former file: that it cannot, every look finds by itself.
@@ -69,7 +69,7 @@ class _Word:
 
     Args:
         at: when that was so (UTC).
-        found: what hinders it; None if it goes on.
+        found: what hinders it; None if it continues.
     """
 
     at: datetime
@@ -144,7 +144,7 @@ class RecordedHindrances:
         Args:
             errors: by what cannot continue.
             asked: what was tried; of all else that is recorded, nothing is known now.
-            began: when it was tried: what goes on since, by the word of another process, is not hindered.
+            began: when it was tried: what continues since, by the word of another process, is not hindered.
         """
         with suppress(*LAKE_ERRORS):
             files = self._files(work)
