@@ -1,8 +1,8 @@
 """Values of a mirror's rows that the new types of their columns cannot hold.
 
 A table that is read again with another type of a column gets the rows that were read in one step, and its former rows end in it. In `current`
-a value has the new type; in `history` a version has what it had. So where the new type holds a value not at all, or not exactly, the value
-itself lies in a column of its own beside it while the step is folded. Nothing that was read has such a value: the row differs from it, and its
+a value has the new type; in `history` a version has what it had. While the step is folded, a value that the new type does not hold exactly
+lies in a column of its own beside it. Nothing that was read has such a value: the row differs from it, and its
 version ends.
 """
 
