@@ -78,7 +78,7 @@ _PREFIX = re.compile(
 )
 _SUFFIX = re.compile(r" \(\d+\)(?: \(SQL\w+\))?(?=;|$)")
 _PASSWORD = re.compile(r"(?i)\b(pwd|password)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
-_VALUE = re.compile(r"( value )'.*'( to data type | overflowed )", re.DOTALL)
+_VALUE = re.compile(r"( value )'.*'(?= to data type | overflowed )|(, value = )[-+.\w]*\w", re.DOTALL)
 """Values of rows in messages of conversions that failed; by a condition of a signal they may be of any column."""
 
 _TEXTS: tuple[tuple[str, int], ...] = (
@@ -157,7 +157,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 def clean(text: str) -> str:
     """The message of server or driver without values of rows, names of driver layers and a final full stop."""
-    return " ".join(_SUFFIX.sub("", _PREFIX.sub("", _VALUE.sub(r"\1(hidden)\2", text))).split()).rstrip(".")
+    return " ".join(_SUFFIX.sub("", _PREFIX.sub("", _VALUE.sub(r"\1\2(hidden)", text))).split()).rstrip(".")
 
 
 def to_cdc_error(sqlstate: str, text: str, server: str, secrets: Iterable[str] = ()) -> CdcError:

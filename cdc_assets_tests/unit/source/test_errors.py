@@ -227,6 +227,11 @@ def test_passwords_are_hidden(text: str) -> None:
             "The conversion of the nvarchar value 'it''s\n078' overflowed an int column.",
             "the nvarchar value (hidden) overflowed",
         ),
+        (
+            "Arithmetic overflow error for data type tinyint, value = 078.",
+            "error for data type tinyint, value = (hidden)",
+        ),
+        ("Arithmetic overflow error for type int, value = -1.078000e+19.", "for type int, value = (hidden)"),
         ("Cannot insert the value NULL into column 'x'", "value NULL into column 'x'"),
     ],
 )
