@@ -68,6 +68,8 @@ def _key(table: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
     key = table.get("primaryKeyColumnNames") or []
     if not isinstance(key, list) or not all(isinstance(name, str) and name in names for name in key):
         raise _wrong("primaryKeyColumnNames", key, f"some of {', '.join(names)}")
+    if len(set(key)) < len(key):
+        raise _wrong("primaryKeyColumnNames", key, "each column once")
     return tuple(key)
 
 

@@ -69,6 +69,7 @@ def test_a_column_becomes_nullable_and_never_required() -> None:
         (changed(columns=[]), "captured columns"),
         (changed(columns=None), "columns and primaryKeyColumnNames"),
         (changed(primaryKeyColumnNames=["nothing"]), "primaryKeyColumnNames"),
+        (changed(primaryKeyColumnNames=["id", "id"]), "each column once"),
         (changed() | {"type": "DROP"}, "CREATE or ALTER"),
         (changed() | {"table": None}, "columns and primaryKeyColumnNames"),
     ],
