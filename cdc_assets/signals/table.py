@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.instances import Gap, gap_of, instance_of, reads_of
+from cdc_assets.capture.instances import Gap, gap_of, instance_of, newest, reads_of
 from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
@@ -23,6 +23,7 @@ from cdc_assets.ledger.state import TableRead
 log = logging.getLogger(__name__)
 
 DELETE, INSERT = 1, 2
+_COLUMNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,12 @@ class NewRows:
 
     rows: Sequence[Row] = ()
     are_all: bool = True
+
+
+def is_readable(server: Server, table: TableId) -> bool:
+    """Whether rows of a signal table are read: only if three columns of it are captured."""
+    last = newest(server.instances(table.database, refresh=False).get(table, []))
+    return last is not None and len(last.columns) == _COLUMNS
 
 
 def cleaned_up(server: Server, table: TableId, after: Lsn, until: Lsn) -> Gap | None:
@@ -72,8 +79,10 @@ def signal_rows(server: Server, table: TableId, after: Lsn, until: Lsn) -> list[
 
 def _rows(server: Server, part: TableRead, columns: Sequence[str]) -> list[Row]:
     table = part.table
-    if len(columns) != 3:
-        log.warning("Signal table %s has %d columns instead of three; its rows are ignored.", table, len(columns))
+    if len(columns) != _COLUMNS:
+        log.warning(
+            "Of signal table %s %d columns are captured instead of three; its rows are ignored.", table, len(columns)
+        )
         return []
     texts = ", ".join(
         f"LEFT(CONVERT(nvarchar(max), [ct].{quote(name)}), {LONGEST_DATA + 1}) AS {quote(name)}" for name in columns
@@ -88,5 +97,8 @@ def _rows(server: Server, part: TableRead, columns: Sequence[str]) -> list[Row]:
     bulk = server.bulk.reaching(table.database, part.until)
     for batch in bulk.read(statement, (part.after.raw, part.until.raw)):
         for lsn, operation, own_id, kind, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-            rows.append(Row(Lsn(bytes(lsn)), operation, Signal.arrived(own_id or "", kind or "", data)))
+            signal = Signal.arrived(
+                (own_id or "").rstrip(" "), kind or "", data
+            )  # a char column fills it up with blanks
+            rows.append(Row(Lsn(bytes(lsn)), operation, signal))
     return rows

@@ -18,9 +18,10 @@ from cdc_assets.capture.server import Server
 from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.outages import warn_seldom
 from cdc_assets.core.signal import Delivery, SignalChannel, route, signal_table
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcDisabledError, CdcError, PreflightError, QueryError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import SignalState
@@ -31,7 +32,7 @@ from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.lost import inserted_signals
 from cdc_assets.signals.model import ExecuteSnapshot, ParsedSignal, Watermark, parse
 from cdc_assets.signals.notices import SnapshotNotice
-from cdc_assets.signals.table import INSERT, NewRows, cleaned_up, signal_rows
+from cdc_assets.signals.table import INSERT, NewRows, Row, cleaned_up, signal_rows
 from cdc_assets.signals.tables import TableMatcher
 
 log = logging.getLogger(__name__)
@@ -186,22 +187,32 @@ class SignalWatch:
             RetryableError: the server is away or busy.
             FencedError: another writer has taken over.
         """
-        table = self.table(database)
-        if table is None or table.position is None:
+        table, handled = self.table(database), self.state(database).read_until
+        if table is None or table.position is None or handled is None:
             return NewRows()
-        known = self.state(database).read_until or table.position
-        after = max(known, self._seen.get(database, ZERO_LSN))
-        if table.position <= after:
+        # less than what is handled, if its record was written and the answer lost: markers are still to be found there
+        after = self._seen.setdefault(database, handled)
+        if table.position <= after or (rows := self._rows(table.table, after, table.position)) is None:
             return NewRows()
-        rows = signal_rows(self._server, table.table, after, table.position)
-        outcome = self._of_table(database, [parse(row.signal) for row in rows if row.operation == INSERT])
+        new = [row for row in rows if row.operation == INSERT and row.lsn > handled]
+        outcome = self._of_table(database, [parse(row.signal) for row in new])
         gap = cleaned_up(self._server, table.table, after, table.position)
-        is_reported = gap is not None and self._report_lost(table.table, after, gap.until)
+        is_reported = gap is not None and self._report_lost(table.table, max(after, handled), gap.until)
         if outcome.acted or is_reported:
             self.record(database, dataclasses.replace(outcome.state, read_until=table.position), outcome.notices)
         self._seen[database] = table.position
         self._log(outcome)
         return NewRows(rows, are_all=gap is None)
+
+    def _rows(self, table: TableId, after: Lsn, until: Lsn) -> Sequence[Row] | None:
+        """New rows of a signal table; None if the server refuses them, which a window with rows of it says, and stops no other table."""
+        try:
+            return signal_rows(self._server, table, after, until)
+        except (QueryError, PreflightError) as error:
+            if isinstance(error, CdcDisabledError):
+                raise
+            warn_seldom(log, f"Signals in {table} cannot be read, which is tried again: {error}")
+            return None
 
     def _of_table(self, database: str, asked: Sequence[ParsedSignal]) -> Outcome:
         """The effect of new rows of a signal table; without the channel `source` they are read, so that nobody acts on

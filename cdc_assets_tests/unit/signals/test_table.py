@@ -1,13 +1,17 @@
 """Signals by the signal table, while the capture of that table itself changes."""
 
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import ConnectionLostError
+from cdc_assets.errors import ConnectionLostError, ObjectDeniedError
 from cdc_assets.signals import model, table
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.signals.incremental import ids, orders
@@ -57,6 +61,34 @@ def test_signals_of_a_table_whose_capture_has_ended_stop_nothing(server: StandIn
     server.agent.drain()
     world.run()
     assert [event["value"]["op"] for event in world.events(orders)] == ["c"]
+
+
+def test_signals_that_may_not_be_read_stop_no_other_table_and_are_carried_out_later(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(server, str(tmp_path))
+    table = orders(world, 1)
+    world.signal("s1", "log", message="first")
+    read = MssqlBulkSource.read
+
+    def refuse(bulk: MssqlBulkSource, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        if statement.startswith("/* cdc-assets: signals */"):
+            raise ObjectDeniedError("The SELECT permission was denied on the object 'dbo_cdc_signal_CT'")
+        return read(bulk, statement, parameters)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MssqlBulkSource, "read", refuse)
+        for number in (2, 3):
+            world.sql(f"INSERT INTO dbo.orders VALUES ({number}, 1)")
+            server.agent.drain()
+            summary = world.run()
+            assert isinstance(summary, StreamSummary)
+            assert summary.ended == "idle"
+    assert [event["value"]["op"] for event in world.events(table)] == ["r", "c", "c"]
+    assert "cannot be read" in caplog.text
+    caplog.set_level(logging.INFO)
+    world.run()
+    assert caplog.messages.count("first") == 1
 
 
 def test_signal_in_a_window_behind_which_the_server_was_lost_is_carried_out(
