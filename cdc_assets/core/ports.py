@@ -188,8 +188,8 @@ class Source(Protocol):
         """Whether rows were inserted into a signal table after an LSN whose type, in the given captured column, is none of
         these."""
 
-    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
-        """Delete the row with that id from a signal table, whose first column is given."""
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> bool:
+        """Delete the row with that id from a signal table, whose first column is given; False if there was none."""
 
     def agent_running(self, database: str) -> bool | None:
         """Whether the SQL Server Agent runs; None if unknown."""

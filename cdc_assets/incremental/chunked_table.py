@@ -3,7 +3,7 @@
 *Order.* A surrogate key if the signal names one, else the primary key (or unique index), else `message.key.columns`.
 Values need not be unique (`chunks`).
 
-*Identity* decides which rows have changed: the primary key; the event key if not all of the primary key is captured;
+*Identity* decides which rows have changed: the primary key; the event key if the log does not hold all of the primary key;
 and for a table without either, all columns that the log always holds. Values are compared exactly, even if the
 collation treats them as equal: a row that was read and then changed is, byte for byte, the image before its first change after the
 read. A row that changed before the read is the image after its last one.
@@ -20,7 +20,7 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.selects import require_predicate
 from cdc_assets.capture.statements import Statement
 from cdc_assets.core.ports import BulkSource, Source
-from cdc_assets.core.ranges import can_bound
+from cdc_assets.core.ranges import can_bound, type_of_bounds
 from cdc_assets.core.schema import Column, InstanceId, TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import InvalidValueError
@@ -84,6 +84,15 @@ class ChunkedTable:
         """Names of the columns of the key order."""
         return tuple(column.name for column in self.ordered.columns)
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        """What the order of their values depends on."""
+        return tuple(type_of_bounds(column) for column in self.ordered.columns)
+
+    def continues(self, entry: QueuedTable) -> bool:
+        """Whether the keys of a queued table that is begun belong to this key order."""
+        return entry.maximum is not None and (entry.order, entry.types or self.types) == (self.names, self.types)
+
 
 def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: QueuedTable) -> ChunkedTable:
     """Key order and row identity of a queued table, from its structure now.
@@ -99,8 +108,10 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
     if not state.streams:
         raise UnreadableError("SKIPPED", f"It is not streamed, so no incremental snapshot can read it: {state.reason}")
     plan, directory = destination_of(lake, state)
-    present = {column.name for column in schema.columns}
-    lacking = frozenset(column.name for column in plan.columns if column.name not in present)
+    present = {(column.name, column.ordinal) for column in schema.columns}  # one that was made again is another column
+    lacking = frozenset(
+        column.name for column in plan.columns if (column.name, column.mapped.column.ordinal) not in present
+    )
     identity, unique = _identity(schema, plan, lacking)
     held = None if unique else {plan.columns[index].name for index in identity}
     ordered = Ordered(entry.table, _order(entry, schema, plan, held), _condition(entry))
@@ -157,17 +168,15 @@ def _order(
 
 def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> tuple[tuple[int, ...], bool]:
     """Indexes of the columns of the identity, and whether they tell each row from all others."""
-    indexes = {column.name: index for index, column in enumerate(plan.columns)}
-    if schema.key and all(name in indexes for name in schema.key):
-        return tuple(indexes[name] for name in schema.key), True
-    if plan.key:
-        return plan.key_columns, True
-    held = tuple(
-        index
+    logged = {  # of all others change rows hold NULL
+        column.name: index
         for index, column in enumerate(plan.columns)
-        if not column.mapped.large and not column.mapped.column.computed and column.name not in lacking
-    )
-    return held, False
+        if not column.mapped.column.computed and column.name not in lacking
+    }
+    for key in (schema.key, plan.key):
+        if key and logged.keys() >= set(key):
+            return tuple(logged[name] for name in key), True
+    return tuple(index for index in logged.values() if not plan.columns[index].mapped.large), False
 
 
 def find_maximum(bulk: BulkSource, chunked: ChunkedTable) -> Key:

@@ -218,8 +218,12 @@ class RoundReader:
         files = tuple(file for written in staged for file in written)
         return RoundRows(files, last, last == entry.maximum, time.perf_counter() - begun)
 
-    def close(self, current: Round, markers: TableState) -> None:
+    def close(self, current: Round, markers: TableState) -> bool:
         """Write the close marker, after everything was read.
+
+        Returns:
+            False if the open marker, whose deletion would be the close marker, was deleted by somebody else, perhaps while rows
+            were still read.
 
         Raises:
             CdcError: the error of the read; or the server rejects the marker or is away.
@@ -230,12 +234,14 @@ class RoundReader:
         if self._deletes:
             history = self._lake.history.latest(table)
             assert history is not None  # noqa: S101 - the table streams
-            source.delete_signal(table, history.schema.columns[0].name, f"{current.marker}-open")
+            if not source.delete_signal(table, history.schema.columns[0].name, f"{current.marker}-open"):
+                return False
         else:
             data = current.data | {"closeWindowTimestamp": self._moment()}
             source.write_signal(table, (f"{current.marker}-close", "snapshot-window-close", json.dumps(data)))
         current.closing = True
         step("marker-written")
+        return True
 
     def _moment(self) -> str:
         """The current time as the connector writes it into a marker: `Z` for UTC."""

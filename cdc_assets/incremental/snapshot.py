@@ -25,7 +25,7 @@ clean-up job must not have removed anything of it: that is checked afterwards.
 | their commit | advances the queue, to the next round or the next table |
 
 The greatest key is fixed when a table is begun, so the end is reached however fast rows are added; rows with greater
-keys come from the stream. If the columns of its key order change in between, the table starts again.
+keys come from the stream. If the columns of its key order change in between, or their types, the table starts again.
 """
 
 import dataclasses
@@ -33,6 +33,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Literal
 
 from cdc_assets.capture.forks import check_recovery_fork
@@ -59,7 +60,7 @@ from cdc_assets.lake.step import carry_out, lost_files
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
 from cdc_assets.signals.notices import ends, in_progress, scanned
-from cdc_assets.signals.table import NewRows
+from cdc_assets.signals.table import NewRows, is_readable
 from cdc_assets.signals.watch import SignalWatch
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ _IN_FLIGHT = 2
 """Rounds of a table at a time: one waits for the stream, the other is read."""
 
 _MAX_REPEATS = 10
-"""How often a round of a table without a key is read again before the table is given up."""
+"""How often a round that is of no use is read again before the table is given up."""
 
 
 class IncrementalSnapshot:
@@ -102,7 +103,7 @@ class IncrementalSnapshot:
         self._chunked: dict[str, ChunkedTable] = {}
         """The first queued table at the last round, by database."""
         self._repeats = Counter[str]()
-        """How often the first queued table's newest round was read again, because rows like those of it have changed."""
+        """How often the first queued table's newest round was read again (`_repeat`)."""
 
     def recover(self, database: str) -> None:
         """Commit files that are recorded and perhaps not committed. Must be called before any window is planned.
@@ -213,8 +214,8 @@ class IncrementalSnapshot:
             self._end_table(
                 database,
                 "SKIPPED",
-                f"Database {database} has no captured signal table. "
-                "Next: set signal.data.collection and enable change data capture for that table.",
+                f"Database {database} has no captured signal table with three columns. "
+                "Next: set signal.data.collection and enable change data capture for three columns of that table.",
             )
             return "worked"
         done = [
@@ -228,11 +229,18 @@ class IncrementalSnapshot:
     def _markers(self, database: str) -> TableState | None:
         """The signal table, if markers written there are read back from the log."""
         state = self._watch.table(database)
-        return state if state is not None and state.streams else None
+        return state if state is not None and state.streams and is_readable(self._server, state.table) else None
 
     def _close(self, database: str, current: Round) -> Turn:
-        if markers := self._markers(database):  # otherwise it is given up at the window border
-            self.reader.close(current, markers)
+        markers = self._markers(database)  # if there is none, it is given up at the window border
+        if markers and not self.reader.close(current, markers):
+            self._repeat(
+                database,
+                current.entry.table,
+                "somebody has deleted its marker in the signal table",
+                f"Its markers in {markers.table} are deleted by somebody else during each of {{}} reads. Next: keep others from "
+                "deleting them, or set incremental.snapshot.watermarking.strategy=insert_insert.",
+            )
         return "worked"
 
     def _begin(self, database: str, rounds: list[Round], markers: TableState) -> bool:
@@ -243,9 +251,9 @@ class IncrementalSnapshot:
         entry = self._watch.state(database).queue[0]
         self._losses.before_commit([entry.table])
         chunked = self._chunked[database] = self._chunked_table(entry)
-        if before is not None and chunked.names != before.chunked.names:
+        if before is not None and (chunked.names, chunked.types) != (before.chunked.names, before.chunked.types):
             return False
-        if entry.maximum is None or entry.order != chunked.names:
+        if not chunked.continues(entry):
             entry = self._fix(database, entry, chunked)
         rounds.append(self.reader.begin(entry, chunked, markers, before, small=self._repeats[database] > 0))
         return True
@@ -254,10 +262,11 @@ class IncrementalSnapshot:
         """Record the greatest key of a table before its first row is read; returns the new entry."""
         if entry.maximum is not None:
             log.warning("The key of %s has changed from %s to %s: its incremental snapshot starts again.",
-                        entry.table, ", ".join(entry.order), ", ".join(chunked.names))  # fmt: skip
+                        entry.table, _words(entry.order, entry.types), _words(chunked.names, chunked.types))  # fmt: skip
         position = self._ledger.state.tables[entry.table].position or ZERO_LSN
         maximum = find_maximum(self._server.bulk.reaching(database, position, captured=False), chunked)
-        begun = dataclasses.replace(entry, maximum=maximum, order=chunked.names, last=None)
+        order, types = chunked.names, chunked.types
+        begun = dataclasses.replace(entry, maximum=maximum, order=order, types=types, last=None)
         state = self._watch.state(database)
         self._watch.record(database, dataclasses.replace(state, queue=(begun, *state.queue[1:])))
         return begun
@@ -269,7 +278,9 @@ class IncrementalSnapshot:
         if table.position is None or not current.chunked.holds(self._lake, table):
             self.discard_rounds(database)  # its structure or capture instance has changed: read it again, or give it up
             return True
-        if current.opened is None or current.closed is None or table.position < current.closed or state.pending:
+        if current.opened is None or current.closed is None or not current.closing:
+            return False
+        if table.position < current.closed or state.pending:
             return False
         try:
             seen = min(current.floor, current.opened)
@@ -280,15 +291,25 @@ class IncrementalSnapshot:
             return True
         reads = self.reader.build(current, changed, table.position)
         if reads is None:
-            self._repeat(database, table.table)
+            self._repeat(
+                database,
+                table.table,
+                "it has no key, and rows like them have changed meanwhile",
+                "It has no key, and rows equal to those being read changed during each of {} reads. "
+                "Next: request a blocking snapshot, or this one again when less is written.",
+            )
             return True
         self._repeats.pop(database, None)
         self._commit(database, dataclasses.replace(reads, entry=self._watch.state(database).queue[0]), current)
         self.reader.discard(current)
         return True
 
-    def _repeat(self, database: str, table: TableId) -> None:
-        """Read a round of a table without a key again.
+    def _repeat(self, database: str, table: TableId, why: str, reason: str) -> None:
+        """Read a round again that is of no use.
+
+        Args:
+            why: for the log.
+            reason: why it is given up in the end, with the next step; `{}` for the number of reads.
 
         Raises:
             UnreadableError: it was read again too often.
@@ -296,12 +317,8 @@ class IncrementalSnapshot:
         self.discard_rounds(database)
         self._repeats[database] += 1
         if self._repeats[database] > _MAX_REPEATS:
-            raise UnreadableError(
-                "SKIPPED",
-                f"It has no key, and rows equal to those being read changed during each of {self._repeats[database]} reads. "
-                "Next: request a blocking snapshot, or this one again when less is written.",
-            )
-        log.info("Rows of %s are read again: it has no key, and rows like them have changed meanwhile.", table)
+            raise UnreadableError("SKIPPED", reason.replace("{}", str(self._repeats[database])))
+        log.info("Rows of %s are read again: %s.", table, why)
 
     def _commit(self, database: str, reads: RoundReads, built: Round | None = None) -> None:
         """Commit READs, and advance the queue.
@@ -383,6 +400,10 @@ class IncrementalSnapshot:
             log.warning("The incremental snapshot of %s is given up (%s). %s", entry.table, status, reason)
             why = f"The snapshot requested by signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()
             self._listener.note_unread(TroubledTable(entry.table, "failed", why))
+
+
+def _words(names: Sequence[str], types: Sequence[str]) -> str:
+    return ", ".join(" ".join(pair) for pair in zip_longest(names, types, fillvalue=""))
 
 
 def _progress(table: TableId, reads: RoundReads) -> Progress:

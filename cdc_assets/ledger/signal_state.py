@@ -26,6 +26,7 @@ class QueuedTable:
         last: key up to which rows are committed; None if there are none.
         rows: number of READ events so far.
         order: names of the columns to which the values of `maximum` and `last` belong.
+        types: what the order of those columns' values depends on (`core.ranges`); empty if it was not recorded.
     """
 
     table: TableId
@@ -36,6 +37,7 @@ class QueuedTable:
     last: Key | None = None
     rows: int = 0
     order: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

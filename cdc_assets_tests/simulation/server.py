@@ -127,10 +127,12 @@ class LaggingServer(SimulatedServer):
         self.markers[row[0]] = dict(zip(SIGNAL_COLUMNS, row, strict=True))
         self._log_signal(table, 2, row[0])
 
-    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
-        if own_id in self.markers:
-            self._log_signal(table, 1, own_id)
-            del self.markers[own_id]
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> bool:
+        if own_id not in self.markers:
+            return False
+        self._log_signal(table, 1, own_id)
+        del self.markers[own_id]
+        return True
 
     def signal_lsn(self, instance: CaptureInstance, column: str, own_id: str, after: Lsn) -> Lsn | None:
         changes = self.change_tables.get(instance.name, ())

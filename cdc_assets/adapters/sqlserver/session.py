@@ -223,14 +223,17 @@ class Session:
         rows = self.rows(statement, *parameters)
         return rows[0][0] if rows else None
 
-    def write(self, statement: str, *parameters: object) -> None:
+    def write(self, statement: str, *parameters: object) -> int:
         """Execute a writing statement once, without retries: if the connection breaks, its result is unknown.
+
+        Returns:
+            Number of rows; -1 if the server does not count them.
 
         Raises:
             CdcError: the statement failed.
         """
         with self._lock:
-            self._try(lambda cursor: cursor.execute(statement, *parameters).close(), statement)
+            return self._try(lambda cursor: cursor.execute(statement, *parameters).rowcount, statement)
 
     def named_rows(self, statement: str, *parameters: object) -> list[dict[str, object]]:
         """Rows as dictionaries by column name."""

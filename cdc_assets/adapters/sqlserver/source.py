@@ -373,10 +373,11 @@ class SqlServerSource:
         with self.session.asking_little():
             return change_tables.inserted_others(self.session, instance, column, but, after)
 
-    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
-        """Delete the row with that id from a signal table, whose first column is given."""
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> bool:
+        """Delete the row with that id from a signal table, whose first column is given; False if there was none."""
         with self._waiting():
-            self.session.write(f"DELETE FROM {table.quoted} WHERE {quote(column)} = ?", own_id)  # noqa: S608 - quoted names
+            count = self.session.write(f"DELETE FROM {table.quoted} WHERE {quote(column)} = ?", own_id)  # noqa: S608 - quoted names
+        return count != 0  # where the server counts nothing (NOCOUNT), it is believed to be deleted
 
     def agent_running(self, database: str) -> bool | None:
         """Whether the SQL Server Agent runs; None if unknown, as on Azure SQL or without permission."""

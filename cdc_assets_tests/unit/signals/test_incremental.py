@@ -2,10 +2,15 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cdc_assets.capture.progress import StreamSummary
+from cdc_assets.signals.requests import ask as request
+from cdc_assets.signals.requests import compose
+from cdc_assets_tests.unit.signals.incremental import ask, orders, scans
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
@@ -53,6 +58,31 @@ def test_conditions_composite_keys_and_deletion_of_the_marker(server: StandIn, t
     world.run()
     found = sorted(((row["code"], row["no"]) for row in world.reads(table)), key=lambda key: (key[0].lower(), key[1]))
     assert found == [(code, number) for code in codes for number in range(10, 40)]
+
+
+def test_signal_table_whose_ids_are_of_fixed_length(server: StandIn, tmp_path: Path) -> None:
+    columns = "id char(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL"
+    world = World(server, str(tmp_path), columns=columns)
+    world.config = replace(world.config, streaming=replace(world.config.streaming, max_duration_s=120.0))
+    table = orders(world, 10)
+    ask(world, table)
+    summary = world.run()
+    assert isinstance(summary, StreamSummary)
+    assert summary.ended == "idle"
+    assert scans(world) == ["SUCCEEDED"]
+
+
+def test_signal_table_with_a_fourth_column_cannot_hold_markers(server: StandIn, tmp_path: Path) -> None:
+    columns = "number int IDENTITY PRIMARY KEY, id varchar(64), type varchar(32), data varchar(2048) NULL"
+    world = World(server, str(tmp_path), columns=columns)
+    world.config = replace(world.config, streaming=replace(world.config.streaming, max_duration_s=120.0))
+    table = orders(world, 10)
+    request(world.config, compose("a", "execute-snapshot", [str(table)]))
+    summary = world.run()
+    assert isinstance(summary, StreamSummary)
+    assert summary.ended == "idle"
+    assert scans(world) == ["SKIPPED"]
+    assert "three columns" in summary.unread[0].reason
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,22 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from cdc_assets.config.settings import ColumnRule, NotificationSettings
+from cdc_assets.config.settings import ColumnRule, EventSettings, NotificationSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.core.steps import listening
+from cdc_assets.envelope.plan import plan_events
 from cdc_assets.errors import LakeError
 from cdc_assets.incremental import rounds as incremental_round
+from cdc_assets.incremental.chunked_table import chunked_table
 from cdc_assets.lake import presence, topics
+from cdc_assets.ledger.signal_state import QueuedTable
+from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets_tests.unit.signals.incremental import CAPTURE, Once, X, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -96,6 +103,20 @@ def test_bad_surrogate_keys_are_reported_and_later_signals_work(server: StandIn,
     world.run()
     assert scans(world) == ["SKIPPED", "SKIPPED", "SUCCEEDED"]
     assert ids(world, table) == [1]
+
+
+def test_rows_are_not_told_by_a_computed_key_of_which_changes_hold_nothing() -> None:
+    table = TableId(DATABASE, "dbo", "orders")
+    columns = (Column("id", "int", 1, nullable=False), Column("twice", "int", 2, nullable=False, computed=True))
+    schema = TableSchema(table, 7, columns, ("twice",))
+    settings = EventSettings("shop", message_key_columns=("dbo.orders:id",))
+    lake, source = Mock(), Mock()
+    plan = plan_events(schema, ("id", "twice"), settings, connector=Mock())
+    lake.destination.return_value = plan, "shop.orders"
+    source.table_schema.return_value = schema
+    state = CaptureState({table: TableState(table, 7, Lsn.from_int(1), "dbo_orders")})
+    chunked = chunked_table(state, source, lake, QueuedTable(table, "s1"))
+    assert (chunked.identity, chunked.unique) == ((0,), True)
 
 
 def test_unique_index_over_nullable_columns(server: StandIn, tmp_path: Path) -> None:

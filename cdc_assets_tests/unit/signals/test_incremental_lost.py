@@ -2,16 +2,22 @@
 no row is put behind a newer one."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 from deltalake import DeltaTable
 
 from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.steps import listening
-from cdc_assets_tests.unit.signals.incremental import ask, ids, orders, scans
-from cdc_assets_tests.unit.signals.world import SIGNALS, World
+from cdc_assets.errors import LakeAwayError
+from cdc_assets.ledger.signal_state import SignalState
+from cdc_assets.signals.notices import SnapshotNotice
+from cdc_assets.signals.watch import SignalWatch
+from cdc_assets_tests.unit.signals.incremental import Once, ask, ids, orders, scans
+from cdc_assets_tests.unit.signals.world import SIGNALS, World, values
 from mssql_standin.control import StandIn
 
 CLEAN_UP = "EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_cdc_signal', @low_water_mark = {}"
@@ -93,6 +99,70 @@ def test_rows_of_a_round_do_not_come_behind_those_of_a_snapshot_that_repairs_a_g
     assert versions == sorted(versions)
     assert scans(world) == ["SUCCEEDED"]
     assert ids(world, table) == [1, 2]
+
+
+def test_markers_are_found_beside_a_signal_whose_record_was_written_and_the_answer_lost(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(server, str(tmp_path))
+    streaming = replace(world.config.streaming, max_duration_s=120.0, retry_wait_s=0.1)
+    world.config = replace(world.config, streaming=streaming)
+    table, other = orders(world, 10), world.make("others", "id int PRIMARY KEY")
+    world.sql("INSERT INTO dbo.others VALUES (1)")
+    world.run("snapshot")
+    ask(world, table)
+    record, lost = SignalWatch.record, list[str]()
+
+    def lose(watch: SignalWatch, database: str, state: SignalState, notices: Iterable[SnapshotNotice] = ()) -> None:
+        record(watch, database, state, notices)
+        if not lost and any(entry.signal == "s2" for entry in state.queue):
+            lost.append(database)
+            raise LakeAwayError("it does not answer")
+
+    monkeypatch.setattr(SignalWatch, "record", lose)
+    with listening(Once("chunk-read", lambda: ask(world, other, own_id="s2"))):
+        summary = world.run()
+    assert isinstance(summary, StreamSummary)
+    assert (summary.ended, len(lost)) == ("idle", 1)
+    assert scans(world) == ["SUCCEEDED", "SUCCEEDED"]
+
+
+def test_rows_are_read_again_if_somebody_else_deletes_the_marker_while_they_are_read(
+    server: StandIn, tmp_path: Path
+) -> None:
+    """So no READ of a row comes before its insertion, which without a key would be two rows."""
+    world = World(server, str(tmp_path), watermarking="insert_delete", chunk_rows=1000)
+    world.config = replace(world.config, streaming=replace(world.config.streaming, max_duration_s=120.0))
+    table = world.make("logs", "what varchar(20) NOT NULL")
+    world.sql(f"INSERT INTO dbo.logs VALUES {values(*map(str, range(10)))}")
+    world.run("snapshot")
+    ask(world, table, surrogate_key="what")
+    is_deleted, is_streamed = Event(), Event()
+
+    def delete() -> None:
+        if is_deleted.is_set():
+            return
+        world.sql("DELETE FROM dbo.cdc_signal")
+        server.agent.drain()
+        is_deleted.set()
+        assert is_streamed.wait(60.0)
+        server.agent.pause()
+        world.sql("INSERT INTO dbo.logs VALUES ('55')")
+
+    def play(name: str) -> None:
+        if name == "window-complete" and is_deleted.is_set():
+            is_streamed.set()
+        if name in ("reads-committed", "chunk-read"):
+            server.agent.resume()
+
+    world.meanwhile = delete
+    with listening(play):
+        world.run()
+    server.agent.drain()
+    world.run()
+    assert scans(world) == ["SUCCEEDED"]
+    found = [event["value"] for event in world.events(table)]
+    assert [value["op"] for value in found if value["after"]["what"] == "55"] == ["c", "r"]
 
 
 def lose_a_file(topic: str) -> None:

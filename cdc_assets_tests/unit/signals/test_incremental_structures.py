@@ -129,6 +129,22 @@ def test_column_that_the_snapshot_itself_needs_is_dropped_while_rows_are_read(
     )
 
 
+def test_column_that_was_made_again_under_its_name_is_another_one(server: StandIn, tmp_path: Path) -> None:
+    """Changes have no value of it, and neither have READs."""
+    world = World(server, str(tmp_path))
+    table = world.make("orders", "id int PRIMARY KEY, version int NOT NULL, note varchar(20) NULL")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1, 'first')")
+    world.run("snapshot")
+    for statement in ("DROP COLUMN note", "ADD note varchar(20) NULL"):
+        world.sql(f"ALTER TABLE dbo.orders {statement}")
+    world.sql("UPDATE dbo.orders SET note = 'other', version = 2")
+    server.agent.drain()
+    world.run()
+    ask(world, table)
+    world.run()
+    assert world.reads(table) == [{"id": 1, "version": 2, "note": None}]
+
+
 def test_other_key_in_mid_snapshot_begins_anew(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     world.config = replace(world.config, events=replace(world.config.events, message_key_columns=("dbo.orders:id",)))
@@ -141,6 +157,20 @@ def test_other_key_in_mid_snapshot_begins_anew(server: StandIn, tmp_path: Path) 
     ):
         world.run()
     assert set(ids(world, table)) == set(range(200))
+    assert scans(world) == ["SUCCEEDED"]
+
+
+def test_other_type_of_the_key_in_mid_snapshot_begins_anew(server: StandIn, tmp_path: Path) -> None:
+    """As texts, most of these numbers are behind the greatest one."""
+    world = World(server, str(tmp_path))
+    table = world.make("orders", "id int PRIMARY KEY, code int NOT NULL")
+    world.sql(f"INSERT INTO dbo.orders VALUES {values(*(f'{n}, {n}' for n in range(800, 1100)))}")
+    world.run("snapshot")
+    ask(world, table, surrogate_key="code")
+    alter = "ALTER TABLE dbo.orders ALTER COLUMN code varchar(10) NOT NULL"
+    with listening(Once("reads-committed", lambda: world.sql(alter))):
+        world.run()
+    assert set(ids(world, table)) == set(range(800, 1100))
     assert scans(world) == ["SUCCEEDED"]
 
 

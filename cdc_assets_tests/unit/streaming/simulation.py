@@ -303,7 +303,7 @@ class SimulatedServer:
     def write_signal(self, table: TableId, row: tuple[str, str, str | None]) -> None:
         raise QueryError(f"Invalid object name '{table}'.", 208)
 
-    def delete_signal(self, table: TableId, column: str, own_id: str) -> None:
+    def delete_signal(self, table: TableId, column: str, own_id: str) -> bool:
         raise QueryError(f"Invalid object name '{table}'.", 208)
 
     def empty_scans(self, database: str) -> tuple[int, int] | None:
