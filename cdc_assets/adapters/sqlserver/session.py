@@ -233,7 +233,7 @@ class Session:
             CdcError: the statement failed.
         """
         with self._lock:
-            return self._try(lambda cursor: cursor.execute(statement, *parameters).rowcount, statement)
+            return self._try(lambda cursor: int(cursor.execute(statement, *parameters).rowcount), statement)
 
     def named_rows(self, statement: str, *parameters: object) -> list[dict[str, object]]:
         """Rows as dictionaries by column name."""
