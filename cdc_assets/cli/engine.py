@@ -54,7 +54,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
 
     def tell(batch: Batch) -> None:
         retries.progress()
-        out.print(f"batch {batch.batch_id}: {count_of(batch.rows, 'event')} in {count_of(len(batch.files), 'table')}")
+        out.print(str(batch))
         for part in parts_by_database(config, batch):
             count(part)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.config.engine import is_engine, is_engine_file
+from cdc_assets.config.engine import EngineConfig, engine_config_of, is_engine, is_engine_file, load_engine_config
 from cdc_assets.config.load import config_of, literal_secrets, load_config
 from cdc_assets.config.property import HIDDEN, shown_name
 from cdc_assets.config.settings import CaptureConfig
@@ -58,3 +58,12 @@ def settings_of(config_file: str, properties: Mapping[str, Any]) -> CaptureConfi
             "configuration of a capture", given, "config_file or properties", "give one of the two"
         )
     return load_config(config_file) if config_file else config_of(properties)
+
+
+def engine_settings_of(config_file: str, properties: Mapping[str, Any]) -> EngineConfig:
+    """The same of another connector's capture.
+
+    Raises:
+        ConfigurationError: they cannot be read, or are invalid.
+    """
+    return load_engine_config(Path(config_file)) if config_file else engine_config_of(properties)

@@ -6,11 +6,10 @@ Dagster's pages show Markdown in place if it has fewer than a thousand character
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import dagster as dg
 
-from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import NOWHERE
 from cdc_assets.defs.markdown import escaped, markdown_table
 from cdc_assets.defs.row_facts import OPERATIONS, ran_on_facts
@@ -24,37 +23,25 @@ from cdc_assets.overview.formatting import (
     duration,
     without_numbers,
 )
-from cdc_assets.overview.report import STOPPED, DatabaseReport, TableReport
+from cdc_assets.overview.report import STOPPED, DatabaseReport, TableCondition, TableReport
 
 _SHOWN_IN_PLACE = 990
 _MAX_TABLES = 200
 _MAX_TROUBLES, _SHORT = 5, 100
-_ORDER = (
-    "failed",
-    "gap",
-    "not streamed",
-    "drifted",
-    "snapshotting",
-    "waiting",
-    "streaming",
-    "snapshotted",
-    "excluded",
-    "not captured",
-)
+_ORDER = get_args(TableCondition)
 
 
 def page_of(report: CaptureReport) -> dict[str, Any]:
     """Metadata: first what a person reads, then numbers."""
     facts: dict[str, Any] = {
         "health": report.headline,
-        "page": dg.MetadataValue.md(_clipped(_summary(report))),
+        "page": dg.MetadataValue.md(_summary(report)),
         "tables": dg.MetadataValue.md(_tables(report)),
         "seen_at": dg.MetadataValue.timestamp(report.at),
     }
     if report.findings:
-        facts["what_to_do"] = dg.MetadataValue.md(
-            "\n".join(f"1. {escaped(str(trouble))}" for trouble in report.findings)
-        )
+        steps = (f"1. {escaped(str(trouble))}" for trouble in report.findings)
+        facts["what_to_do"] = dg.MetadataValue.md("\n".join(steps))
     if report.health in HEALTH_PAGES:
         facts["runbook"] = dg.MetadataValue.text(runbook_url(HEALTH_PAGES[report.health]))
     if report.queue:
@@ -67,9 +54,8 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
             )
             for entry in report.queue
         ]
-        facts["queue"] = dg.MetadataValue.md(
-            markdown_table(("incremental snapshot of", "key reached", "rows", ""), rows)
-        )
+        heads = ("incremental snapshot of", "key reached", "rows", "")
+        facts["queue"] = dg.MetadataValue.md(markdown_table(heads, rows))
     if report.ran_on:
         facts |= ran_on_facts(next((found for found in report.ran_on.values() if found.pages), NOWHERE))
         facts["ran_on"] = dg.MetadataValue.md("\n".join(f"* {line}" for line in describe_jobs(report.ran_on)))
@@ -94,7 +80,8 @@ def _summary(report: CaptureReport) -> str:
     found = found or [escaped(text) for text in report.unfinished[:_MAX_TROUBLES]]
     more = len(report.findings) - _MAX_TROUBLES
     lines = _fitting(found, _SHOWN_IN_PLACE - len(head) - len(rest) - 20) + ([f"and {more} more"] if more > 0 else [])
-    return head + "".join(f"* {line}\n" for line in lines) + rest
+    text = head + "".join(f"* {line}\n" for line in lines) + rest
+    return text if len(text) <= _SHOWN_IN_PLACE else text[:_SHOWN_IN_PLACE].rstrip() + " …"
 
 
 def _fitting(texts: Sequence[str], room: int) -> list[str]:
@@ -111,9 +98,8 @@ def _fitting(texts: Sequence[str], room: int) -> list[str]:
 
 def _rest(report: CaptureReport) -> str:
     """What the page says after the reasons."""
-    lines: list[str] = []
     facts = [fact for found in report.databases for fact in _database(found)]
-    lines += ["", *markdown_table(facts[0], facts[1:]).splitlines(), ""] if facts else [""]
+    lines = ["", *markdown_table(facts[0], facts[1:]).splitlines(), ""] if facts else [""]
     counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
     lines.append(f"Tables: {counts or 'none'}. {report.rates.rows:,.1f} events a second.")
     if report.published is not None and not report.published.problem:
@@ -153,10 +139,6 @@ def _note(table: TableReport) -> str:
     return f"lacks changes {table.lacks} (gap.policy=ignore)" if table.lacks else ""
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= _SHOWN_IN_PLACE else text[:_SHOWN_IN_PLACE].rstrip() + " …"
-
-
 def _numbers(report: CaptureReport) -> dict[str, Any]:
     """Numbers that the page plots; those that are not known are left out, so that no plot shows a zero for them."""
     lags = [database.lag for database in report.databases]
@@ -172,8 +154,8 @@ def _numbers(report: CaptureReport) -> dict[str, Any]:
         numbers |= {
             "kafka_waiting_windows": report.published.waiting,
             "kafka_behind_seconds": report.published.behind_s,
+            "kafka_events_per_second": report.published.per_second,
         }
-        numbers |= {"kafka_events_per_second": report.published.per_second}
     numbers |= {f"{OPERATIONS.get(op, op)}_per_second": rate for op, rate in report.rates.by_operation.items()}
     counts: dict[str, int] = {
         "healthy": int(report.healthy),
@@ -191,16 +173,13 @@ def _maximum(values: Any) -> float | None:
 
 def differs(before: CaptureReport, now: CaptureReport) -> bool:
     """Whether health or troubles are others, or a table does something else."""
-    return (before.health, _troubles(before), _conditions(before)) != (now.health, _troubles(now), _conditions(now))
+    return _said(before) != _said(now)
 
 
-def _troubles(report: CaptureReport) -> set[tuple[str, str]]:
-    """Troubles and what is not known, without the numbers in them, which change all the time."""
-    return {(trouble.where, without_numbers(trouble.what)) for trouble in report.findings}
-
-
-def _conditions(report: CaptureReport) -> dict[TableId, str]:
-    return {table.table: table.condition for table in report.tables}
+def _said(report: CaptureReport) -> tuple[object, ...]:
+    """Health, what each table does, and all findings without the numbers in them, which change all the time."""
+    findings = {(trouble.where, without_numbers(trouble.what)) for trouble in report.findings}
+    return report.health, findings, {table.table: table.condition for table in report.tables}
 
 
 def unchanging(report: CaptureReport) -> CaptureReport:

@@ -7,13 +7,13 @@ known, and otherwise it would be reported only when its time has come again.
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from time import monotonic
 from typing import Any
 
 import dagster as dg
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
 
 from cdc_assets.defs.runs import WAITING, CaptureRuns
+from cdc_assets.defs.schedule import Seldom
 from cdc_assets.overview.report import Trouble
 
 _AT_WORK = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
@@ -105,14 +105,10 @@ def somebody_waits(runs: CaptureRuns, instance: dg.DagsterInstance, own_run: str
     Args:
         own_run: id of the caller's run.
     """
-    checked = 0.0
+    check = Seldom(_CHECK_EVERY_S)
 
     def waits() -> bool:
-        nonlocal checked
-        if monotonic() - checked < _CHECK_EVERY_S:
-            return False
-        checked = monotonic()
-        if not (waiting := runs.waiting(instance)):
+        if not check.due() or not (waiting := runs.waiting(instance)):
             return False
         limit, working = max_runs(instance), instance.get_runs(RunsFilter(statuses=_AT_WORK))
         others = [run for run in working if run.run_id != own_run]

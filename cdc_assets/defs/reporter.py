@@ -61,24 +61,23 @@ class Sum:
         facts |= {name: str(lsn) for name, lsn in (("from_lsn", self.from_lsn), ("to_lsn", self.to_lsn)) if lsn}
         if self.committed:
             facts["last_commit"] = dg.MetadataValue.timestamp(self.committed)
-        facts |= structure_facts(self.structures) if self.structures else {}
+        facts |= _structure_facts(self.structures) if self.structures else {}
         facts |= ran_on_facts(self.ran_on)
         return facts if lag_s is None else facts | {"lag_seconds": round(lag_s, 3)}
 
 
-def structure_facts(changes: Sequence[StructureChange]) -> dict[str, Any]:
+def _structure_facts(changes: Sequence[StructureChange]) -> dict[str, Any]:
     """Metadata about a table's new structure: its differences, and its record from now on."""
     last = changes[-1].entry
-    texts = [f"{change.entry.kind} from {change.entry.lsn}: {_differences(change)}" for change in changes]
+    texts = [
+        f"{change.entry.kind} from {change.entry.lsn}: {', '.join(map(str, change.differences)) or 'all columns'}"
+        for change in changes
+    ]
     return {
         "structure_changed": "; ".join(texts),
         "structure_from_lsn": str(last.lsn),
         "schema_history_record": dg.MetadataValue.json(table_change(last)),
     }
-
-
-def _differences(change: StructureChange) -> str:
-    return ", ".join(map(str, change.differences)) or "all columns"
 
 
 class Tally:
@@ -121,14 +120,10 @@ class Tally:
         return tables
 
 
-Report = tuple[dg.AssetKey, Committed]
 Totals = Mapping[TableId, Sum]
-Structures = Mapping[TableId, TableSchema]
 
 _OF_TABLE = frozenset({"rows", "rows_reads", "bytes", "windows"})
 """Numbers that a run has of a table, not of its partitions."""
-
-_UNASKED: Structures = {}
 
 
 class Reporter:
@@ -150,6 +145,7 @@ class Reporter:
     ) -> None:
         self._catalog, self._role, self._context = catalog, role, context
         self._changes, self._reread = Tally(every_s), Tally(every_s)
+        self._tallies: dict[Role, Tally] = {"changes": self._changes, "snapshot": self._reread}
         self._events, self._topics = written.events, written.writers.topics
         self._reads = SnapshotReads(catalog.partitions.get_partition_keys(), catalog.config.events)
         self._structures = {schema.table: schema for schema in catalog.tables}
@@ -169,17 +165,18 @@ class Reporter:
         run for a signal or a gap, are observations of the `snapshot` assets until all are there (`on_read`).
         """
         written: Role = "changes" if progress.kind == "stream" else "snapshot"
-        (self._changes if written == "changes" else self._reread).add(progress, monotonic())
+        self._tallies[written].add(progress, monotonic())
         for table, part in progress.tables.items():
             self._brought[written, table].update(part.rows)
+        self._structures |= {change.entry.table: change.entry.events_of for change in progress.structures}
         self.windows += 1
         self._runtime.note_progress()
         self._reads.note_slices(progress.slices_read)
         self._context.log.info(_line(progress))
         for trouble in progress.troubled:
             self._context.log.error(f"{trouble.table} has stopped: {trouble.reason}")
-        self._log("changes", self._changes.due(monotonic()))
-        self._log("snapshot", self._reread.due(monotonic()))
+        for role, tally in self._tallies.items():
+            self._log(role, tally.due(monotonic()))
 
     def on_read(self, read: RangesRead) -> None:
         """Take note of a snapshot that is complete. A streaming run reports it at once, since it may last for long."""
@@ -193,7 +190,7 @@ class Reporter:
         self._log_read()
         self._log("snapshot", self._reread.drain())
 
-    def results(self, structures: Structures, also: Iterable[TableId] = ()) -> Results:
+    def results(self, structures: Mapping[TableId, TableSchema], also: Iterable[TableId] = ()) -> Results:
         """The last report of the run: tables that changed since the previous report, with their present columns; and what was read.
 
         An output has all partitions of the run. So a table of which only some were read gives none, and nothing
@@ -202,25 +199,22 @@ class Reporter:
         Args:
             also: tables that are reported whether they changed or not.
         """
-        chosen = list(self._chosen_partitions())
+        context = self._context
+        # `changes` have none, whatever range their run is tagged with
+        has_partitions = self._role == "snapshot" and (context.has_partition_key or context.has_partition_key_range)
+        chosen = context.partition_keys if has_partitions else []
+        self._structures |= structures
         totals = self._changes.drain()
         totals = {table: Sum() for table in also if table not in totals} | totals
-        for key, last in list(self._reports("changes", totals, structures)):
+        for key, last in list(self._reports("changes", totals)):
             yield from self._events.result(key, last)
-        for table in self._reads.tables:
-            total, partitions = self._reread.take(table), dict(self._reads.take(table))
-            for key, last in self._reports("snapshot", {table: total}, structures):
-                if key in self._events.selected and partitions.keys() >= set(chosen):
-                    for name in chosen:
-                        self._context.add_asset_metadata(partitions.pop(name), key, name)
-                    yield dg.MaterializeResult(asset_key=key, value=last)
-                self._events.partitions(key, last, partitions)
+        for key, last, partitions in self._read_whole():
+            if key in self._events.selected and partitions.keys() >= set(chosen):
+                for name in chosen:
+                    context.add_asset_metadata(partitions.pop(name), key, name)
+                yield dg.MaterializeResult(asset_key=key, value=last)
+            self._events.partitions(key, last, partitions)
         self._log("snapshot", self._reread.drain())
-
-    def _chosen_partitions(self) -> Iterator[str]:
-        """None for `changes`, whatever range its run is tagged with."""
-        if self._role == "snapshot" and (self._context.has_partition_key or self._context.has_partition_key_range):
-            yield from self._context.partition_keys
 
     def _log(self, role: Role, totals: Totals) -> None:
         """Report changes, or rows that were read of tables that are not read whole."""
@@ -229,23 +223,24 @@ class Reporter:
 
     def _log_read(self) -> None:
         """Report partitions that were read whole."""
-        for table in self._reads.tables:
-            total, partitions = self._reread.take(table), self._reads.take(table)
-            for key, committed in self._reports("snapshot", {table: total}):
-                self._events.partitions(key, committed, partitions)
+        for key, committed, partitions in self._read_whole():
+            self._events.partitions(key, committed, partitions)
 
-    def _reports(self, role: Role, totals: Totals, structures: Structures = _UNASKED) -> Iterator[Report]:
-        lag_s = self._changes.lag_s if role == "changes" else self._reread.lag_s
+    def _read_whole(self) -> Iterator[tuple[dg.AssetKey, Committed, dict[str, dict[str, Any]]]]:
+        """Assets of which partitions were read whole since the last report, with what is said of each partition."""
+        for table in self._reads.tables:
+            total, partitions = self._reread.take(table), dict(self._reads.take(table))
+            for key, committed in self._reports("snapshot", {table: total}):
+                yield key, committed, partitions
+
+    def _reports(self, role: Role, totals: Totals) -> Iterator[tuple[dg.AssetKey, Committed]]:
         for table, total in totals.items():
             if not self._catalog.has(table, role):
                 continue
-            facts = total.metadata(lag_s)
+            facts = total.metadata(self._tallies[role].lag_s)
             if role == "snapshot":  # of all partitions; each has its own besides
                 facts = {f"table_{name}" if name in _OF_TABLE else name: value for name, value in facts.items()}
-            if total.structures:
-                self._structures[table] = total.structures[-1].entry.events_of
-            schema = structures.get(table) or self._structures.get(table)
-            if schema is not None:
+            if schema := self._structures.get(table):
                 config = self._catalog.config
                 facts |= stored_columns(schema, config.events, self._catalog.key(table, "source"))
                 facts |= sample_of_events(config, self._topics, self._catalog.topic(table), schema, role)

@@ -32,7 +32,7 @@ So one capture of a code location waits at a time, and none if the daemon evalua
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from time import monotonic, sleep
@@ -60,29 +60,24 @@ _TURN = threading.Lock()
 
 Asks = Callable[[], bool]
 """Whether something has come that was not read; one cheap query."""
+Records = Sequence[dg.RunRecord]
+"""Records of ended runs, newest first."""
 
 
-def pause_of(runs: CaptureRuns, instance: dg.DagsterInstance) -> tuple[Sequence[dg.RunRecord], str]:
+def pause_of(runs: CaptureRuns, instance: dg.DagsterInstance) -> tuple[Records, str]:
     """The newest ended runs of a capture, and why no run may start now; empty if one may."""
     if active := runs.active(instance):
         return (), f"Run {active[0].run_id[:8]} of {active[0].job_name} is still running."
-    records = runs.finished(instance, MAX_FAILURES)
+    records, why = runs.finished(instance, MAX_FAILURES), ""
     if again := terminated_until(records):
-        return (
-            records,
-            f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped.",
-        )
-    if ends := pause_ends(records):
-        return records, f"The last run failed; the next starts after {ends:%H:%M:%S} UTC."
-    return records, ""
+        why = f"The last run was terminated; the next starts after {again:%H:%M:%S} UTC, unless this sensor is stopped."
+    elif ends := pause_ends(records):
+        why = f"The last run failed; the next starts after {ends:%H:%M:%S} UTC."
+    return records, why
 
 
-def waits_until(records: Sequence[dg.RunRecord], pause: timedelta) -> datetime | None:
-    """The end of a pause after the newest of some runs; None if it is over, or that run ended in the future.
-
-    Args:
-        records: records of ended runs, newest first.
-    """
+def waits_until(records: Records, pause: timedelta) -> datetime | None:
+    """The end of a pause after the newest of some runs; None if it is over, or that run ended in the future."""
     ended = records[0].end_time if records else None
     if ended is None:
         return None
@@ -90,13 +85,13 @@ def waits_until(records: Sequence[dg.RunRecord], pause: timedelta) -> datetime |
     return end + pause if end <= now + _AHEAD and end + pause > now else None
 
 
-def retry_time(records: Sequence[dg.RunRecord], tag: str, what: str) -> datetime | None:
+def retry_time(records: Records, tag: str, what: str) -> datetime | None:
     """Time from which a run may start for the same reason as the last one; None if now."""
     is_same = bool(records) and records[0].dagster_run.tags.get(tag) == what
     return waits_until(records, FIRST_PAUSE) if is_same else None
 
 
-def growing_retry_time(records: Sequence[dg.RunRecord], tag: str, what: str | None = None) -> datetime | None:
+def growing_retry_time(records: Records, tag: str, what: str | None = None) -> datetime | None:
     """Time from which a run may start for a reason that the runs before did not end; None if now. The pause doubles with
     each run in a row that was started for it.
 
@@ -108,11 +103,10 @@ def growing_retry_time(records: Sequence[dg.RunRecord], tag: str, what: str | No
     return waits_until(records, _doubled(tries))
 
 
-def pause_ends(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> datetime | None:
+def pause_ends(records: Records, *, of_any_kind: bool = False) -> datetime | None:
     """Time from which the next run may start after failures; None if now.
 
     Args:
-        records: records of ended runs, newest first.
         of_any_kind: whether to count runs too that failed only for some of their tables, or that could read none.
     """
     failures = failures_in_a_row(records, of_any_kind=of_any_kind)
@@ -125,17 +119,16 @@ def _doubled(times: int) -> timedelta:
     return pause
 
 
-def terminated_until(records: Sequence[dg.RunRecord]) -> datetime | None:
+def terminated_until(records: Records) -> datetime | None:
     """Time from which the next run may start if the last one was terminated; None if now."""
     is_terminated = bool(records) and records[0].dagster_run.status is DagsterRunStatus.CANCELED
     return waits_until(records, AFTER_TERMINATION) if is_terminated else None
 
 
-def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: float) -> datetime | None:
+def streaming_starts(records: Records, snapshot: str, delay_s: float) -> datetime | None:
     """Time at which the delay after a snapshot run ends; None if it is over, or another run ended since.
 
     Args:
-        records: records of ended runs, newest first.
         snapshot: name of the snapshot job.
         delay_s: `streaming.delay.ms` in seconds.
     """
@@ -143,7 +136,7 @@ def streaming_starts(records: Sequence[dg.RunRecord], snapshot: str, delay_s: fl
     return waits_until(records, timedelta(seconds=delay_s)) if is_snapshot else None
 
 
-def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = False) -> int:
+def failures_in_a_row(records: Records, *, of_any_kind: bool = False) -> int:
     """Number of the newest runs in a row that failed for a reason of their own; one that had committed windows before is the
     first of its row."""
     count = 0
@@ -160,13 +153,9 @@ def failures_in_a_row(records: Sequence[dg.RunRecord], *, of_any_kind: bool = Fa
     return count
 
 
-def ended_in_a_row(records: Sequence[dg.RunRecord]) -> Sequence[dg.RunRecord]:
+def ended_in_a_row(records: Records) -> Records:
     """The newest runs in a row that failed for whatever reason and did not say that they had committed anything; none if they
-    are few.
-
-    Args:
-        records: records of ended runs, newest first.
-    """
+    are few."""
     found = list(takewhile(lambda record: _is_fruitless(record.dagster_run), records))
     return found if len(found) >= _MANY else []
 
@@ -175,16 +164,12 @@ def _is_fruitless(run: dg.DagsterRun) -> bool:
     return run.status is DagsterRunStatus.FAILURE and not (run.tags.get(COMMITTED_TAG) or run.tags.get(PROGRESS_TAG))
 
 
-def is_failing(records: Sequence[dg.RunRecord]) -> bool:
-    """Whether the last run failed for a reason of its own, or as one of many in a row: the page says so until another one reports.
-
-    Args:
-        records: records of ended runs, newest first.
-    """
+def is_failing(records: Records) -> bool:
+    """Whether the last run failed for a reason of its own, or as one of many in a row: the page says so until another one reports."""
     return bool(failures_in_a_row(records[:1]) or ended_in_a_row(records))
 
 
-def run_key(capture: str, records: Sequence[dg.RunRecord], what: Lsn | str) -> str:
+def run_key(capture: str, records: Records, what: Lsn | str) -> str:
     """Key of a run; see the module's head."""
     epoch = records[0].dagster_run.run_id[:8] if records else "first"
     return f"{capture}:{epoch}:{what}"
@@ -224,16 +209,14 @@ def change_comes(
     if monotonic() + every_s >= until or not _may_wait(context) or not _TURN.acquire(blocking=False):
         return False
     try:
-        with connected() as has_come:
+        with suppress(CdcError), connected() as has_come:  # the next tick reports it, if it lasts
             while monotonic() + every_s < until:
                 sleep(every_s)
                 if has_come():
                     return True
-        return False
-    except CdcError:  # the next tick reports it, if it lasts
-        return False
     finally:
         _TURN.release()
+    return False
 
 
 def _may_wait(context: dg.SensorEvaluationContext) -> bool:

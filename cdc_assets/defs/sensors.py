@@ -40,7 +40,7 @@ start of Dagster, or with another snapshot mode, is a start (`service`).
 *The page.* Whatever a tick finds, and whatever hinders it, it reports if no run does (`ticks`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -58,6 +58,7 @@ from cdc_assets.defs.runs import repository_here
 from cdc_assets.defs.schedule import (
     MAX_FAILURES,
     Asks,
+    Records,
     Seldom,
     growing_retry_time,
     is_failing,
@@ -151,7 +152,7 @@ class _Decider:
 def _request(
     catalog: CaptureCatalog,
     resource: CaptureResource,
-    records: Sequence[dg.RunRecord],
+    records: Records,
     unread: datetime | None,
     new_tables: Seldom,
     *,
@@ -190,95 +191,70 @@ def _request(
         failed = work.failed() if overview.streams and not (fresh or asked or new) else []
         unended = work.readings_without_end() if overview.streams and not (fresh or asked or new or failed) else []
         hindered = _hindered(overview, records) if not (fresh or asked or new or failed or unended) else []
+    run_for = partial(_run_for, catalog, records)
     if new:
-        return _run_for_new_tables(catalog, new, records)
+        pauses = "{} could not be added; the next attempt starts"
+        return run_for(NEW_TABLES_TAG, new, "tables", again=retry_time, pauses=pauses)
     if asked:
-        return _run_for_signals(catalog, asked, records)
+        pauses = "A run for signals ({}) has just ended; the next starts"
+        return run_for(SIGNAL_TAG, sorted(asked), "signals", again=retry_time, pauses=pauses)
     if waiting and not fresh:
         return dg.SkipReason(
             f"{len(waiting)} tables could not be read; the last run says why, the next attempt starts after {unread:%H:%M:%S} UTC."
         )
-    if failed:
-        return _trying(catalog, failed, records)
-    if unended:
-        return _ending(catalog, unended, records)
+    if failed:  # every run tries them first
+        return run_for(RETRY_TAG, failed, "again", pauses="{} failed; the next attempt starts")
+    if unended:  # mirrors wait for where readings ended; every run tries to find that out
+        pauses = "The capture job of {} has not passed the end of a snapshot; the next run checks"
+        return run_for(READINGS_TAG, unended, "readings", pauses=pauses)
+    if hindered:  # a run finds out whether that is over
+        pauses = "{} could not continue; the next attempt starts"
+        return run_for(HINDERED_TAG, hindered, "hindered", again=_for_any_reason, pauses=pauses)
     if not fresh:
-        return _seeing(catalog, hindered, records)
+        return dg.SkipReason(f"{NOTHING_NEW}.")
     newest = max(fresh.values())
     tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: _SOURCE} if signalled else {})
     return _streaming_run(catalog, run_key(capture, records, newest), tags)
 
 
-def _has_left(records: Sequence[dg.RunRecord]) -> bool:
+def _has_left(records: Records) -> bool:
     """Whether the last run may have ended between a window and what its signals request."""
     return bool(records) and records[0].dagster_run.status is not dg.DagsterRunStatus.SUCCESS
 
 
 def _streaming_run(catalog: CaptureCatalog, key: str, tags: Mapping[str, str]) -> dg.RunRequest:
     """A request for a streaming run, which reads all tables whatever is selected."""
-    return dg.RunRequest(
-        run_key=key,
-        job_name=catalog.names.follow,
-        tags=dict(tags),
-    )
+    return dg.RunRequest(run_key=key, job_name=catalog.names.follow, tags=dict(tags))
 
 
-def _run_for_new_tables(
-    catalog: CaptureCatalog, tables: Sequence[TableId], records: Sequence[dg.RunRecord]
+def _run_for(
+    catalog: CaptureCatalog,
+    records: Records,
+    tag: str,
+    what: Iterable[TableId | str],
+    name: str,
+    *,
+    again: Callable[[Records, str, str], datetime | None] = growing_retry_time,
+    pauses: str,
 ) -> dg.RunRequest | dg.SkipReason:
-    """A request for a run that adds tables; after a pause if the last such run could not."""
-    what = ", ".join(map(str, tables))
-    if again := retry_time(records, NEW_TABLES_TAG, what):
-        return dg.SkipReason(f"{what} could not be added; the next attempt starts after {again:%H:%M:%S} UTC.")
-    key = run_key(catalog.names.capture, records, "tables")
-    return _streaming_run(catalog, key, {NEW_TABLES_TAG: what})
+    """A request for a streaming run with a reason; after a pause if the runs before did not end that reason.
+
+    Args:
+        tag: names the reason.
+        name: part of the run's key.
+        again: when it may be requested, by the runs before.
+        pauses: what is said until then; `{}` is what it is about.
+    """
+    about = ", ".join(map(str, what))
+    if until := again(records, tag, about):
+        return dg.SkipReason(f"{pauses.format(about)} after {until:%H:%M:%S} UTC.")
+    return _streaming_run(catalog, run_key(catalog.names.capture, records, name), {tag: about})
 
 
-def _trying(
-    catalog: CaptureCatalog, failed: Sequence[TableId], records: Sequence[dg.RunRecord]
-) -> dg.RunRequest | dg.SkipReason:
-    """A request for a run that tries tables again which failed, after pauses that grow; every run tries them first."""
-    what = ", ".join(map(str, failed))
-    if again := growing_retry_time(records, RETRY_TAG, what):
-        return dg.SkipReason(f"{what} failed; the next attempt starts after {again:%H:%M:%S} UTC.")
-    return _streaming_run(catalog, run_key(catalog.names.capture, records, "again"), {RETRY_TAG: what})
+def _for_any_reason(records: Records, tag: str, _: str) -> datetime | None:
+    return growing_retry_time(records, tag)
 
 
-def _ending(
-    catalog: CaptureCatalog, databases: Sequence[str], records: Sequence[dg.RunRecord]
-) -> dg.RunRequest | dg.SkipReason:
-    """A request for a run that finds out where readings ended, for which mirrors wait, after pauses that grow; every run tries."""
-    what = ", ".join(databases)
-    if again := growing_retry_time(records, READINGS_TAG, what):
-        return dg.SkipReason(
-            f"The capture job of {what} has not passed the end of a snapshot; the next run checks after {again:%H:%M:%S} UTC."
-        )
-    return _streaming_run(catalog, run_key(catalog.names.capture, records, "readings"), {READINGS_TAG: what})
-
-
-def _hindered(overview: CaptureOverview, records: Sequence[dg.RunRecord]) -> list[str]:
+def _hindered(overview: CaptureOverview, records: Records) -> list[str]:
     """What could not continue, as runs have met it, and the page therefore says until another one has gone on."""
     return sorted({*overview.hindrances.get("stream", ()), *([THE_RUN] if is_failing(records) else [])})
-
-
-def _seeing(
-    catalog: CaptureCatalog, hindered: Sequence[str], records: Sequence[dg.RunRecord]
-) -> dg.RunRequest | dg.SkipReason:
-    """A request for a run that finds out whether what hindered the runs before is over, after pauses that grow."""
-    if not hindered:
-        return dg.SkipReason(f"{NOTHING_NEW}.")
-    what = ", ".join(hindered)
-    if again := growing_retry_time(records, HINDERED_TAG):
-        return dg.SkipReason(f"{what} could not continue; the next attempt starts after {again:%H:%M:%S} UTC.")
-    return _streaming_run(catalog, run_key(catalog.names.capture, records, "hindered"), {HINDERED_TAG: what})
-
-
-def _run_for_signals(
-    catalog: CaptureCatalog, asked: Sequence[str], records: Sequence[dg.RunRecord]
-) -> dg.RunRequest | dg.SkipReason:
-    """A request for a run that handles signals; after a pause if the last run was for the same ones."""
-    what = ", ".join(sorted(asked))
-    if again := retry_time(records, SIGNAL_TAG, what):
-        return dg.SkipReason(f"A run for signals ({what}) has just ended; the next starts after {again:%H:%M:%S} UTC.")
-    key = run_key(catalog.names.capture, records, "signals")
-    return _streaming_run(catalog, key, {SIGNAL_TAG: what})

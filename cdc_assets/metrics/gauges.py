@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -20,12 +20,8 @@ from prometheus_client.registry import Collector
 
 from cdc_assets.core.asking import Asking
 from cdc_assets.errors import describe_error
-from cdc_assets.overview.report import CaptureReport, Trouble
+from cdc_assets.overview.report import CaptureReport, Health, TableCondition, Trouble
 
-CONDITIONS: Final = (
-    "streaming", "drifted", "snapshotting", "waiting", "snapshotted", "not streamed", "gap", "failed", "excluded", "not captured",
-)  # fmt: skip
-HEALTHS: Final = ("healthy", "working", "not known", "in trouble")
 REPORT_EVERY_S: Final = 5.0
 """Least number of seconds between two reports, however often somebody scrapes."""
 _OVERDUE_S: Final = 20.0
@@ -126,7 +122,7 @@ def _of_capture(report: CaptureReport) -> Iterator[Metric]:
     looked.add_metric([report.capture], report.at.timestamp())
     yield looked
     health = _gauge("health", "1 for the health that the capture has, 0 for the others.", "health")
-    for name in HEALTHS:
+    for name in get_args(Health):
         health.add_metric([report.capture, name], float(report.health == name))
     yield health
     troubles = _gauge("troubles", "Findings that need attention.")
@@ -136,7 +132,7 @@ def _of_capture(report: CaptureReport) -> Iterator[Metric]:
     unknown.add_metric([report.capture], len(report.unknown))
     yield unknown
     conditions = _gauge("captured_tables", "Tables by condition.", "condition")
-    for name in CONDITIONS:
+    for name in get_args(TableCondition):
         conditions.add_metric([report.capture, name], report.counts().get(name, 0))
     yield conditions
     queue = _gauge("incremental_snapshot_tables", "Tables in the queue of incremental snapshots.")

@@ -20,18 +20,18 @@ from cdc_assets.ledger.codec import encode
 from cdc_assets.publish.view import PublishedReport
 
 TableCondition = Literal[
-    "streaming",
+    "failed",
+    "gap",
+    "not streamed",
     "drifted",
     "snapshotting",
     "waiting",
+    "streaming",
     "snapshotted",
-    "not streamed",
-    "gap",
-    "failed",
     "excluded",
     "not captured",
 ]
-"""What a table is doing. `snapshotted`: read once, and the snapshot mode streams nothing. `not streamed`: read once, and the server
+"""What a table is doing, what needs attention first. `snapshotted`: read once, and the snapshot mode streams nothing. `not streamed`: read once, and the server
 does not capture its changes. `not captured`: the same, and nothing of it was read."""
 
 Health = Literal["healthy", "working", "not known", "in trouble"]

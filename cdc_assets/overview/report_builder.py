@@ -36,6 +36,7 @@ from cdc_assets.overview.mirrors import inspect_mirrors
 from cdc_assets.overview.rates import rates_of
 from cdc_assets.overview.report import (
     LATE_S,
+    STOPPED,
     CaptureReport,
     DatabaseReport,
     Ddl,
@@ -254,7 +255,7 @@ def _troubles(
         yield Trouble(history, _lost(Loss(history, overview.lacks_structures), overview.config))
     known = {*problems, *restored}
     for table in tables:
-        if table.condition in ("gap", "failed", "not streamed", "drifted"):
+        if table.condition in STOPPED:
             if table.table.database in known and table.condition == "failed":
                 continue
             yield Trouble(str(table.table), table.reason or table.condition)

@@ -21,6 +21,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_assets.connectors.engine.feed import FORGOTTEN
+from cdc_assets.core.ran_on import count_of
 from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.files import DataFile
@@ -65,6 +66,9 @@ class Batch:
     gap: Sequence[str] | None = None
     anew: bool = False
     nulled: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_id}: {count_of(self.rows, 'event')} in {count_of(len(self.files), 'table')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
 """The lake of a capture by an embedded connector, as its IO managers see it."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from cdc_assets.config.engine import engine_config_of, load_engine_config
 from cdc_assets.connectors.engine.staging import HISTORY, history_directory
 from cdc_assets.connectors.engine.topics import system_topics
+from cdc_assets.defs.configuration import engine_settings_of
 from cdc_assets.defs.homes import CaptureLake
 from cdc_assets.defs.keys import table_and_role
 
@@ -19,7 +18,7 @@ def lake_of_connector(config_file: str, properties: Mapping[str, Any]) -> Captur
     Raises:
         ConfigurationError: it cannot be read, or is invalid.
     """
-    config = load_engine_config(Path(config_file)) if config_file else engine_config_of(properties)
+    config = engine_settings_of(config_file, properties)
     prefix, delimiter = config.topic_prefix, config.properties.get("topic.delimiter") or "."
 
     def named(key: dg.AssetKey) -> str:

@@ -19,7 +19,6 @@ from cdc_assets.config.reader import is_reader
 from cdc_assets.connectors.engine.batch_metrics import parts_by_database
 from cdc_assets.connectors.engine.ledger import Batch
 from cdc_assets.connectors.engine.source import point_of_offset
-from cdc_assets.core.ran_on import count_of
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.keys import Role
@@ -87,34 +86,36 @@ class BatchReport:
         self._since = monotonic()
         self._reached = ""
         self._short = {directory: name for name, directory in catalog.system.items()}
-        self.batches, self._runtime = 0, Runtime(context)
+        self._runtime = Runtime(context)
 
     def add(self, batch: Batch) -> None:
         """Add a committed batch, and report if it is time."""
-        self.batches += 1
         self._runtime.note_progress()
         for part in parts_by_database(self._catalog.config, batch):
             self._count(part)
         for _, offset in batch.offsets:
             self._reached = str(point_of_offset(offset) or self._reached)
         for directory, files in batch.files.items():
+            topic = directory.partition("@")[0]
             for file in files:
-                self._add(directory.partition("@")[0], file, batch)
+                for key, rows, is_partial in self._parts(topic, file, batch):
+                    observed = is_partial and key not in self._events.selected
+                    self._sum(key, topic, observed=observed).add(rows, file.size, batch.batch_id)
+                    self._brought[key].update(rows)
         ledger = self._catalog.system["batches"]
         self._sum(self._catalog.page_key, ledger).add({"event": batch.rows}, 0, batch.batch_id)
-        self._context.log.info(
-            f"batch {batch.batch_id}: {count_of(batch.rows, 'event')} in {count_of(len(batch.files), 'table')}"
-        )
+        self._context.log.info(str(batch))
         if monotonic() - self._since >= self._every_s:
             self._report()
 
     def _sum(self, key: dg.AssetKey, directory: str, *, observed: bool = False) -> BatchSum:
         return self._sums.setdefault((key, directory, observed), BatchSum())
 
-    def _add(self, topic: str, file: DataFile, batch: Batch) -> None:
+    def _parts(self, topic: str, file: DataFile, batch: Batch) -> Iterator[tuple[dg.AssetKey, Mapping[str, int], bool]]:
+        """What a file brings each asset: rows by operation, and whether they may be a part of what is read."""
         if topic in self._short:
             rows = dict(file.operations) or {"event": file.rows}
-            self._bring(self._catalog.system_key(self._short[topic]), topic, rows, file.size, batch)
+            yield self._catalog.system_key(self._short[topic]), rows, False
             return
         if topic.startswith("__") or ".__" in topic:
             return
@@ -125,21 +126,7 @@ class BatchReport:
         for role, rows in parts.items():
             if rows and self._catalog.has(table, role):
                 is_partial = role == "snapshot" and not (batch.anew or self._is_reader)
-                self._bring(self._catalog.key(table, role), topic, rows, file.size, batch, is_partial=is_partial)
-
-    def _bring(
-        self,
-        key: dg.AssetKey,
-        topic: str,
-        rows: Mapping[str, int],
-        size: int,
-        batch: Batch,
-        *,
-        is_partial: bool = False,
-    ) -> None:
-        observed = is_partial and key not in self._events.selected
-        self._sum(key, topic, observed=observed).add(rows, size, batch.batch_id)
-        self._brought[key].update(rows)
+                yield self._catalog.key(table, role), rows, is_partial
 
     def _drain(self) -> Iterator[tuple[dg.AssetKey, Committed, bool]]:
         """What was summed up, by asset, and whether it is only observed."""
@@ -163,16 +150,11 @@ class BatchReport:
             all_selected: whether selected assets are reported too of which nothing was read.
         """
         if all_selected:
-            known = {key for key, _, _ in self._sums}
-            for key, directory in self._directories():
+            catalog, known = self._catalog, {key for key, _, _ in self._sums}
+            written = {catalog.system_key(name): directory for name, directory in catalog.system.items()}
+            written |= {key: catalog.topic(table) for role in _ROLES for key, table in catalog.keys(role).items()}
+            for key, directory in written.items():
                 if key in self._events.selected - known:
                     self._sum(key, directory)
         for key, committed, observed in self._drain():
             yield from self._events.result(key, committed, observed=observed)
-
-    def _directories(self) -> Iterator[tuple[dg.AssetKey, str]]:
-        """All assets that runs write, with their tables."""
-        catalog = self._catalog
-        yield from ((catalog.system_key(name), directory) for name, directory in catalog.system.items())
-        for topic, schema in catalog.topics.items():
-            yield from ((catalog.key(schema.table, role), topic) for role in _ROLES)

@@ -1,16 +1,15 @@
 """A capture by an embedded connector as a Dagster resource: settings, database, lake, and the engine itself."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from cdc_assets.assembly.engine import run_engine, run_engine_for
-from cdc_assets.config.engine import EngineConfig, engine_config_of, load_engine_config, with_defaults
+from cdc_assets.config.engine import EngineConfig, with_defaults
 from cdc_assets.config.reader import is_reader
 from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets.connectors.engine.ledger import Batch
@@ -19,6 +18,7 @@ from cdc_assets.connectors.engine.run import EngineSummary
 from cdc_assets.connectors.engine.source import WAKING, LogPoint, SourceProbe
 from cdc_assets.connectors.engine.topics import with_notifications
 from cdc_assets.core.signal import Signal
+from cdc_assets.defs.configuration import engine_settings_of
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.topics import TopicTables
@@ -45,22 +45,20 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         Raises:
             ConfigurationError: they cannot be read or are invalid.
         """
-        read = load_engine_config(Path(self.config_file)) if self.config_file else engine_config_of(self.properties)
+        read = engine_settings_of(self.config_file, self.properties)
         if is_reader(read.properties.get("connector.class", "")):
             return read
         beat_ms = min(2000.0, 250 * read.idle_timeout_s) if read.idle_timeout_s else 2000.0
         beat = {"heartbeat.interval.ms": str(max(1, int(beat_ms)))}  # more often than a run counts as idle
         return with_notifications(with_defaults(read, beat | _without_waking(read)))
 
-    @contextmanager
-    def probe(self) -> Iterator[SourceProbe]:
+    def probe(self) -> AbstractContextManager[SourceProbe]:
         """A connection to the database for questions, closed at the end of the block.
 
         Raises:
             CdcError: the driver is not installed, or the database cannot be reached.
         """
-        with open_probe(self.settings()) as probe:
-            yield probe
+        return open_probe(self.settings())
 
     def overview(self, turns: Turns | None = None) -> EngineOverview:
         """What the lake says of the capture.

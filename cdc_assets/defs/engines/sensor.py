@@ -99,7 +99,10 @@ class _Decider:
                 if is_complete(overview.state, probe, end):
                     return _seeing(catalog, records)
         except EngineError as error:
-            return _blind(catalog, records, str(error))
+            if again := waits_until(records, _BLIND):
+                what = f"The next run starts after {again:%H:%M:%S} UTC, whether something is new or not: {error}"
+                return dg.SkipReason(what)
+            return _run(catalog, records, "again", {})
         if overview.state.quiet and _has_just_read(records, end):
             return dg.SkipReason(f"{NOTHING_NEW}: the last run has read the log to {end}, and found nothing more.")
         return _run(catalog, records, str(end), {POSITION_TAG: str(end)})
@@ -107,10 +110,10 @@ class _Decider:
 
 def _has_just_read(records: Sequence[dg.RunRecord], end: LogPoint) -> bool:
     """Whether the last run was quiet at this end of the log, not long ago."""
-    last = records[0] if records else None
-    if last is None or last.dagster_run.status is not DagsterRunStatus.SUCCESS:
+    if waits_until(records, _UNPROVED) is None:
         return False
-    return waits_until(records, _UNPROVED) is not None and last.dagster_run.tags.get(READ_TO) == str(end)
+    last = records[0].dagster_run
+    return last.status is DagsterRunStatus.SUCCESS and last.tags.get(READ_TO) == str(end)
 
 
 def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, tags: dict[str, str]) -> dg.RunRequest:
@@ -131,12 +134,6 @@ def _seeing(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord]) -> dg.Ru
     if again := growing_retry_time(records, HINDERED_TAG, THE_RUN):
         return dg.SkipReason(f"{THE_RUN} failed; the next attempt starts after {again:%H:%M:%S} UTC.")
     return _run(catalog, records, "hindered", {HINDERED_TAG: THE_RUN})
-
-
-def _blind(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], why: str) -> dg.RunRequest | dg.SkipReason:
-    if again := waits_until(records, _BLIND):
-        return dg.SkipReason(f"The next run starts after {again:%H:%M:%S} UTC, whether something is new or not: {why}")
-    return _run(catalog, records, "again", {})
 
 
 def _signals_wait(config: EngineConfig) -> bool:
