@@ -116,8 +116,6 @@ def capture(
     check_goal(until_now, timeout, {"--follow": follow, "--idle": idle is not None, "--snapshot-only": snapshot_only})
     # options win over properties
     settings = _settings(read_config(config), follow or until_now, idle)
-    if metrics_port is not None:
-        settings = replace(settings, metrics=replace(settings.metrics, port=metrics_port))
     if settings.mirror.enabled and not until_now:
         out.print("This command does not update mirrors. Dagster's runs, `cdc-assets mirror` and --until-now do.")
     run = CaptureRun(table or [], snapshot_only=snapshot_only, follow=follow)
@@ -129,7 +127,7 @@ def capture(
     # metrics and tasks outlast attempts; each attempt opens the capture itself
     with (
         listening(give_up),
-        exported(settings, read) as run.note,
+        exported(settings, read, metrics_port) as run.note,
         task_runner(local, f"{settings.name} capture") as runner,
     ):
         if follow:

@@ -149,7 +149,7 @@ def read_config(path: Path) -> CaptureConfig:
     Raises:
         ConfigurationError: there is none, there are several, or it is invalid.
     """
-    return _with_warnings(load_config(_file_for_sql_server(path)))
+    return with_warnings(load_config(_file_for_sql_server(path)))
 
 
 def read_lake_config(path: Path, needed: str = "") -> tuple[CaptureConfig, ConfigurationError | None]:
@@ -166,7 +166,7 @@ def read_lake_config(path: Path, needed: str = "") -> tuple[CaptureConfig, Confi
         ConfigurationError: there is none, there are several, or a property that the lake needs is invalid.
     """
     config, unresolved = load_lake_config(_file_for_sql_server(path), needed=needed)
-    return _with_warnings(config), unresolved
+    return with_warnings(config), unresolved
 
 
 def read_engine_config(place: Path) -> tuple[EngineConfig, ConfigurationError | None]:
@@ -176,7 +176,7 @@ def read_engine_config(place: Path) -> tuple[EngineConfig, ConfigurationError | 
         ConfigurationError: it is invalid.
     """
     config, unresolved = load_engine_lake_config(place)
-    return _with_warnings(config), unresolved
+    return with_warnings(config), unresolved
 
 
 def _file_for_sql_server(path: Path) -> Path:
@@ -207,7 +207,8 @@ def configuration_file(path: Path) -> Path:
     return files[0]
 
 
-def _with_warnings(config: S) -> S:
+def with_warnings(config: S) -> S:
+    """The configuration; warns about properties that have no effect."""
     for name, reason in config.ignored:
         warn(f"{name} has no effect: {reason}")
     return config

@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from cdc_assets.assembly.engine import run_engine
-from cdc_assets.cli.console import FAILED, out, warn
+from cdc_assets.cli.console import FAILED, out, warn, with_warnings
 from cdc_assets.cli.ending import give_up
 from cdc_assets.cli.exported import exported
 from cdc_assets.cli.follow import LOGIN, Retries, limits
@@ -34,14 +34,9 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
     """
 
     def read() -> EngineConfig:
-        config = load_engine_config(place)
-        return replace(config, **limits(follow, idle))
+        return replace(load_engine_config(place), **limits(follow, idle))
 
-    config = read()
-    if metrics_port is not None:
-        config = replace(config, metrics=replace(config.metrics, port=metrics_port))
-    for name, reason in config.ignored:
-        warn(f"{name} has no effect: {reason}")
+    config = with_warnings(read())
     if "signal.enabled.channels" in config.properties and (reason := why_no_incremental(config)):
         warn(f"Incremental snapshots that a signal requests will not continue: {reason}. Next: {INCREMENTAL_NEEDS}.")
     tables = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
@@ -58,7 +53,7 @@ def capture_by_engine(place: Path, follow: bool, idle: float | None, metrics_por
         for part in parts_by_database(config, batch):
             count(part)
 
-    with listening(give_up), exported(config, read) as count:
+    with listening(give_up), exported(config, read, metrics_port) as count:
         if follow:
             summary = retries.run(lambda now: run_engine(now, tables, tell))
         else:

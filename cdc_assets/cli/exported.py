@@ -40,16 +40,19 @@ class _Newest:
         return replace(report, troubles=(*troubles, *report.troubles))
 
 
-def exported(settings: Settings, read: Callable[[], Settings]) -> AbstractContextManager[OnCommit]:
+def exported(
+    settings: Settings, read: Callable[[], Settings], port: int | None = None
+) -> AbstractContextManager[OnCommit]:
     """Export metrics while the block runs; the function counts a commit.
 
     Args:
         read: reads the settings again; which metrics there are, and where, is not changed by it.
+        port: where they are served, instead of the configured one.
 
     Raises:
         ConfigurationError: an extra is not installed, or the port cannot be bound.
     """
-    metrics = settings.metrics
+    metrics = settings.metrics if port is None else replace(settings.metrics, port=port)
     prefix = settings.events.topic_prefix if isinstance(settings, CaptureConfig) else settings.topic_prefix
 
     def served(port: int) -> None:

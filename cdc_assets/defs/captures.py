@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -68,8 +68,7 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
         tables: TopicTables | None = None,
         *,
         on_read: OnRead = _ignore_read,
-        idle_timeout_s: float | None = None,
-        max_duration_s: float | None = None,
+        limits: Mapping[str, Any] | None = None,
     ) -> AbstractContextManager[Capture]:
         """The capture, closed at the end of the block. No JVM starts before there are rows to read.
 
@@ -79,15 +78,10 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
             listener: called with every notification.
             tables: Delta tables to commit to, from the IO manager; opened from the settings if None.
             on_read: called after each snapshot of a table, or of some of its ranges.
-            idle_timeout_s: seconds without a change after which the run ends, instead of the configured ones; 0 is
-                never.
-            max_duration_s: seconds after which the run ends, instead of the configured ones; 0 is never.
+            limits: when the run ends, instead of the configured times: fields of `StreamingSettings`.
         """
         config = self.config()
-        if idle_timeout_s is not None:
-            config = replace(config, streaming=replace(config.streaming, idle_timeout_s=idle_timeout_s))
-        if max_duration_s is not None:
-            config = replace(config, streaming=replace(config.streaming, max_duration_s=max_duration_s))
+        config = replace(config, streaming=replace(config.streaming, **(limits or {})))
         return open_capture(
             config, self.spark.early_runner(), on_progress, on_read=on_read, run_id=run_id, listener=listener, tables=tables,
             source=self.server.source(), bulk=self.server.bulk(),

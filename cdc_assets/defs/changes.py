@@ -47,6 +47,7 @@ from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.turns import Turns
 from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
 from cdc_assets.errors import ConfigurationError
+from cdc_assets.metrics.exports import exported_metrics
 from cdc_assets.overview.checks.sqlserver import CONTINUITY
 from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.run.until_now import UntilNow
@@ -73,6 +74,12 @@ class StreamConfig(dg.Config):
     report_every_s: float = Field(
         default=10.0, ge=0, description="Minimum interval in seconds between two materializations of a table."
     )
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The times that are set, by the fields of the capture's settings in whose place they are."""
+        given = {"idle_timeout_s": self.idle_timeout_s, "max_duration_s": self.max_duration_s}
+        return {name: seconds for name, seconds in given.items() if seconds is not None}
 
 
 def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
@@ -112,11 +119,11 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 Notices(catalog, context).send,
                 written.writers.topics,
                 on_read=reporter.on_read,
-                idle_timeout_s=config.idle_timeout_s,
-                max_duration_s=config.max_duration_s,
+                limits=config.limits,
             )
             kafka = KafkaFollower(catalog, context, resource)
-            with page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture, page.fresh():
+            exported = exported_metrics(catalog.config.metrics, catalog.prefix, page.report)
+            with exported as count, kafka, opened as capture, page.fresh():
                 if (gap_s := runs.gap_s(context.instance)) is not None:
                     context.log.info(f"Nothing was streamed for {gap_s:.1f} s since the run before.")
                 # where the log ends is fixed before the first read, so that the run ends however much is written meanwhile
@@ -163,8 +170,7 @@ def _noting_progress(context: dg.AssetExecutionContext, reporter: Reporter) -> I
 
 def _has_goal(catalog: CaptureCatalog, context: dg.AssetExecutionContext, config: StreamConfig) -> bool:
     """Whether the run ends when it has what was committed at its begin: not the sensor's, and none that has a time limit for streaming."""
-    is_limited = config.idle_timeout_s is not None or config.max_duration_s is not None
-    return context.job_name != catalog.names.follow and not is_limited
+    return context.job_name != catalog.names.follow and not config.limits
 
 
 def _reached(goal: UntilNow) -> Callable[[], bool]:

@@ -20,6 +20,7 @@ from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.metrics.exports import exported_metrics
 
 
 class SnapshotConfig(dg.Config):
@@ -59,7 +60,8 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 context.run.run_id, on_progress, notices.send, written.writers.topics, on_read=reporter.on_read
             )
             kafka = KafkaFollower(catalog, context, resource)
-            with page.exported(catalog.config.metrics, catalog.prefix) as count, kafka, opened as capture, page.fresh():
+            exported = exported_metrics(catalog.config.metrics, catalog.prefix, page.report)
+            with exported as count, kafka, opened as capture, page.fresh():
                 with reported_in_any_case(reporter.report_all):
                     # the sensor's run reads what is due by then; any other one what was selected
                     if config.due_only:

@@ -24,15 +24,15 @@ import logging
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic, time
 from typing import Any
 
 import dagster as dg
 
-from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.core.asking import begun, overdue_s
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.defs.checks.board import CheckBoard, Verdict, recorded_verdict, verdict_of
@@ -42,10 +42,9 @@ from cdc_assets.defs.page import differs, page_of, shown_facts, unchanging
 from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import repository_of
 from cdc_assets.defs.seen import FRESH_S, note_seen
-from cdc_assets.defs.view import CaptureView, Observation
+from cdc_assets.defs.view import CaptureView, Observation, Observe
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.metrics.exports import OnCommit, exported_metrics
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import Trouble
 
@@ -86,7 +85,41 @@ class _FrozenError(Exception):
     """The process was frozen, or its machine suspended, while a report was made."""
 
 
-class LivePage:
+class _Reports:
+    """The reports of one page, made in threads: while one hangs, no other is begun."""
+
+    def __init__(self) -> None:
+        self._under_way: Future[Observation] | None = None
+        self._is_void = False
+        """Whether a run has reported, or the process was frozen, since the report under way began."""
+        self._answered: Observation | None = None
+        """The newest report that was finished."""
+        self._took, self._awake_at = 0.0, 0.0
+        """How long the last one took; and when the page was worked on last, by the wall clock: others stand still while a machine is
+        suspended."""
+
+    def _begun(self, view: CaptureView, observe: Observe, pause_s: float = 0.0) -> Future[Observation]:
+        """The report under way, or a new one."""
+        if self._under_way is None:
+            self._is_void = False
+            self._under_way = begun(f"report of {view.capture}", observe, pause_s)
+        return self._under_way
+
+    def _found(self, view: CaptureView, report: Future[Observation]) -> Observation:
+        """What a report has found, or that it has failed, over what was found before."""
+        try:
+            self._answered = report.result()
+        except Exception as error:  # noqa: BLE001 - it is reported
+            return view.unanswered(describe_error(error), self._answered)
+        return self._answered
+
+    def _slept_s(self) -> float:
+        """Seconds since the page was worked on last; a clock that was set back counts like a pause."""
+        before, self._awake_at = self._awake_at, time()
+        return abs(self._awake_at - before)
+
+
+class LivePage(_Reports):
     """The page of a capture while a run works; see the module's head.
 
     Args:
@@ -94,6 +127,7 @@ class LivePage:
     """
 
     def __init__(self, view: CaptureView, context: dg.AssetExecutionContext, topics: TopicTables) -> None:
+        super().__init__()
         self._view, self._context, self._topics = view, context, topics
         self.board = CheckBoard(context.instance, context.run.run_id, context.job_name)
         self._materialized = {view.key, *view.others}
@@ -101,18 +135,11 @@ class LivePage:
         self._reported: tuple[float, CaptureReport] | None = None
         self._shown_at = float("inf")
         """When a report was shown last; like all times that are compared over a pause of the process, by the wall clock."""
-        self._awake_at = 0.0
-        """When the thread waited last."""
         self._seen: tuple[float, Observation] | None = None
         """What is known, and since when."""
-        self._answered: Observation | None = None
-        """The newest report that was finished."""
         self._waiting: tuple[Trouble, ...] = ()
         """Runs that waited for long, when Dagster was last asked."""
-        self._under_way: Future[Observation] | None = None
-        self._is_void = False
-        """Whether the process was frozen since the report under way began."""
-        self._took, self._is_over = 0.0, False
+        self._is_over = False
         view.share_home(context.instance)
 
     def note(self, keys: Iterable[dg.AssetKey]) -> None:
@@ -136,19 +163,8 @@ class LivePage:
             self._keep(self._view.unanswered("no answer at the end of the run", self._answered))
         self._is_over = True
 
-    def exported(self, settings: MetricsSettings, prefix: str) -> AbstractContextManager[OnCommit]:
-        """Export the run's metrics while the block runs; the function counts a commit.
-
-        Args:
-            prefix: value of the label `capture`.
-
-        Raises:
-            ConfigurationError: an extra is not installed.
-        """
-        return exported_metrics(settings, prefix, self._report)
-
-    def _report(self) -> CaptureReport | None:
-        """The newest report; what is old, because the thread does not go on, is not known any more."""
+    def report(self) -> CaptureReport | None:
+        """The newest report, for metrics; what is old, because the thread does not go on, is not known any more."""
         if self._seen is None:
             return None
         at, seen = self._seen
@@ -159,7 +175,7 @@ class LivePage:
     def facts(self) -> dict[str, Any]:
         """Metadata of the newest report, for the last materialization of the run; empty if there was none. What the run does between
         its last report and that, such as publishing the rest, makes it no less true."""
-        report = self._seen[1].report if self._seen and self._is_over else self._report()
+        report = self._seen[1].report if self._seen and self._is_over else self.report()
         return page_of(report) if report else {}
 
     def _work(self) -> None:
@@ -174,7 +190,7 @@ class LivePage:
         """Make a report and show it. A failure of the report itself must not end the run whose state it reports."""
         begin, self._awake_at = monotonic(), time()
         try:
-            report = self._newest()
+            report = self._begun(self._view, self._view.observe)
             while not self._has_ended(report, overdue_s(self._took), last=last):
                 if self._end.is_set() and not last:
                     return
@@ -183,43 +199,28 @@ class LivePage:
                 )
                 if last:
                     return
-            self._under_way, is_void = None, self._is_void
-            if is_void:
+            self._under_way = None
+            if self._is_void:
                 raise _FrozenError
             self._took = monotonic() - begin
-            self._show(self._result(report), last=last)
+            self._show(self._found(self._view, report), last=last)
         except _FrozenError:
             self._is_void = True
             log.info("The process was frozen; what was found of capture %s is thrown away.", self._view.capture)
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._view.capture)
 
-    def _newest(self) -> Future[Observation]:
-        """The report under way, or a new one: while one hangs, no other is begun."""
-        if self._under_way is None:
-            self._under_way = begun(f"report of {self._view.capture}", self._view.observe)
-            self._is_void = False
-        return self._under_way
-
     def _has_ended(self, report: Future[Observation], patience_s: float, *, last: bool) -> bool:
         """Whether a report ends in time, and before the run does. Many short waits show whether the process was frozen meanwhile."""
         until = monotonic() + patience_s
         while True:
             is_done = wait([report], min(_BEAT_S, patience_s)).done
-            self._check_awake()
+            if self._slept_s() > FRESH_S:  # the sensor may know better than what was found before a freeze
+                raise _FrozenError
             if is_done:
                 return True
             if monotonic() >= until or (self._end.is_set() and not last):
                 return False
-
-    def _result(self, report: Future[Observation]) -> Observation:
-        """What a report has found, or that it has failed, over what was found before."""
-        try:
-            found = report.result()
-        except Exception as error:  # noqa: BLE001 - it is reported
-            return self._view.unanswered(describe_error(error), self._answered)
-        self._answered = found
-        return found
 
     def _show(self, seen: Observation, *, last: bool = False) -> None:
         self._keep(_with(seen, self._waiting))  # metrics do not need Dagster's storage
@@ -235,12 +236,6 @@ class LivePage:
         note_seen(self._context.instance, self._view.key)
         self._view.share_home(self._context.instance)
         self._shown_at = self._awake_at = time()
-
-    def _check_awake(self) -> None:
-        """Raise an error after a freeze: the sensor may know better than what was found before it."""
-        before, self._awake_at = self._awake_at, time()
-        if abs(self._awake_at - before) > FRESH_S:
-            raise _FrozenError
 
     def _keep(self, seen: Observation) -> None:
         self._seen = time(), seen
@@ -274,22 +269,16 @@ def _with(seen: Observation, troubles: Sequence[Trouble]) -> Observation:
     return replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *troubles)))
 
 
-class IdlePage:
+class IdlePage(_Reports):
     """The page of a capture while no run reports it."""
 
     def __init__(self) -> None:
-        self._next, self._began, self._took = 0.0, 0.0, 0.0
-        self._awake_at = 0.0
-        """When the newest tick was here, by the wall clock; others stand still while a machine is suspended."""
+        super().__init__()
+        self._next, self._began = 0.0, 0.0
         self._turn = threading.RLock()
         """For the daemon's tick, and that of a person who tests the sensor."""
-        self._under_way: Future[Observation] | None = None
-        self._is_void = False
-        """Whether a run has reported since the report under way began."""
-        self._answered: Observation | None = None
-        """The newest report that was finished."""
         self._known: Observation | None = None
-        """The same, or that nothing is known since."""
+        """The newest report, or that nothing is known since."""
 
     def events(self, instance: dg.DagsterInstance, view: CaptureView, troubles: Sequence[Trouble] = ()) -> Events:
         """The page and the checks of the whole capture, if Dagster shows something else.
@@ -297,10 +286,13 @@ class IdlePage:
         Args:
             troubles: what the sensor knows beside what a report finds.
         """
-        seen = self._seen(view) or (self._known if troubles else None)
+        with self._turn:
+            found = self._newest(view)
+            self._known = found or self._known
+        seen = found or (self._known if troubles else None)
         if seen is None:
             return []
-        seen = replace(seen, report=replace(seen.report, troubles=(*seen.report.troubles, *troubles)))
+        seen = _with(seen, troubles)
         report, results = seen.report, view.results(seen)
         facts, shown = page_of(report), _shown(instance, view.key)
         if shown is None and not (report.tables or report.findings):
@@ -320,21 +312,15 @@ class IdlePage:
             if self._was_away():
                 self.forget()
             if self._under_way is None:
-                self._is_void = False
-                self._under_way = self._begun(view)
+                pause_s = 0.0 if self._is_short else _PAUSE_S
+                self._began = monotonic() + pause_s
+                self._begun(view, partial(self._observe, view), pause_s)
 
     def forget(self) -> None:
         """A run reports by itself, or no tick came for long; make a report anew."""
         with self._turn:
             self._next, self._is_void = 0.0, True
             self._answered = self._known = None
-
-    def _seen(self, view: CaptureView) -> Observation | None:
-        """What is known, if that is new."""
-        with self._turn:
-            if (seen := self._newest(view)) is not None:
-                self._known = seen
-            return seen
 
     def _newest(self, view: CaptureView) -> Observation | None:
         """The newest report, if it has ended and was not shown, or that it does not end; begins one if it is time."""
@@ -352,42 +338,29 @@ class IdlePage:
             self.forget()
         if not is_done:
             lasts = monotonic() - self._began
-            return self._unanswered(view, f"no answer for {lasts:.0f} s") if lasts > overdue_s(self._took) else None
+            late = lasts > overdue_s(self._took)
+            return view.unanswered(f"no answer for {lasts:.0f} s", self._answered) if late else None
         report, self._under_way = self._under_way, None
         if self._is_void:
             self._next = 0.0
             return self._newest(view)
-        try:
-            self._answered = report.result()
-        except Exception as error:  # noqa: BLE001 - it is reported
-            return self._unanswered(view, describe_error(error))
-        return self._answered
+        return self._found(view, report)
 
     def _was_away(self) -> bool:
         """Whether no tick was here for long: what is known is of another time, also if a clock was set."""
-        before, self._awake_at = self._awake_at, time()
-        return abs(self._awake_at - before) > _OLD_S
-
-    def _unanswered(self, view: CaptureView, reason: str) -> Observation:
-        return view.unanswered(reason, self._answered)
+        return self._slept_s() > _OLD_S
 
     @property
     def _is_short(self) -> bool:
         """Whether a report is expected to end while a tick waits."""
         return self._took <= _GRACE_S
 
-    def _begun(self, view: CaptureView) -> Future[Observation]:
-        pause = 0.0 if self._is_short else _PAUSE_S
-        self._began = monotonic() + pause
-
-        def work() -> Observation:
-            try:
-                return view.observe()
-            finally:
-                self._took = monotonic() - self._began
-                self._next = monotonic() + min(_IDLE_LONGEST_S, max(_IDLE_EVERY_S, _SHARE * self._took))
-
-        return begun(f"report of {view.capture}", work, pause)
+    def _observe(self, view: CaptureView) -> Observation:
+        try:
+            return view.observe()
+        finally:
+            self._took = monotonic() - self._began
+            self._next = monotonic() + min(_IDLE_LONGEST_S, max(_IDLE_EVERY_S, _SHARE * self._took))
 
 
 def _shown(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, Any] | None:

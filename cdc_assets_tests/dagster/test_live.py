@@ -185,7 +185,7 @@ def test_metrics_do_not_need_the_storage_of_dagster(monkeypatch: pytest.MonkeyPa
 
     def play(instance: dg.DagsterInstance, page: LivePage) -> None:
         def says(start: str) -> bool:
-            report = page._report()
+            report = page.report()
             return report is not None and report.headline.startswith(start)
 
         with page.fresh():

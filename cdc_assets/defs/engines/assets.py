@@ -25,6 +25,7 @@ from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
 from cdc_assets.errors import CdcError, ConfigurationError, describe_error
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.metrics.exports import exported_metrics
 from cdc_assets.overview.checks.check import Verdict
 from cdc_assets.overview.checks.connector import CONNECTOR
 from cdc_assets.run.log_levels import enable_info_logs
@@ -60,15 +61,9 @@ def changes_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     def changes(context: dg.AssetExecutionContext, config: StreamConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
         is_sensors = is_asked_for(context.run, names.log_sensor)
-        follows = is_sensors or config.idle_timeout_s is not None or config.max_duration_s is not None
         with _reading(catalog, context, resource, config.report_every_s) as (report, topics, end):
-            summary = resource.run(
-                topics,
-                report.add,
-                idle_timeout_s=config.idle_timeout_s,
-                max_duration_s=config.max_duration_s,
-                goal=None if follows else end,
-            )
+            goal = None if is_sensors or config.limits else end
+            summary = resource.run(topics, report.add, limits=config.limits, goal=goal)
         _close(context, summary, end)
         yield from report.results(all_selected=not is_sensors)
         if _is_planned(context):
@@ -106,7 +101,8 @@ def _reading(
     """
     enable_info_logs()
     with writing(catalog, context, connector_view(catalog, resource)) as written:
-        page, exported = written.page, written.page.exported(catalog.config.metrics, catalog.prefix)
+        page = written.page
+        exported = exported_metrics(catalog.config.metrics, catalog.prefix, page.report)
         with _observed(context, page.board, catalog.page_key), exported as count:
             report = BatchReport(catalog, context, written, every_s, count)
             with reported_in_any_case(report.report_all), page.fresh():

@@ -1,6 +1,6 @@
 """A capture by an embedded connector as a Dagster resource: settings, database, lake, and the engine itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any
@@ -73,8 +73,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         tables: TopicTables,
         on_batch: Callable[[Batch], None],
         *,
-        idle_timeout_s: float | None = None,
-        max_duration_s: float | None = None,
+        limits: Mapping[str, Any] | None = None,
         signal: Signal | None = None,
         goal: LogPoint | None = None,
     ) -> EngineSummary:
@@ -83,19 +82,14 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         Args:
             tables: Delta tables to commit to.
             on_batch: called with each batch that is committed.
-            idle_timeout_s: seconds without an event after which the run ends, instead of the configured ones; 0 is never.
-            max_duration_s: seconds after which it ends, instead of the configured ones; 0 is never.
+            limits: when the run ends, instead of the configured times: fields of the settings.
             signal: a request for a snapshot, which the run lasts for.
             goal: place of the log at which the run ends; not of events that others have read.
 
         Raises:
             CdcError: the connector has ended by itself, did not take the snapshot, or the lake cannot be written.
         """
-        settings = self.settings()
-        if idle_timeout_s is not None:
-            settings = replace(settings, idle_timeout_s=idle_timeout_s)
-        if max_duration_s is not None:
-            settings = replace(settings, max_duration_s=max_duration_s)
+        settings = replace(self.settings(), **(limits or {}))
         if signal is None:
             return run_engine(settings, tables, on_batch, goal)
         return run_engine_for(signal, settings, tables, on_batch, self._nudge)
