@@ -10,10 +10,9 @@ from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.checks.check import Found, Inspection
 from cdc_assets.overview.formatting import (
     describe_condition,
-    describe_headroom,
     describe_jobs,
     describe_lag,
-    describe_published,
+    describe_outlook,
 )
 from cdc_assets.overview.report import STOPPED, DatabaseReport, Health, Reached
 
@@ -90,12 +89,7 @@ def _work(report: CaptureReport) -> Iterator[str]:
         state = "paused" if entry.paused else f"read up to key {entry.reached}" if entry.reached else "not begun"
         rows = "" if entry.rows is None else f", {entry.rows:,} rows"
         yield f"incremental snapshot of {entry.table}: {state}{rows}"
-    if report.published is not None and not report.published.problem:
-        yield describe_published(report.published)
-    if report.headroom_h is not None:
-        yield describe_headroom(report.headroom_h)
-    if report.room_bytes is not None:
-        yield f"unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB"
+    yield from describe_outlook(report)
     yield from describe_jobs(report.ran_on)
     if report.last_ddl is not None:
         ddl = report.last_ddl

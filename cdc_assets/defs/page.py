@@ -17,9 +17,8 @@ from cdc_assets.defs.runbook import HEALTH_PAGES, runbook_url
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.formatting import (
     describe_condition,
-    describe_headroom,
     describe_jobs,
-    describe_published,
+    describe_outlook,
     duration,
     without_numbers,
 )
@@ -102,12 +101,7 @@ def _rest(report: CaptureReport) -> str:
     lines = ["", *markdown_table(facts[0], facts[1:]).splitlines(), ""] if facts else [""]
     counts = ", ".join(f"{count} {name}" for name, count in report.counts().items())
     lines.append(f"Tables: {counts or 'none'}. {report.rates.rows:,.1f} events a second.")
-    if report.published is not None and not report.published.problem:
-        lines.append(f"{describe_published(report.published).capitalize()}.")
-    if report.headroom_h is not None:
-        lines.append(f"{describe_headroom(report.headroom_h).capitalize()}.")
-    if report.room_bytes is not None:
-        lines.append(f"Unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB.")
+    lines += [f"{text[0].upper()}{text[1:]}." for text in describe_outlook(report)]
     if report.last_ddl:
         ddl = report.last_ddl
         lines.append(f"Last DDL: {ddl.kind} of {escaped(str(ddl.table))}, {ddl.at:%Y-%m-%d %H:%M:%S} UTC.")
@@ -119,10 +113,7 @@ def _database(found: DatabaseReport) -> Iterator[Sequence[str]]:
     yield "database", found.database
     yield "complete to", str(found.complete_to or "–")
     yield "committed (server)", f"{found.committed:%Y-%m-%d %H:%M:%S %z}" if found.committed else "unknown"
-    if found.has_capture_job:
-        yield "lag: capture job", duration(found.lag.capture_job_s)
-    yield "lag: poll", duration(found.lag.poll_s)
-    yield "lag: windows", duration(found.lag.windows_s)
+    yield from ((f"lag: {cause}", duration(seconds)) for cause, seconds in found.lag_by_cause.items())
 
 
 def _tables(report: CaptureReport) -> str:

@@ -6,8 +6,7 @@ written. What is made of it exists once: the page, what runs and sensors report,
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 
 import dagster as dg
 
@@ -18,7 +17,7 @@ from cdc_assets.errors import CdcError
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.checks.check import Check, Facts, Inspection, Of, Subject, not_known, unanswered
 from cdc_assets.overview.checks.health import HEALTH, health_result
-from cdc_assets.overview.report import Trouble
+from cdc_assets.overview.report import unanswered_report
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,7 @@ class CaptureView:
 
     def unanswered(self, reason: str, last: Observation | None = None) -> Observation:
         """What is known if there is no answer: what was seen last, and that nothing is known now."""
-        what = (
-            f"The state of the capture is not known: {reason}. Next: see whether the server and the lake's store answer"
-        )
-        unknown = Trouble("The state of the capture", what)
-        before = last.report if last is not None else CaptureReport(self.capture, datetime.now(UTC))
-        report = replace(before, at=datetime.now(UTC), unknown=(*before.unknown, unknown))
+        report = unanswered_report(self.capture, last.report if last is not None else None, reason)
         beside = (
             event_of(check, not_known(reason), key)
             for check in self.checks

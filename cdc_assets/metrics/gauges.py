@@ -9,7 +9,6 @@ would stay healthy otherwise. A report that began long ago, because the process 
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Final, get_args
@@ -20,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from cdc_assets.core.asking import Asking
 from cdc_assets.errors import describe_error
-from cdc_assets.overview.report import CaptureReport, Health, TableCondition, Trouble
+from cdc_assets.overview.report import CaptureReport, Health, TableCondition, unanswered_report
 
 REPORT_EVERY_S: Final = 5.0
 """Least number of seconds between two reports, however often somebody scrapes."""
@@ -102,15 +101,11 @@ class ReportGauges(Collector):
         return abs((datetime.now(UTC) - self._asking.since).total_seconds())
 
     def _unanswered(self, reason: str) -> CaptureReport:
-        what = (
-            f"The state of the capture is not known: {reason}. Next: see whether the server and the lake's store answer"
-        )
+        found = unanswered_report(self._capture, self._made[1], reason)
         if reason != self._reason:
-            log.warning("%s", what)
+            log.warning("%s", found.unknown[-1].what)
         self._reason = reason
-        before = self._made[1] or CaptureReport(self._capture, datetime.now(UTC))
-        unknown = (*before.unknown, Trouble("The state of the capture", what))
-        return replace(before, at=datetime.now(UTC), unknown=unknown)
+        return found
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
@@ -176,11 +171,7 @@ def _of_databases(report: CaptureReport) -> Iterator[Metric]:
         connected.add_metric(names, float(database.server_time is not None))
         if database.age_s is not None:
             behind.add_metric(names, database.age_s)
-        for cause, seconds in (
-            ("capture job", database.lag.capture_job_s),
-            ("poll", database.lag.poll_s),
-            ("windows", database.lag.windows_s),
-        ):
+        for cause, seconds in database.lag_by_cause.items():
             if seconds is not None:
                 lag.add_metric([*names, cause], seconds)
     yield from (connected, behind, lag, room)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cdc_assets.core.ran_on import RanOn
-from cdc_assets.overview.report import DatabaseReport, TableReport
+from cdc_assets.overview.report import CaptureReport, DatabaseReport, TableReport
 from cdc_assets.publish.view import PublishedReport
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,.:]*")
@@ -21,10 +21,7 @@ def describe_condition(table: TableReport) -> str:
 
 def describe_lag(database: DatabaseReport) -> str:
     """Seconds by cause."""
-    lag = database.lag
-    parts = [("capture job", lag.capture_job_s)] if database.has_capture_job else []
-    parts += [("poll", lag.poll_s), ("windows", lag.windows_s)]
-    return "lag by cause: " + ", ".join(f"{name} {duration(value)}" for name, value in parts)
+    return "lag by cause: " + ", ".join(f"{name} {duration(value)}" for name, value in database.lag_by_cause.items())
 
 
 def describe_published(published: PublishedReport) -> str:
@@ -44,6 +41,16 @@ def describe_headroom(hours: float) -> str:
     if hours <= 0:
         return "unread changes are older than the clean-up keeps them, and may be removed at any moment"
     return f"unread changes are kept for {duration(3600 * hours)} at least"
+
+
+def describe_outlook(report: CaptureReport) -> Iterator[str]:
+    """How far the topics in Kafka are, and how long unread changes are still there, as far as that is known."""
+    if report.published is not None and not report.published.problem:
+        yield describe_published(report.published)
+    if report.headroom_h is not None:
+        yield describe_headroom(report.headroom_h)
+    if report.room_bytes is not None:
+        yield f"unread changes are kept until the log has grown by {report.room_bytes / 2**20:,.0f} MB"
 
 
 def describe_jobs(ran_on: Mapping[str, RanOn]) -> Iterator[str]:

@@ -8,8 +8,8 @@ unfinished work. So an answer that is missing never counts as a good one, nor as
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from cdc_assets.core.clocks import seconds_behind
@@ -121,6 +121,12 @@ class DatabaseReport:
     def has_capture_job(self) -> bool:
         """Whether a job of the server is between its log and the capture; in other databases there is none."""
         return not any(isinstance(place, str) for place in (self.complete_to, self.newest))
+
+    @property
+    def lag_by_cause(self) -> Mapping[str, float | None]:
+        """Seconds by the causes that there are."""
+        of_job = {"capture job": self.lag.capture_job_s} if self.has_capture_job else {}
+        return of_job | {"poll": self.lag.poll_s, "windows": self.lag.windows_s}
 
     @property
     def is_lag_unknown(self) -> bool:
@@ -334,6 +340,18 @@ class CaptureReport:
         }
         ran_on = [{"kind": kind, **encode(found)} for kind, found in self.ran_on.items()]
         return derived | dict(encode(self)) | {"ran_on": ran_on}
+
+
+def unanswered_report(capture: str, before: CaptureReport | None, reason: str) -> CaptureReport:
+    """What is known if there is no answer: what was found last, and that nothing is known now.
+
+    Args:
+        before: the newest report that was finished; None if there was none.
+    """
+    what = f"The state of the capture is not known: {reason}. Next: see whether the server and the lake's store answer"
+    now = datetime.now(UTC)
+    known = before or CaptureReport(capture, now)
+    return replace(known, at=now, unknown=(*known.unknown, Trouble("The state of the capture", what)))
 
 
 def _doing(table: TableReport) -> str:

@@ -9,13 +9,14 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_assets.connectors.engine.run import EngineSummary
+from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.signalled_run import require_incremental, with_file_channel
 from cdc_assets.connectors.engine.source import LogPoint
 from cdc_assets.core.signal import Signal
 from cdc_assets.defs.changes import StreamConfig
 from cdc_assets.defs.checks.board import CheckBoard
 from cdc_assets.defs.checks.events import event_of, result_of, specs_of
-from cdc_assets.defs.engines.catalog import ConnectorCatalog, patterns
+from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.report import BatchReport
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.view import connector_view
@@ -134,11 +135,9 @@ def _request(
     if config.type is SnapshotType.incremental:
         require_incremental(with_file_channel(resource.settings(), Path()))
     chosen = [table for key, table in catalog.keys("snapshot").items() if key in context.selected_asset_keys]
+    names = [identifier(catalog.config, table).replace(".", "\\.") for table in chosen]  # regular expressions
     own_id = f"{context.run.run_id[:30]}-{context.retry_number}"
-    composed = compose(
-        own_id, "execute-snapshot", patterns(catalog, chosen), config.conditions, snapshot=config.type.value
-    )
-    return composed.signal
+    return compose(own_id, "execute-snapshot", names, config.conditions, snapshot=config.type.value).signal
 
 
 def _log_end(context: dg.AssetExecutionContext, resource: ConnectorResource) -> LogPoint | None:

@@ -6,12 +6,11 @@ connector to read the selected tables again.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import dagster as dg
 
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.topics import BATCHES, HISTORY, system_topics, table_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
@@ -78,8 +77,3 @@ class ConnectorCatalog(Catalog):
 
     def _system_spec(self, name: str, directory: str) -> dg.AssetSpec:
         return super()._system_spec(name, directory).merge_attributes(metadata={TOPIC: directory})
-
-
-def patterns(catalog: ConnectorCatalog, tables: Sequence[TableId]) -> list[str]:
-    """Regular expressions of tables as a signal to the connector names them."""
-    return [identifier(catalog.config, table).replace(".", "\\.") for table in tables]
