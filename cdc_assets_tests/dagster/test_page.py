@@ -12,6 +12,7 @@ from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.page import differs, page_of
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.report import DatabaseReport, Lag, QueuedSnapshot, Rates, TableReport, Trouble
+from cdc_assets.publish.view import PublishedReport
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LSN = Lsn.from_int(77)
@@ -36,6 +37,15 @@ def test_page_that_is_well_says_so_and_plots_numbers() -> None:
         "creates_per_second": 1.5, "updates_per_second": 0.25, "lag_capture_job_seconds": 1.0, "lag_poll_seconds": 0.0,
         "lag_windows_seconds": 0.0,
     }  # fmt: skip
+
+
+def test_names_and_positions_are_written_as_they_are() -> None:
+    """What follows the first word of a sentence was in small letters."""
+    held = PublishedReport(waiting=2, behind_s=1.0, held="a snapshot of SalesDb.dbo.Orders")
+    page = page_of(replace(WELL, published=held))["page"].value
+    assert "Published to Kafka: no event of a table yet; 2 windows wait" in page
+    assert "for a snapshot of SalesDb.dbo.Orders" in page
+    assert "Unread changes are kept for 30 h 0 min at least." in page
 
 
 def test_page_in_trouble_is_short_and_loses_no_next_step() -> None:
