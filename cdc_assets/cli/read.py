@@ -4,11 +4,12 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from cdc_assets.adapters.sqlserver.source import quick_source
 from cdc_assets.assembly.engine import ask_unread
@@ -20,17 +21,16 @@ from cdc_assets.config.settings import CaptureConfig, TextSettings
 from cdc_assets.connectors.databases.probe import is_asked, open_probe
 from cdc_assets.connectors.engine.feed import Offsets
 from cdc_assets.connectors.engine.overview import EngineOverview
-from cdc_assets.connectors.engine.source import SourceProbe
 from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.errors import CdcError, ConfigurationError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, DatabaseOverview
 from cdc_assets.overview.checks.check import Inspection
 from cdc_assets.overview.checks.connector import CHECKS, ConnectorFacts
-from cdc_assets.overview.drift import OverviewSource
 from cdc_assets.overview.engine import answers_of
 from cdc_assets.overview.report_builder import inspect_server
 
+T = TypeVar("T")
 Topics = Mapping[str, tuple[str, Sequence[str]]]
 """Topics of tables by name: the table, and the directories of the topic's generations."""
 
@@ -174,17 +174,10 @@ def inspect_capture(config: CaptureConfig | EngineConfig, unresolved: CdcError |
     """
 
     @contextmanager
-    def source(settings: CaptureConfig) -> Iterator[OverviewSource]:
+    def reached(opening: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
         if unresolved is not None:
             raise unresolved
-        with quick_source(settings) as opened:  # with short time-outs
-            yield opened
-
-    @contextmanager
-    def probe(settings: EngineConfig) -> Iterator[SourceProbe]:
-        if unresolved is not None:
-            raise unresolved
-        with open_probe(settings) as opened:
+        with opening() as opened:
             yield opened
 
     def ask(offsets: Offsets) -> Unread:
@@ -193,9 +186,10 @@ def inspect_capture(config: CaptureConfig | EngineConfig, unresolved: CdcError |
         return unread(offsets) if unread else Unread()
 
     if isinstance(config, CaptureConfig):
-        return inspect_server(config, lambda: source(config), marker=ask_marker(config))
+        quick = partial(quick_source, config)  # with short time-outs
+        return inspect_server(config, lambda: reached(quick), marker=ask_marker(config))
     unread = ask_unread(config)
-    opened = (lambda: probe(config)) if is_asked(config) else None
+    opened = (lambda: reached(lambda: open_probe(config))) if is_asked(config) else None
     overview = EngineOverview(config)
     asked = answers_of(overview, opened, ask if unread else None)
     return Inspection.of(CHECKS, ConnectorFacts(overview, asked, datetime.now(UTC)), once=True)

@@ -63,7 +63,6 @@ from cdc_assets.defs.schedule import (
     growing_retry_time,
     is_failing,
     pause_ends,
-    pause_of,
     retry_time,
     run_key,
     streaming_starts,
@@ -71,7 +70,7 @@ from cdc_assets.defs.schedule import (
 from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.service import start_id
 from cdc_assets.defs.snapshot import SnapshotConfig
-from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of, start_of
+from cdc_assets.defs.ticks import NOTHING_NEW, Answer, sensor_of, start_of
 from cdc_assets.lake.audit import Turns
 from cdc_assets.ledger.hindrances import THE_RUN
 from cdc_assets.overview import CaptureOverview
@@ -121,13 +120,10 @@ class _Decider:
         with resource.overview() as overview:
             yield overview.work.has_come
 
-    def answer(self, context: dg.SensorEvaluationContext, resource: CaptureResource) -> dg.RunRequest | dg.SkipReason:
+    def answer(self, context: dg.SensorEvaluationContext, resource: CaptureResource, records: Records) -> Answer:
         """As `ticks.Decider.answer`."""
         catalog, names = self._catalog, self._catalog.names
         runs = catalog.runs().of(repository_here(context))
-        records, pause = pause_of(runs, context.instance)
-        if pause:
-            return dg.SkipReason(pause)
         snapshots = runs.finished_of(context.instance, names.snapshot, MAX_FAILURES)
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
@@ -157,7 +153,7 @@ def _request(
     new_tables: Seldom,
     *,
     first_tick: bool,
-) -> dg.RunRequest | dg.SkipReason:
+) -> Answer:
     """What to do next for a capture without a running run.
 
     Args:
@@ -236,7 +232,7 @@ def _run_for(
     *,
     again: Callable[[Records, str, str], datetime | None] = growing_retry_time,
     pauses: str,
-) -> dg.RunRequest | dg.SkipReason:
+) -> Answer:
     """A request for a streaming run with a reason; after a pause if the runs before did not end that reason.
 
     Args:

@@ -25,7 +25,7 @@ from cdc_assets.core.asking import Asking
 from cdc_assets.defs.catalog import Catalog
 from cdc_assets.defs.run_troubles import is_reported_by_a_run, named, silent_run, troubles_of_runs
 from cdc_assets.defs.runs import CaptureRuns, repository_here
-from cdc_assets.defs.schedule import Asks, change_comes
+from cdc_assets.defs.schedule import Asks, Records, change_comes, pause_of
 from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import Events, IdlePage
 from cdc_assets.errors import CdcError, describe_error
@@ -47,8 +47,11 @@ NOTHING_NEW = "Nothing new"
 class Decider(Protocol):
     """What one kind of capture has of its own in a sensor."""
 
-    def answer(self, context: dg.SensorEvaluationContext, resource: Any) -> Answer:
-        """What there is to do.
+    def answer(self, context: dg.SensorEvaluationContext, resource: Any, records: Records) -> Answer:
+        """What there is to do, where no run is at work and no pause lasts.
+
+        Args:
+            records: those of the capture's newest runs.
 
         Raises:
             CdcError: the server or the lake cannot be read.
@@ -72,7 +75,8 @@ def sensor_of(
         view: the capture, from its resource.
     """
     resource_key = catalog.names.resource
-    watch = Watch(catalog.names.capture, catalog.runs())
+    runs = catalog.runs()
+    watch = Watch(catalog.names.capture, runs)
 
     @dg.sensor(
         name=name,
@@ -85,14 +89,17 @@ def sensor_of(
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason | dg.SensorResult:
         resource = getattr(context.resources, resource_key)
 
+        def answer() -> Answer:
+            records, pause = pause_of(runs.of(repository_here(context)), context.instance)
+            return dg.SkipReason(pause) if pause else decider.answer(context, resource, records)
+
         def decide() -> Answer:
-            began = monotonic()
-            answer = decider.answer(context, resource)
-            if isinstance(answer, dg.SkipReason) and (answer.skip_message or "").startswith(NOTHING_NEW):
+            began, found = monotonic(), answer()
+            if isinstance(found, dg.SkipReason) and (found.skip_message or "").startswith(NOTHING_NEW):
                 wait_s, every_s = decider.times(resource)
                 if change_comes(context, began, wait_s, every_s, lambda: decider.changes(resource)):
-                    answer = decider.answer(context, resource)
-            return answer
+                    found = answer()
+            return found
 
         return watch.tick(context, decide, view(resource))
 

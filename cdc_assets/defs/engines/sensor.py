@@ -34,10 +34,9 @@ from cdc_assets.defs.engines.assets import READ_TO
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.engines.view import connector_view
-from cdc_assets.defs.runs import repository_here
-from cdc_assets.defs.schedule import Asks, growing_retry_time, is_failing, pause_of, retry_time, run_key, waits_until
+from cdc_assets.defs.schedule import Asks, Records, growing_retry_time, is_failing, retry_time, run_key, waits_until
 from cdc_assets.defs.sensors import HINDERED_TAG, SIGNAL_TAG
-from cdc_assets.defs.ticks import NOTHING_NEW, sensor_of
+from cdc_assets.defs.ticks import NOTHING_NEW, Answer, sensor_of
 from cdc_assets.errors import EngineError
 from cdc_assets.lake.audit import Turns
 from cdc_assets.ledger.hindrances import THE_RUN
@@ -83,13 +82,9 @@ class _Decider:
 
             yield has_come
 
-    def answer(self, context: dg.SensorEvaluationContext, resource: ConnectorResource) -> dg.RunRequest | dg.SkipReason:
+    def answer(self, _: dg.SensorEvaluationContext, resource: ConnectorResource, records: Records) -> Answer:
         """As `ticks.Decider.answer`."""
-        catalog = self._catalog
-        records, pause = pause_of(catalog.runs().of(repository_here(context)), context.instance)
-        if pause:
-            return dg.SkipReason(pause)
-        overview = resource.overview()
+        catalog, overview = self._catalog, resource.overview()
         overview.state  # noqa: B018 - raises if the lake is gone
         if _signals_wait(overview.config) and not retry_time(records, SIGNAL_TAG, _FILE):
             return _run(catalog, records, "signals", {SIGNAL_TAG: _FILE})
@@ -108,7 +103,7 @@ class _Decider:
         return _run(catalog, records, str(end), {POSITION_TAG: str(end)})
 
 
-def _has_just_read(records: Sequence[dg.RunRecord], end: LogPoint) -> bool:
+def _has_just_read(records: Records, end: LogPoint) -> bool:
     """Whether the last run was quiet at this end of the log, not long ago."""
     if waits_until(records, _UNPROVED) is None:
         return False
@@ -116,7 +111,7 @@ def _has_just_read(records: Sequence[dg.RunRecord], end: LogPoint) -> bool:
     return last.status is DagsterRunStatus.SUCCESS and last.tags.get(READ_TO) == str(end)
 
 
-def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, tags: dict[str, str]) -> dg.RunRequest:
+def _run(catalog: ConnectorCatalog, records: Records, what: str, tags: dict[str, str]) -> dg.RunRequest:
     """A request for a run, which writes all tables whatever is selected; so the number of records does not grow with them."""
     return dg.RunRequest(
         run_key=run_key(catalog.names.capture, records, what),
@@ -127,7 +122,7 @@ def _run(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord], what: str, 
     )
 
 
-def _seeing(catalog: ConnectorCatalog, records: Sequence[dg.RunRecord]) -> dg.RunRequest | dg.SkipReason:
+def _seeing(catalog: ConnectorCatalog, records: Records) -> Answer:
     """A request for a run where nothing is new, if the last one failed: the page says so until another one reports."""
     if not is_failing(records):
         return dg.SkipReason(f"{NOTHING_NEW}.")
