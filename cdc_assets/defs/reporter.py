@@ -144,8 +144,7 @@ class Reporter:
         every_s: float,
     ) -> None:
         self._catalog, self._role, self._context = catalog, role, context
-        self._changes, self._reread = Tally(every_s), Tally(every_s)
-        self._tallies: dict[Role, Tally] = {"changes": self._changes, "snapshot": self._reread}
+        self._tallies: dict[Role, Tally] = {"changes": Tally(every_s), "snapshot": Tally(every_s)}
         self._events, self._topics = written.events, written.writers.topics
         self._reads = SnapshotReads(catalog.partitions.get_partition_keys(), catalog.config.events)
         self._structures = {schema.table: schema for schema in catalog.tables}
@@ -186,9 +185,9 @@ class Reporter:
 
     def report_all(self) -> None:
         """Report all progress at once."""
-        self._log("changes", self._changes.drain())
+        self._log("changes", self._tallies["changes"].drain())
         self._log_read()
-        self._log("snapshot", self._reread.drain())
+        self._log("snapshot", self._tallies["snapshot"].drain())
 
     def results(self, structures: Mapping[TableId, TableSchema], also: Iterable[TableId] = ()) -> Results:
         """The last report of the run: tables that changed since the previous report, with their present columns; and what was read.
@@ -204,7 +203,7 @@ class Reporter:
         has_partitions = self._role == "snapshot" and (context.has_partition_key or context.has_partition_key_range)
         chosen = context.partition_keys if has_partitions else []
         self._structures |= structures
-        totals = self._changes.drain()
+        totals = self._tallies["changes"].drain()
         totals = {table: Sum() for table in also if table not in totals} | totals
         for key, last in list(self._reports("changes", totals)):
             yield from self._events.result(key, last)
@@ -214,7 +213,7 @@ class Reporter:
                     context.add_asset_metadata(partitions.pop(name), key, name)
                 yield dg.MaterializeResult(asset_key=key, value=last)
             self._events.partitions(key, last, partitions)
-        self._log("snapshot", self._reread.drain())
+        self._log("snapshot", self._tallies["snapshot"].drain())
 
     def _log(self, role: Role, totals: Totals) -> None:
         """Report changes, or rows that were read of tables that are not read whole."""
@@ -229,7 +228,7 @@ class Reporter:
     def _read_whole(self) -> Iterator[tuple[dg.AssetKey, Committed, dict[str, dict[str, Any]]]]:
         """Assets of which partitions were read whole since the last report, with what is said of each partition."""
         for table in self._reads.tables:
-            total, partitions = self._reread.take(table), dict(self._reads.take(table))
+            total, partitions = self._tallies["snapshot"].take(table), dict(self._reads.take(table))
             for key, committed in self._reports("snapshot", {table: total}):
                 yield key, committed, partitions
 

@@ -49,8 +49,10 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         if is_reader(read.properties.get("connector.class", "")):
             return read
         beat_ms = min(2000.0, 250 * read.idle_timeout_s) if read.idle_timeout_s else 2000.0
-        beat = {"heartbeat.interval.ms": str(max(1, int(beat_ms)))}  # more often than a run counts as idle
-        return with_notifications(with_defaults(read, beat | _without_waking(read)))
+        own = {"heartbeat.interval.ms": str(max(1, int(beat_ms)))}  # more often than a run counts as idle
+        if read.kind == "postgresql" and "message.prefix.include.list" not in read.properties:
+            own["message.prefix.exclude.list"] = WAKING  # what wakes the connector is no event
+        return with_notifications(with_defaults(read, own))
 
     def probe(self) -> AbstractContextManager[SourceProbe]:
         """A connection to the database for questions, closed at the end of the block.
@@ -98,11 +100,3 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         """Let an idle connector read its signals; without a driver it does at the next change."""
         with suppress(CdcError), self.probe() as probe:
             probe.nudge()
-
-
-def _without_waking(config: EngineConfig) -> dict[str, str]:
-    """Messages that wake PostgreSQL's connector are no events, unless its messages are filtered in another way."""
-    given = config.properties
-    if config.kind != "postgresql" or "message.prefix.include.list" in given:
-        return {}
-    return {"message.prefix.exclude.list": WAKING}
