@@ -93,9 +93,7 @@ class Reset:
         state = self._manifest.read()
         if not fence:
             _refuse_active(state)
-        for table in tables:
-            if reason := _obstacle(state, table):
-                raise LakeError(f"{table} cannot be reset: {reason}.")
+        _refuse_in_flight(state, tables)
 
     def forget(self, tables: Sequence[TableId], *, fence: bool = False) -> None:
         """Forget the positions of tables.
@@ -106,6 +104,7 @@ class Reset:
         """
         self.check(tables, fence=fence)
         state = self._manifest.claim(self._clock.now())
+        _refuse_in_flight(state, tables)  # a run may have begun in between; from now on none commits
         for table in tables:
             if state.tables[table].status != "healthy":
                 clear_topic(self._tables, topic_name(table, self._config.events), self._manifest.require_writer)
@@ -175,6 +174,12 @@ def _refuse_active(state: CaptureState) -> None:
         f"The last run of this capture was on host {host_of(writer)}; whether it is active cannot be seen from here. Next: make "
         "sure that it has ended and repeat the reset with --fence, which also ends it at its next commit."
     )
+
+
+def _refuse_in_flight(state: CaptureState, tables: Sequence[TableId]) -> None:
+    for table in tables:
+        if reason := _obstacle(state, table):
+            raise LakeError(f"{table} cannot be reset: {reason}.")
 
 
 def _obstacle(state: CaptureState, table: TableId) -> str:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -113,6 +114,26 @@ def test_what_is_in_flight_is_finished_first(world: World) -> None:
     assert (code, "in flight" in text) == (1, True)
     world.stream()
     assert reset(world, "dbo.orders", "--yes")[0] == 0
+
+
+def test_what_comes_in_flight_while_a_reset_begins_is_finished_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run begins between the reset's look and its claim, which ends that run."""
+    check = Reset.check
+
+    def check_then_run(resetting: Reset, *given: Any, **more: Any) -> None:
+        check(resetting, *given, **more)
+        with world.capture() as capture:
+            capture.claim()
+            capture.parts.ledger.manifest.plan(SystemClock().now(), empty_window(capture.state(), "SalesDb"))
+
+    monkeypatch.setattr(Reset, "check", check_then_run)
+    with pytest.raises(LakeError, match="in flight"):
+        Reset(world.config, SystemClock()).forget([world.tables[0]])
+    monkeypatch.undo()
+    world.stream()
+    assert len(world.events(world.tables[0])) == 4
 
 
 @pytest.mark.parametrize(
