@@ -67,8 +67,14 @@ class CaptureMetrics:
         self._done = gauge("snapshot_slices_done", "Slices of it that are committed.", _DATABASE)
         for registry in (self.registry, self._counted):
             registry.register(_Retries(capture))
-        if make_report is not None:
-            self.registry.register(ReportGauges(capture, make_report))
+        self._gauges = ReportGauges(capture, make_report) if make_report is not None else None
+        if self._gauges is not None:
+            self.registry.register(self._gauges)
+
+    def hurry(self, seconds: float) -> None:
+        """See `ReportGauges`."""
+        if self._gauges is not None:
+            self._gauges.hurry(seconds)
 
     def note(self, progress: Commit) -> None:
         """Count a committed window, round or batch."""

@@ -29,6 +29,8 @@ _OLD_S: Final = 60.0
 """Seconds after which a report that has just been finished is made again."""
 _UNSEEN_S: Final = 120.0
 """Seconds for which one that was late is kept for the next scrape."""
+_PART_S: Final = 0.2
+"""Seconds for which a report is waited for before it is seen whether there is less time than there was."""
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,12 @@ class ReportGauges(Collector):
         """The newest report that was finished, and when, by the wall clock: others stand still while a machine is suspended."""
         self._reason = ""
         """The newest reason in the log."""
+        self._end = float("inf")
+        """When nobody waits for a report any more."""
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for reports no longer than that from now on, also for one that is under way."""
+        self._end = time.monotonic() + seconds
 
     def describe(self) -> list[Metric]:
         """Nothing: a report must not be made when the collector is registered."""
@@ -83,10 +91,18 @@ class ReportGauges(Collector):
     def _answer(self) -> tuple[float, CaptureReport | None] | None:
         """What a report finds; None if it does not end in time. One that is late already is not waited for."""
         waited_s = self._waited_s() if self._asking.is_under_way else 0.0
-        found = self._asking.ask(self._report, max(0.0, _OVERDUE_S - waited_s))
+        found = self._ask(_OVERDUE_S - waited_s)
         if found is not None and self._is_old(found[0]):
-            found = self._asking.ask(self._report, _OVERDUE_S)
+            found = self._ask(_OVERDUE_S)
         return found
+
+    def _ask(self, patience_s: float) -> tuple[float, CaptureReport | None] | None:
+        until = time.monotonic() + patience_s
+        while True:
+            left_s = min(until, self._end) - time.monotonic()
+            found = self._asking.ask(self._report, max(0.0, min(left_s, _PART_S)))
+            if found is not None or left_s <= _PART_S:
+                return found
 
     def _report(self) -> tuple[float, CaptureReport | None]:
         """A report, and when it was finished, by the wall clock."""

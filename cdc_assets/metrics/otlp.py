@@ -32,6 +32,7 @@ from cdc_assets.overview.report import CaptureReport
 _FRESH_S: Final = 1.0
 """Instruments that are read within this time, which are those of one export, are answered from one collection."""
 _LAST_EXPORT_MS: Final = 5000
+_LAST_REPORT_S: Final = 3.0
 _HEALTH: Final = "cdc_assets_health"
 
 
@@ -65,6 +66,8 @@ class Telemetry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for gauges in (self._gauges, self._metrics):  # the end of a run does not wait for a report that hangs
+            gauges.hurry(_LAST_REPORT_S)
         with self._lock:
             self._has_failed = error is not None
             self._collected = float("-inf"), {}

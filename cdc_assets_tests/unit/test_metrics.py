@@ -319,6 +319,25 @@ def test_look_that_hangs_leaves_no_good_health_in_the_file(tmp_path: Path, monke
         reached(lambda: metric(file, HEALTHY) == 1 and pushed("healthy"))
 
 
+@pytest.mark.parametrize("is_served", [True, False])
+def test_the_end_does_not_wait_for_a_look_that_hangs(is_served: bool) -> None:
+    """A run that is ended has ten seconds. What is pushed last says so."""
+    begun, answers, reader = threading.Event(), threading.Event(), InMemoryMetricReader()
+
+    def look() -> CaptureReport:
+        begun.set()
+        assert answers.wait(120)
+        return CaptureReport("shop", datetime.now(UTC), tables=(ORDERS,))
+
+    metrics = CaptureMetrics("shop", look if is_served else None)
+    with Telemetry(metrics, None if is_served else look, reader):
+        threading.Thread(target=reader.get_metrics_data, daemon=True).start()
+        assert begun.wait(60)
+        ended = time.monotonic()
+    assert time.monotonic() - ended < 10
+    answers.set()
+
+
 def test_look_from_before_a_freeze_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has found is of an hour ago."""
     made: list[int] = []
