@@ -63,6 +63,11 @@ class _Request:
 _request = _Request()
 
 
+def is_asked() -> bool:
+    """Whether the run is to end, for code that ends something first."""
+    return _request.asked.is_set()
+
+
 def check() -> None:
     """Raise `Interrupted` if the run is to end."""
     if _request.asked.is_set():

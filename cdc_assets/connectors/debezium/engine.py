@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -21,13 +22,16 @@ from cdc_assets.connectors.debezium.frames import receive, send
 from cdc_assets.connectors.debezium.log import EngineLog
 from cdc_assets.connectors.engine.columns import fields_of, read_columns
 from cdc_assets.connectors.engine.feed import Chunk, Lines, Offsets
+from cdc_assets.core.interruption import is_asked
 from cdc_assets.errors import EngineError
 
 log = logging.getLogger(__name__)
 
 _AHEAD = 4
 """Chunks that are held while one is being written: more would only take memory."""
-_CLOSE_S = 30.0
+_CLOSE_S, _INTERRUPTED_S = 30.0, 5.0
+"""How long a connector may take to end; if the run is to end at once, the latter."""
+_POLL_S = 0.2
 
 
 def handed(config: EngineConfig) -> dict[str, str]:
@@ -79,17 +83,16 @@ class DebeziumEngine:
         self._structures: dict[int, tuple[str, Any, Any, list[pa.Field]]] = {}
         self._lock = threading.Lock()
         self._started = self._snapshot = self._closing = False
-        self._send(
-            {
-                "kind": "start",
-                "properties": handed(config),
-                "offsets": [list(pair) for pair in offsets],
-                "history": list(history),
-                "heap": config.heap,
-                "log_level": config.log_level,
-            }
-        )
-        threading.Thread(target=self._listen, name="engine", daemon=True).start()
+        start = {
+            "kind": "start",
+            "properties": handed(config),
+            "offsets": [list(pair) for pair in offsets],
+            "history": list(history),
+            "heap": config.heap,
+            "log_level": config.log_level,
+        }
+        # in its thread: a long history waits for a process that reads
+        threading.Thread(target=self._listen, args=(start,), name="engine", daemon=True).start()
 
     @property
     def started(self) -> bool:
@@ -129,10 +132,8 @@ class DebeziumEngine:
     def close(self) -> None:
         """End the connector and its process; whatever it still sends is lost, and sent again by the next one."""
         self._closing = True
-        self._send({"kind": "stop"})
-        try:
-            self._process.wait(_CLOSE_S if sys.exc_info()[0] is None else 5.0)
-        except subprocess.TimeoutExpired:
+        self._send({"kind": "stop"}, patience_s=1.0)
+        if not self._ends_by_itself(_INTERRUPTED_S if sys.exc_info()[0] else _CLOSE_S):
             log.warning("The engine's process has not ended by itself; it is killed.")
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -141,12 +142,34 @@ class DebeziumEngine:
             self._channel.shutdown(socket.SHUT_RDWR)
         self._channel.close()
 
-    def _send(self, message: Mapping[str, Any]) -> None:
-        """Send a message; if that fails, the listening thread reports the end of the process."""
-        with self._lock, suppress(OSError):
-            send(self._channel, message)
+    def _ends_by_itself(self, patience_s: float) -> bool:
+        """Wait for the end of the process, and no longer than a few seconds if the run is to end meanwhile."""
+        until = time.monotonic() + patience_s
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_POLL_S)
+                return True
+            if time.monotonic() >= until:
+                return False
+            if is_asked() and patience_s > _INTERRUPTED_S:
+                until, patience_s = time.monotonic() + _INTERRUPTED_S, _INTERRUPTED_S
 
-    def _listen(self) -> None:
+    def _send(self, message: Mapping[str, Any], patience_s: float = -1) -> None:
+        """Send a message; if that fails, the listening thread reports the end of the process.
+
+        Args:
+            patience_s: for a longer one that is being sent; without end if negative.
+        """
+        if not self._lock.acquire(timeout=patience_s):
+            return
+        try:
+            with suppress(OSError):
+                send(self._channel, message)
+        finally:
+            self._lock.release()
+
+    def _listen(self, start: Mapping[str, Any]) -> None:
+        self._send(start)
         while True:
             try:
                 message, body = receive(self._channel)

@@ -25,6 +25,8 @@ _NULLED: Final = (
     re.compile(r"Failed to convert value '.*' from column '([^']+)' to ", re.DOTALL),
 )
 """What it says of values that it could not convert, with the column."""
+_COLUMN_BESIDE: Final = ("' of type", ": class=", "' from column '")
+"""What stands in the line that completes one: a record of thousands of lines is searched there only."""
 _NULLING: Final = re.compile(r"Failed to (properly )?convert|Unexpected value for JDBC type")
 """How their first lines begin."""
 _REMEMBERED: Final = 50
@@ -82,7 +84,8 @@ class EngineLog:
                     self._record = line if _NULLING.search(line) else ""
                 elif self._record:
                     self._record = f"{self._record}\n{line}" if len(self._record) < _MAX_TEXT else ""
-                self._count()
+                if any(text in line for text in _COLUMN_BESIDE):
+                    self._count()
                 log.log(self._level, "%s", line)
 
     def _count(self) -> None:

@@ -1,6 +1,7 @@
 """Values that a connector could not convert, and sent as null, are counted by its log and told."""
 
 import io
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,16 @@ y': class=class [I
     log = EngineLog({})
     log.follow(io.BytesIO(lines)).join()
     assert log.nulled() == {"note": 1, "cells": 1}
+
+
+def test_a_value_of_thousands_of_lines_takes_no_longer_than_they_do() -> None:
+    """It took minutes, and the engine waits for whoever reads its log."""
+    value = "a\n" * 20_000
+    lines = f"12:00:00.000 WARN  [x] Failed to convert value '{value}' from column 'note' to 'TIME'\n"
+    log, begun = EngineLog({}), time.process_time()
+    log.follow(io.BytesIO(lines.encode())).join()
+    assert time.process_time() - begun < 5
+    assert log.nulled() == {"note": 1}
 
 
 class Nulling(ListFeed):
