@@ -48,6 +48,8 @@ _COMMIT_TIMES: Final = 20.0
 _LONGEST_S: Final = 30.0
 _QUIET_S: Final = 10.0
 """Quiet that is recorded in a run that continues."""
+_POLL_COUNTS_S: Final = 4.0
+"""Quiet that one poll proves at most: time passes for a process that is stopped, too, and what has come meanwhile may not be there at once."""
 
 Ending = Literal["idle", "deadline", "goal"]
 
@@ -148,16 +150,18 @@ class EngineRun:
     def _follow(self, feed: EngineFeed) -> Ending:
         """Commit what the connector sends until it is idle or time is up; the events of an unfinished batch are sent again later."""
         begun = heard = time.monotonic()
+        polls = 0
         try:
             while True:
                 chunk = feed.next(_POLL_S)
                 if chunk is not None:
                     self._stage(chunk)
                 self._note_stops()
-                now = time.monotonic()
+                now, polls = time.monotonic(), polls + 1
                 if (chunk is not None and self._is_news(chunk)) or not feed.started:
-                    heard = now
-                ending = self._ending(feed, now - begun, now - heard)
+                    heard, polls = now, 0
+                quiet_s = min(now - heard, polls * _POLL_COUNTS_S)
+                ending = self._ending(feed, now - begun, quiet_s)
                 if (
                     self._staging is not None
                     and not self._staging.unfinished
@@ -168,7 +172,7 @@ class EngineRun:
                     return ending
                 if self._staging is None:
                     self._upkeep.check_when_due()
-                if self._staging is None and now - heard >= _QUIET_S:
+                if self._staging is None and quiet_s >= _QUIET_S:
                     self._rest()
                 check()
         finally:

@@ -84,6 +84,10 @@ class SourceWatch:
                 self._in_vain, self._reason = self._in_vain + 1, str(error)
             except CdcError:  # a refusal is an answer
                 self._note(None)
+            except Exception as error:  # noqa: BLE001 - of a driver's own: without this thread the run would never end
+                log.warning("Whether the database answers is not watched any more: %s: %s", type(error).__name__, error)
+                self._blind = True
+                return
 
     def _note(self, is_read: bool | None) -> None:
         self._not_read = self._not_read + 1 if is_read is False else 0

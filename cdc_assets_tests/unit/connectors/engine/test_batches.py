@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.assembly.engine import new_engine_lake
 from cdc_assets.connectors.engine import ledger
+from cdc_assets.connectors.engine import run as engine_run
 from cdc_assets.connectors.engine.feed import Chunk
 from cdc_assets.connectors.engine.ledger import BatchLedger
 from cdc_assets.connectors.engine.overview import EngineOverview
@@ -52,6 +54,29 @@ def test_commits_take_little_of_a_backlogs_time(tmp_path: Path) -> None:
     ).run()
     assert_each_once(tmp_path)
     assert summary.batches <= 3
+
+
+def test_a_run_that_was_stopped_for_an_hour_and_goes_on_is_not_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is there at the first poll after that; time alone proves no quiet."""
+    stood_still_s = [0.0]
+    monkeypatch.setattr(engine_run, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still_s[0]))
+
+    class Stopped(ListFeed):
+        polls = 0
+
+        def next(self, timeout_s: float) -> Chunk | None:
+            self.polls += 1
+            if self.polls == 3:
+                stood_still_s[0] += 3600
+                return None
+            return super().next(timeout_s) or time.sleep(0.01)
+
+    config = replace(config_for(tmp_path, 1000), idle_timeout_s=10.0, max_duration_s=3605.0)
+    tables = TopicTables(Location.of(config.lake), "shop")
+    EngineRun(config, tables, Stopped(EVENTS, range(10, 61, 10)), habits=READY).run()
+    assert_each_once(tmp_path)
 
 
 def test_a_run_goes_on_behind_the_last_batch_with_the_history_that_it_needs(tmp_path: Path) -> None:

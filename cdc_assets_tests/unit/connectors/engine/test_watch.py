@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.connectors.engine import watch
 from cdc_assets.connectors.engine.watch import SourceWatch, WatchedFeed
-from cdc_assets.errors import CdcError, ConnectionLostError, CredentialsError, EngineError
+from cdc_assets.errors import ConnectionLostError, CredentialsError, EngineError
 from cdc_assets_tests.unit.connectors.engine.feeds import ListFeed
 
 
 class Probe:
     """Answers as it is told."""
 
-    def __init__(self, error: CdcError | None = None, *, is_read: bool | None = None) -> None:
+    def __init__(self, error: Exception | None = None, *, is_read: bool | None = None) -> None:
         self.error, self._is_read, self.looks = error, is_read, 0
 
     def check_replication(self) -> bool | None:
@@ -32,7 +33,8 @@ class Probe:
 def watched(probe: Probe) -> WatchedFeed:
     feed = WatchedFeed(ListFeed([], []), SourceWatch(probe.open, every_s=0.01))
     deadline = time.monotonic() + 30
-    while probe.looks < (1 if isinstance(probe.error, EngineError) else 12):
+    is_answered = probe.error is None or isinstance(probe.error, ConnectionLostError | CredentialsError)
+    while probe.looks < (12 if is_answered else 1):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return feed
@@ -54,10 +56,24 @@ def test_silence_ends_the_run(probe: Probe, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "probe", [Probe(CredentialsError("no")), Probe(EngineError("no driver")), Probe(is_read=True), Probe()]
+    "probe",
+    [
+        Probe(CredentialsError("no")),
+        Probe(EngineError("no driver")),
+        Probe(RuntimeError("a package that the driver needs is missing")),
+        Probe(is_read=True),
+        Probe(),
+    ],
 )
-def test_a_refusal_is_an_answer_and_without_a_driver_nothing_is_watched(probe: Probe) -> None:
+def test_a_refusal_is_an_answer_and_without_a_driver_nothing_is_watched(
+    monkeypatch: pytest.MonkeyPatch, probe: Probe
+) -> None:
     feed = watched(probe)
     assert feed.next(0) is None
+    if isinstance(probe.error, EngineError | RuntimeError):  # also long after the last answer
+        monkeypatch.setattr(watch, "_FRESH_S", -1.0)
+        deadline = time.monotonic() + 30
+        while not feed.started and time.monotonic() < deadline:
+            time.sleep(0.01)
     assert feed.started
     feed.close()
