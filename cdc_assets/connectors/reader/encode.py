@@ -26,6 +26,8 @@ Known = Callable[[str], Mapping[str, Schema]]
 _Pair = tuple[Schema | None, Schema | None]
 _NO_NUMBER = -1
 """Marks a schema that is inferred."""
+_MAX_IDENTITIES = 1000
+"""Schemas that are known again by identity: a message whose payload comes before its schema brings a new one each time."""
 
 
 class Encoder:
@@ -76,6 +78,8 @@ class Encoder:
         number = self._numbers.setdefault(_text(schema), len(self._schemas))
         if number == len(self._schemas):
             self._schemas.append(schema)
+        if len(self._by_identity) >= _MAX_IDENTITIES:
+            self._by_identity.clear()
         self._by_identity[id(schema)] = schema, number
         return number
 

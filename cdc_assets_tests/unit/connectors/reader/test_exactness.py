@@ -1,5 +1,7 @@
 """Rows beside events, numbers, nulls and times: what a line holds is held exactly, or refused."""
 
+import json
+import tracemalloc
 from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
@@ -7,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.connectors.reader.encode import Encoder
+from cdc_assets.connectors.reader.messages import JsonDecoder, Message
 from cdc_assets.errors import LakeError
 from cdc_assets_tests.unit.connectors.reader.trial import Trial
 
@@ -145,3 +149,18 @@ def test_a_timestamp_that_the_lake_cannot_hold_is_told(tmp_path: Path, beside: o
     table = trial.tables().open("t")
     assert table is not None
     assert table.to_pyarrow_table().num_rows == 2
+
+
+def test_schemas_that_come_after_their_payloads_do_not_fill_memory() -> None:
+    """Each message brings its own, though all are the same."""
+    fields = [{"type": "string", "optional": True, "field": f"column_{number}"} for number in range(60)]
+    schema = {"type": "struct", "optional": False, "fields": fields}
+    text = json.dumps({"payload": {"column_1": "x"}, "schema": schema})
+    decoder, encoder = JsonDecoder(None), Encoder({}, lambda _: {})
+    taken = []
+    tracemalloc.start()
+    for _ in range(8):
+        encoder.encode([Message("s", 1, "s 1", "t", None, decoder.decode(text)) for _ in range(500)])
+        taken.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert max(taken) < 3 * taken[0]
