@@ -5,14 +5,21 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from pyarrow import fs
+
+from cdc_assets.core.interruption import check
 
 _BLOCK: Final = 4 << 20
 _LONGEST_LINE: Final = 256 << 20
 HEAD: Final = 4096
 """First bytes of which there is a checksum."""
+
+
+class ShorterError(ValueError):
+    """A file is shorter than what was read of it."""
 
 
 class Content:
@@ -63,14 +70,24 @@ class Content:
         return found
 
     def blocks(self, offset: int) -> Iterator[tuple[list[bytes], bool]]:
-        """Lines after a place with their ends, and whether they are the last.
+        """Lines after a place with their ends, and whether they are the last. The file is opened now: where names change, what
+        is read stays the file that had this one.
 
         Raises:
-            ValueError: it is shorter than what was read before, packed wrongly, or a line has no end.
+            ShorterError: it is shorter than what was read before.
+            ValueError: it was replaced since its first bytes were read, is packed wrongly, or a line has no end.
         """
+        parts = self._parts(offset)
+        first = next(parts, b"")
+        length = min(len(first), len(self._first))
+        if not offset and first[:length] != self._first[:length]:
+            raise ValueError("it was replaced while it was opened")
+        return self._blocks(chain([first], parts))
+
+    def _blocks(self, parts: Iterator[bytes]) -> Iterator[tuple[list[bytes], bool]]:
         rest = b""
         held: list[bytes] | None = None
-        for part in self._parts(offset):
+        for part in parts:
             rest += part
             end = rest.rfind(b"\n") + 1
             if not end and len(rest) > _LONGEST_LINE:
@@ -84,15 +101,16 @@ class Content:
         yield (held or []) + last, self._complete and (is_whole or not rest.strip())
 
     def _parts(self, offset: int) -> Iterator[bytes]:
-        """The bytes after a place."""
+        """The bytes after a place; a run that is to end does not read them all first."""
         if self._packed:
             yield from _skipped(self._unpacked(), offset)
             return
         with self._files.open_input_file(self._path) as file:
             if file.size() < offset:
-                raise ValueError(_SHORT)
+                raise ShorterError(_SHORT)
             file.seek(offset)
             while part := file.read(_BLOCK):
+                check()
                 yield part
 
     def _unpacked(self) -> Iterator[bytes]:
@@ -100,6 +118,7 @@ class Content:
         with self._files.open_input_stream(self._path, compression=None) as stream:
             unpacker, fresh = zlib.decompressobj(zlib.MAX_WBITS | 16), True
             while packed := stream.read(_BLOCK):
+                check()
                 while packed:
                     fresh = False
                     try:
@@ -123,7 +142,7 @@ def _skipped(parts: Iterator[bytes], offset: int) -> Iterator[bytes]:
             yield part[offset:]
         offset = max(0, offset - len(part))
     if offset:
-        raise ValueError(_SHORT)
+        raise ShorterError(_SHORT)
 
 
 def _is_object(text: bytes) -> bool:

@@ -17,8 +17,12 @@ a new one.
 JSON object, which a part of one never is. A packed file that ends too early is read as far as it goes. Paths with a part
 that begins with `_` or `.` are left out, under which writers keep what is not ready.
 
+*A look takes time*, and files get other names meanwhile: of two folders one is listed later, and the last file is opened when all others
+are read. So what a listing lacks is listed again, and a file that cannot be read is given up by the second look that finds it so.
+
 Files are read in the order of their names, those that come later after those that were there. So after a file that stops,
-later ones wait that may hold events of the same topic: those of the topic in their names, or else of the folder.
+later ones wait that may hold events of the same topic: those of the topic in their names, or else of the folder. What was read of these in
+vain is not recorded, so under another name none is read, nor noted as gone, before the next run.
 """
 
 import codecs
@@ -26,7 +30,7 @@ import logging
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -34,7 +38,7 @@ from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.connectors.engine.feed import FORGOTTEN, Offsets
-from cdc_assets.connectors.reader.content import Content
+from cdc_assets.connectors.reader.content import Content, ShorterError
 from cdc_assets.connectors.reader.event_lines import EventLines, topic_of_file
 from cdc_assets.connectors.reader.feed import Item
 from cdc_assets.connectors.reader.known_files import KnownFiles, Progress
@@ -84,6 +88,10 @@ class FileSource:
         """Topics and folders of which no more files are read."""
         self._missed: set[str] = set()
         """Files that are gone before they were read to the end."""
+        self._doubtful: set[str] = set()
+        """Files that could not be read by the newest look, for the first time."""
+        self._held: set[str] = set()
+        """Topics and folders of which the newest look reads no more."""
         self._begun: dict[str, Progress] = {}
         """What is to be recorded beside what is read."""
         self._places: dict[tuple[str, int], Progress] = {}
@@ -115,8 +123,8 @@ class FileSource:
 
     @property
     def caught_up(self) -> bool:
-        """See `Source`: a look that finds nothing has been through all files."""
-        return True
+        """See `Source`: a look that finds nothing has been through all files, but for those that are tried once more."""
+        return not self._doubtful
 
     def begun(self) -> Mapping[str, int]:
         """See `Source`: files that were renamed or touched, and those that are gone."""
@@ -134,7 +142,9 @@ class FileSource:
     def stop(self, stream: str) -> None:
         """See `Source`."""
         self._stopped.add(stream)
-        if stream not in self._missed:
+        if stream in self._missed:  # it was not put aside, and may have another name
+            self._files.put(stream, replace(self._files[stream], done=False, gone=False))
+        else:
             self._waiting.add(self._group(stream))
 
     def waits(self, stream: str, stopped: str) -> bool:
@@ -163,19 +173,37 @@ class FileSource:
         """The files that there are, in the order of their names."""
         self._listed = time.monotonic()
         found = list_files(self._location, self._pattern, self._files)
+        shown = {info.path for info in found}
+        if any(self._is_missing(path, shown) for path, _ in self._files.items()):
+            # one that is renamed while folders are listed may be in none of them
+            found = list_files(self._location, self._pattern, self._files)
         self._is_filled = bool(found)
         return found
 
+    def _is_missing(self, path: str, shown: Collection[str]) -> bool:
+        """Whether a file that was read is not where it was, for the first time."""
+        progress = self._files[path]
+        return path not in shown and bool(progress.offset) and not progress.gone and not self._is_stopped(path)
+
     def _all(self, infos: Sequence[fs.FileInfo]) -> Iterator[list[Item]]:
-        self._follow_renamed({info.path: info for info in infos})
+        before, self._doubtful, self._held = self._doubtful, set(), set()
+        self._follow_renamed({info.path: info for info in infos}, before)
         yield self._gone({info.path for info in infos})
         for info in infos:
-            if self._is_stopped(info.path) or self._is_done(info):
+            if self._is_stopped(info.path) or self._group(info.path) in self._held or self._is_done(info):
                 continue
             try:
                 yield from self._file(info)
             except (*STORE_ERRORS, ValueError) as error:
-                self._give_up(info.path, error)
+                self._doubt(info.path, error, before)
+
+    def _doubt(self, path: str, error: Exception, before: Collection[str]) -> None:
+        """Give a file up that cannot be read, if the look before could not read it either."""
+        if path in before:
+            self._give_up(path, error)
+        else:
+            self._doubtful.add(path)
+            self._held.add(self._group(path))
 
     def _give_up(self, path: str, error: Exception) -> None:
         self.stop(path)
@@ -189,21 +217,24 @@ class FileSource:
     def _content(self, path: str) -> Content:
         return Content(self._location.existing(""), path)
 
-    def _follow_renamed(self, infos: Mapping[str, fs.FileInfo]) -> None:
+    def _follow_renamed(self, infos: Mapping[str, fs.FileInfo], doubtful: Collection[str]) -> None:
         """Find under which names files continue that are not at their paths any more."""
         if not any(progress.offset for _, progress in self._files.items()):
             return
         moves: dict[str, str] = {}
-        new = [path for path, info in infos.items() if not self._files[path].offset and not self._is_done(info)]
+        unread = [path for path, info in infos.items() if not self._files[path].offset and not self._is_done(info)]
+        new = [path for path in unread if path not in self._stopped]
         while new:
             path = new.pop()
             try:
                 alike = [old for old in self._files.same_as(self._content(path)) if old not in (path, *moves.values())]
                 old = next((old for old in alike if self._is_elsewhere(old, infos)), None)
             except (*STORE_ERRORS, ValueError) as error:
-                self._give_up(path, error)
+                self._doubt(path, error, doubtful)
                 continue
-            if old is not None:
+            if old is not None and self._is_stopped(old):
+                self._stopped.add(path)  # what was read of it in vain is not known here; the next run follows it
+            elif old is not None:
                 log.info("%s was renamed to %s, and is read on there.", old, path)
                 moves[path] = old
                 if old in infos:  # what is there now may have had another name, as when numbers shift
@@ -219,7 +250,7 @@ class FileSource:
         """Files that are gone: a replacement for each one of which lines are missing."""
         found: list[Item] = []
         for path, progress in self._files.items():
-            if path in shown or progress.gone or not progress.offset or path in self._stopped:
+            if not self._is_missing(path, shown):
                 continue
             gone = replace(progress, size=0, mtime=time.time_ns(), done=True, gone=True)
             self._files.put(path, gone)
@@ -236,16 +267,25 @@ class FileSource:
         return found
 
     def _waits_for_original(self, info: fs.FileInfo, content: Content) -> bool:
-        """Whether a new file is a copy of one that may be deleted in a moment."""
-        times = [self._files[path].mtime for path in self._files.same_as(content)]
-        return any(time.time() - max(made, info.mtime_ns or 0) / 1e9 < _COPYING_S for made in times)
+        """Whether a new file is a copy of one that may be deleted in a moment.
+
+        Raises:
+            ValueError: that has been deleted since the listing; who packs a file gives the copy the time of the original.
+        """
+        alike = self._files.same_as(content)
+        if gone := [path for path in alike if not self._is_there(path)]:
+            raise ValueError(f"it is a copy of {gone[0]}, which is gone now")
+        return any(time.time() - max(self._files[path].mtime, info.mtime_ns or 0) / 1e9 < _COPYING_S for path in alike)
+
+    def _is_there(self, path: str) -> bool:
+        return bool(self._location.existing("").get_file_info(path).type == fs.FileType.File)
 
     def _file(self, info: fs.FileInfo) -> Iterator[list[Item]]:
         """What is new in one file."""
         before, content = self._files[info.path], self._content(info.path)
         if not before.offset and self._waits_for_original(info, content):
             return
-        checksum = self._files.verified(info.path, content)
+        blocks, checksum = self._opened(info.path, content)
         if checksum is None:
             raise ValueError(
                 f"it is not the file of which {before.line:,} lines were read, and that file has no other name now; rename this file, "
@@ -253,7 +293,7 @@ class FileSource:
             )
         line, offset = before.line, before.offset
         at, gave = before, False
-        for block, last in content.blocks(offset):
+        for block, last in blocks:
             items: list[Item] = []
             start = offset
             for raw in block:
@@ -277,6 +317,14 @@ class FileSource:
             at.done and at != before and not gave
         ):  # it has another name or time, or blank lines: else it would seem to wait for ever
             self._begun[info.path] = at
+
+    def _opened(self, path: str, content: Content) -> tuple[Iterator[tuple[list[bytes], bool]], int | None]:
+        """What follows what was read of a file, and the checksum of that; None if it is another file. It is opened before it is
+        compared, since another file may get its name in between."""
+        try:
+            return content.blocks(self._files[path].offset), self._files.verified(path, content)
+        except ShorterError:
+            return iter(()), None
 
     def _place_of(self, last: Item, at: Progress) -> Progress:
         """What is recorded after the last line of a block, which blank lines may follow."""

@@ -9,6 +9,7 @@ once has the time of the newest line.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,12 +19,14 @@ from cdc_assets.config.java_patterns import matches_name
 from cdc_assets.connectors.engine.feed import Offsets
 from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.connectors.reader.known_files import KnownFiles, Progress
-from cdc_assets.errors import LakeError
-from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+from cdc_assets.core.interruption import in_thread
+from cdc_assets.errors import CdcError, ConnectionLostError, LakeAwayError, LakeError
+from cdc_assets.lake.location import STORE_ERRORS, Location, plain, trouble
 
 DEFAULT_PATTERN: Final = r".*\.(json|jsonl|ndjson)(\.gz)?"
 _NOT_READY: Final = re.compile(r"(?:.*/)?[_.][^/]*(?:/.*)?")
 
+_MAX_NAMED: Final = 5
 
 _WAITS: Final[dict[str, dict[str, tuple[int, float]]]] = {}
 """By capture and path: the place up to which a file was read when it was found to wait, and its time then."""
@@ -48,10 +51,23 @@ def unread_files(location: Location, pattern: str, offsets: Offsets, capture: st
         )
     before = _WAITS.get(capture, {})
     waits = _WAITS[capture] = {info.path: _wait(known[info.path], info, before.get(info.path)) for info in waiting}
+    missing = _missing(known, infos)
     if not waits:
-        return Unread(seen=len(infos))
+        return Unread(missing=missing, seen=len(infos))
     since = min(at for _, at in waits.values())
-    return Unread(datetime.fromtimestamp(since, UTC), f"{len(waiting):,} files", seen=len(infos))
+    return Unread(datetime.fromtimestamp(since, UTC), f"{len(waiting):,} files", missing, len(infos))
+
+
+def _missing(known: KnownFiles, infos: Sequence[fs.FileInfo]) -> str:
+    """Which files are gone before they were read to the end; empty if none is, or if it may be one that was not read yet, renamed."""
+    shown = {info.path for info in infos}
+    gone = [name for name, read in known.items() if read.offset and not (read.done or read.gone) and name not in shown]
+    if not gone or any(path not in known for path in shown):
+        return ""
+    return (
+        f"{', '.join(gone[:_MAX_NAMED])} is gone, or outside of files.pattern, before it was read to its end. Next: put it back, or set "
+        "errors.tolerance=all; a run then notes that it is gone"
+    )
 
 
 def _wait(read: Progress, info: fs.FileInfo, before: tuple[int, float] | None) -> tuple[int, float]:
@@ -69,9 +85,11 @@ def list_files(location: Location, pattern: str, known: KnownFiles) -> list[fs.F
 
     Raises:
         LakeError: the folder cannot be listed.
+        ConnectionLostError: its store is away.
     """
     try:
-        infos = location.existing("").get_file_info(fs.FileSelector("", recursive=True))
+        # in a thread: nothing ends the listing of a large folder, and a run that is to end does not wait for it
+        infos = in_thread(lambda: location.existing("").get_file_info(fs.FileSelector("", recursive=True)))
     except (*STORE_ERRORS, ValueError) as error:
         raise unlisted(location.root, error) from error
     found = [info for info in infos if info.type == fs.FileType.File]
@@ -86,7 +104,12 @@ def is_done(known: KnownFiles, info: fs.FileInfo) -> bool:
     return before.done and (info.size, info.mtime_ns or 0) == (before.size, before.mtime)
 
 
-def unlisted(what: str, error: Exception) -> Exception:
-    """What to raise if a folder or a file cannot be read."""
+def unlisted(what: str, error: Exception) -> CdcError:
+    """What to raise if a folder or a file cannot be read: of a store that is away, an error after which another run may succeed."""
     found = trouble(f"{what} cannot be read", error, "check files.path and files.storage.option.<option>")
+    if isinstance(found, LakeAwayError):
+        return ConnectionLostError(
+            f"{what} cannot be read: {plain(error)}. Nothing is lost: the next run continues there. Next: see whether the store can be "
+            "reached (files.path, files.storage.option.<option>)."
+        )
     return found if isinstance(found, LakeError) else LakeError(str(found))

@@ -95,6 +95,24 @@ def test_a_file_that_was_renamed_touched_or_got_a_blank_line_waits_for_nothing(t
     assert report(trial).health == "healthy"
 
 
+def test_a_file_that_is_gone_before_its_end_is_missing_until_it_is_back(tmp_path: Path) -> None:
+    """Also before a run sees it."""
+    trial = Trial(tmp_path, files__topic="t")
+    trial.write("a.json", {"id": 1}, '{"id"', end="")
+    trial.write("b.json", {"id": 7})
+    trial.run()
+    (trial.events / "a.json").rename(tmp_path / "a.json")
+    assert report(trial).health == "in trouble"
+    assert "a.json is gone, or outside of files.pattern, before it was read to its end" in report(trial).headline
+    (tmp_path / "a.json").rename(trial.events / "a-1.json")
+    assert report(trial).health == "healthy", "it came just now"
+    with (trial.events / "a-1.json").open("a") as file:
+        file.write(": 2}")
+    trial.run()
+    assert report(trial).health == "healthy"
+    assert [event["value"]["id"] for event in trial.held("t")] == [1, 7, 2]
+
+
 class Consumer:
     """A broker with one topic: what each partition gives, after its low and high offset."""
 
