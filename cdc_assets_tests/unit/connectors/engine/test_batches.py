@@ -73,7 +73,7 @@ def test_a_run_that_was_stopped_for_an_hour_and_goes_on_is_not_idle(
                 passed_s[0] += 3600 if self.polls == 3 else 1
             return found
 
-    config = replace(config_for(tmp_path, 1000), idle_timeout_s=10.0)
+    config = replace(config_for(tmp_path, 1000), idle_timeout_s=10.0, max_duration_s=0.0)
     tables = TopicTables(Location.of(config.lake), "shop")
     EngineRun(config, tables, Stopped(EVENTS, range(10, 61, 10)), habits=READY).run()
     assert_each_once(tmp_path)
