@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.mirror.fold import mask_of
+from cdc_assets.kernels import mask_of
 from cdc_assets.mirror.natural import cast
 from cdc_assets.mirror.shape import Shape, ShapeColumn
 from cdc_assets.mirror.texts import in_form, plain_type, whole
