@@ -7,12 +7,13 @@ once, as the start when the manifest has none.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from cdc_assets.adapters.kafka.client import Client, client_library, made
 from cdc_assets.adapters.kafka.options import consumer_options
+from cdc_assets.adapters.kafka.waits import repeated
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.interruption import check
 from cdc_assets.core.signal import Delivery, Signal, SignalChannel, signal_of
@@ -110,7 +111,7 @@ class KafkaSignals:
 
     def _known(self, reached: Mapping[str, int]) -> dict[int, int | None]:
         """Partitions of the topic with their handled offsets."""
-        topic = self._consumer.list_topics(self._topic, timeout=_REQUEST_TIMEOUT_S).topics[self._topic]
+        topic = self._asked(lambda step_s: self._consumer.list_topics(self._topic, step_s)).topics[self._topic]
         problem = "" if topic.error is None else str(topic.error.str())
         if problem and problem != self._problem:
             log.warning("Topic %s of signals cannot be read: %s.", self._topic, problem)
@@ -125,7 +126,7 @@ class KafkaSignals:
 
     def _span(self, partition: int, offset: int | None) -> tuple[int, int]:
         assignment = self._kafka.TopicPartition(self._topic, partition)
-        low, high = self._consumer.get_watermark_offsets(assignment, timeout=_REQUEST_TIMEOUT_S)
+        low, high = self._asked(lambda step_s: self._consumer.get_watermark_offsets(assignment, step_s))
         if offset is None:
             offset = self._begin(assignment, low, high)
         if offset < low:
@@ -143,11 +144,15 @@ class KafkaSignals:
         return (offset if low <= offset <= high else low), high
 
     def _begin(self, partition: Any, low: int, high: int) -> int:
-        committed: int = self._consumer.committed([partition], timeout=_REQUEST_TIMEOUT_S)[0].offset
+        committed: int = self._asked(lambda step_s: self._consumer.committed([partition], step_s))[0].offset
         if committed >= 0:
             return committed
         reset = dict(self._settings.kafka_consumer).get("auto.offset.reset", "earliest")
         return high if reset in ("latest", "largest", "end") else low
+
+    def _asked(self, request: Callable[[float], Any]) -> Any:
+        """The answer to a request; the run may be interrupted meanwhile."""
+        return repeated(self._kafka, request, _REQUEST_TIMEOUT_S)
 
     def _messages(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[Any]:
         """Messages of the spans, and an empty one at the end of a partition, because the last offsets may have no

@@ -11,9 +11,10 @@ from cdc_assets.adapters.kafka.broker import check_options
 from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.preflight import inspect_kafka
 from cdc_assets.adapters.kafka.producer import KafkaBroker
+from cdc_assets.adapters.kafka.signals import KafkaSignals
 from cdc_assets.adapters.kafka.source import KafkaSource
 from cdc_assets.config.reader import KAFKA, Converter, ReaderSettings
-from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.config.settings import KafkaSettings, SignalSettings
 from cdc_assets.core.interruption import Interrupted, limited
 from cdc_assets.errors import ConnectionLostError
 
@@ -68,6 +69,18 @@ def test_a_publisher_that_is_asked_to_end(settings: KafkaSettings) -> None:
                 wait()
             broker.close()
             del told
+
+
+def test_a_look_for_signals_that_is_asked_to_end(settings: KafkaSettings) -> None:
+    given = SignalSettings(kafka_servers=settings.servers, kafka_consumer=settings.producer)
+    signals = KafkaSignals(given, "shop")
+    began = time.monotonic()
+    with pytest.raises(Interrupted) as told, limited(0.2):
+        signals.receive({})
+    assert time.monotonic() - began < 2, "no request is waited for"
+    with soon(0):
+        signals.close()
+    del told
 
 
 def test_a_reader_that_is_asked_to_end(settings: KafkaSettings) -> None:
