@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError, has_credentials
+from cdc_assets.core.interruption import in_thread
+from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError
 
 HEAD_BYTES: Final = 5
 _REQUEST_TIMEOUT_S: Final = 30.0
-_REFUSED: Final = (404, 409, 422)
+_NOT_NOW: Final = (408, 429)
+"""What a client is to repeat; all others from 400 to 499 are about what was requested."""
 _NO_RIGHTS: Final = (401, 403)
 _OPTION: Final = "converter.schema.registry.url"
 
@@ -40,12 +42,11 @@ class SchemaRegistry:
     def __init__(self, addresses: str, credentials: str = "") -> None:
         self._addresses = [text.strip().rstrip("/") for text in addresses.split(",") if text.strip()]
         for address in self._addresses or [""]:
+            if "@" in address:  # also where it is no web address
+                expected, step = "an address without a password", "give user:password as basic.auth.user.info"
+                raise ConfigurationError(_OPTION, "(hidden)", expected, step)
             if urlsplit(address).scheme not in ("http", "https"):
                 raise ConfigurationError(_OPTION, address, "an address with http or https", "correct it")
-            if has_credentials(address):
-                raise ConfigurationError(
-                    _OPTION, address, "an address without a password", "give user:password as basic.auth.user.info"
-                )
         self._library = _client_library(addresses)
         options: dict[str, Any] = {"url": ",".join(self._addresses), "timeout": _REQUEST_TIMEOUT_S, "max.retries": 0}
         paths = ssl.get_default_verify_paths()
@@ -114,7 +115,7 @@ class SchemaRegistry:
     def _request(self, question: Callable[[], T]) -> T:
         """The answer; a schema that is refused, or is not there, is an error of the client."""
         try:
-            return question()
+            return in_thread(question)
         except self._library.SchemaRegistryError as error:
             if error.http_status_code in _NO_RIGHTS:
                 raise ConfigurationError(
@@ -123,7 +124,7 @@ class SchemaRegistry:
                     f"a user whom {', '.join(self._addresses)} accepts",
                     "correct it",
                 ) from None
-            if error.http_status_code in _REFUSED:
+            if 400 <= error.http_status_code < 500 and error.http_status_code not in _NOT_NOW:
                 raise
             raise self._unreachable(error) from None
         except Exception as error:  # noqa: BLE001 - of whichever web client it has, or an answer that it does not understand

@@ -9,7 +9,7 @@ from cdc_assets.config.java_patterns import java_pattern
 from cdc_assets.config.property import HIDDEN
 from cdc_assets.config.settings.kafka import AVRO, JSON, SIMPLE, ConverterSettings, KafkaSettings, TopicRule
 from cdc_assets.config.transforms import transform_chain
-from cdc_assets.errors import ConfigurationError, has_credentials
+from cdc_assets.errors import ConfigurationError
 
 _CREATION = "topic.creation."
 _OF_THE_JVM = frozenset({"key.serializer", "value.serializer", "enable.idempotence", "transactional.id"})
@@ -171,11 +171,11 @@ def check_addresses(name: str, text: str) -> None:
         ConfigurationError: one is no web address, or holds a password.
     """
     for address in text.split(","):
+        if "@" in address:  # also where it is no web address
+            step = f"give user:password as {name.partition(_REGISTRY)[0]}basic.auth.user.info"
+            raise ConfigurationError(name, "(hidden)", "addresses without a password", step)
         if urlsplit(address.strip()).scheme not in ("http", "https"):
             raise ConfigurationError(name, address, "addresses with http or https", "correct it")
-        if has_credentials(address):
-            option = name.partition(_REGISTRY)[0] + "basic.auth.user.info"
-            raise ConfigurationError(name, address, "addresses without a password", f"give user:password as {option}")
 
 
 def _producer(texts: Mapping[str, str]) -> list[tuple[str, str]]:

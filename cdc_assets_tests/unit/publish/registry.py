@@ -21,6 +21,8 @@ class Registry:
         self.schemas: list[str] = []
         self.subjects: dict[str, list[int]] = {}
         self.refused, self.away = set(refused), False
+        self.refusal = 409
+        """Status with which they are refused."""
         self.credentials, self.elsewhere = "", ""
         self.asked: list[str] = []
         self.connected = 0
@@ -86,7 +88,7 @@ class Registry:
         """The answer for a schema of a subject."""
         _, _, subject, *versions = path.partition("?")[0].split("/")
         if subject in self.refused:
-            return 409, {"error_code": 409, "message": "not compatible"}
+            return self.refusal, {"error_code": self.refusal, "message": "not compatible"}
         if not versions and schema not in self.schemas:
             return 404, {"error_code": 40403, "message": "no such schema"}
         if schema not in self.schemas:

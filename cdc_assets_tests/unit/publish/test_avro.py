@@ -2,8 +2,14 @@
 
 import io
 import json
+import os
+import signal
+import socket
+import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +25,7 @@ from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.settings import CaptureConfig, EventSettings
 from cdc_assets.config.settings.kafka import AVRO
 from cdc_assets.connectors.reader.avro import AvroParts
+from cdc_assets.core.interruption import Interrupted, listening
 from cdc_assets.envelope.avro import event_avro, varint, varints
 from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError
@@ -68,9 +75,11 @@ def test_all_topics_read_back_are_the_events_in_json(config: CaptureConfig) -> N
         assert len(posts) == len(set(posts)), "a schema is asked for once"
 
 
-def test_a_schema_that_the_registry_refuses_stops_its_topic_alone(config: CaptureConfig) -> None:
+@pytest.mark.parametrize("status", [409, 400, 413])
+def test_a_schema_that_the_registry_refuses_stops_its_topic_alone(config: CaptureConfig, status: int) -> None:
     broker = MemoryBroker()
     with Registry(f"{TOPIC}-value") as registry:
+        registry.refusal = status
         stopped = published(replace(config, kafka=avro_of(registry)), broker)
         assert set(stopped) == {TOPIC}
         assert "not compatible" in stopped[TOPIC]
@@ -88,6 +97,43 @@ def test_a_registry_that_redirects_elsewhere_is_an_error_and_takes_no_password_a
             SchemaRegistry(registry.address, "user:secret").check()
         assert not thief.asked
     assert "secret" not in str(found.value)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500])
+def test_what_a_registry_refuses_for_now_only_delays(config: CaptureConfig, status: int) -> None:
+    with Registry(f"{TOPIC}-value") as registry:
+        registry.refusal = status
+        with pytest.raises(ConnectionLostError, match="does not answer"):
+            published(replace(config, kafka=avro_of(registry)), MemoryBroker())
+
+
+@contextmanager
+def ended() -> Iterator[None]:
+    """A block that listens, and ends because of a signal."""
+    with pytest.raises(Interrupted), listening():
+        yield
+
+
+def test_a_registry_that_answers_nothing_keeps_no_run_that_is_to_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        own = SchemaRegistry(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        began = time.monotonic()
+        with ended():
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            own.number("s", "{}", registers=True)
+        assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    "address", ["me:secret@r:1", "http://me:secret@r:1", "http://me:sec/ret@r:1", "ftp://me:secret@r"]
+)
+def test_no_password_of_an_address_is_told(address: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        SchemaRegistry(address)
+    given = {"value.converter": AVRO, "value.converter.schema.registry.url": f"http://r:1,{address}"}
+    with pytest.raises(ConfigurationError) as told:
+        kafka_settings({}, given, "debezium")
+    assert not any(text in str(error.value) for error in (refused, told) for text in ("secret", "sec/ret"))
 
 
 def test_connections_end_with_who_has_asked() -> None:
