@@ -1,7 +1,9 @@
 """Runs that die, played inside the test's own process: a step raises what nothing handles."""
 
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 
+from cdc_assets.core.interruption import Interrupted, limited, sleep
 from cdc_assets.core.steps import listening
 
 
@@ -20,6 +22,13 @@ def cut_after(calls: int) -> Callable[[object], None]:
             raise PowerCutError(called_with)
 
     return count
+
+
+def ask_to_end(asked: ExitStack) -> None:
+    """Ask the run at work to end; the request is withdrawn when a stack is left."""
+    asked.enter_context(limited(0.0))
+    with suppress(Interrupted):
+        sleep(60)
 
 
 def cut_at(step: str, times: int = 1) -> listening:

@@ -18,6 +18,7 @@ from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.offset import END_OF_WINDOW, PublishOffset
 from cdc_assets.publish.records import RecordSlice, problem_record
 from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.rows import between
 from cdc_assets.publish.tombstones import undivided
 
 log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class Unreadable:
             offset: how far the topic is published.
             complete: greatest window that is complete.
         """
-        window = min(offset[0] + 1, complete)
+        window = min(offset[0] + (offset[1] == END_OF_WINDOW), complete)  # in which what is missing may lie
         try:
             for found in slices:
                 window = found.window
@@ -137,9 +138,11 @@ def unpublished_slices(
         return
     low, high = after and after + END_OF_WINDOW, (until or END_OF_WINDOW) + END_OF_WINDOW
     until_window, newest = (complete, topic.newest) if topic.numbered else (None, None)
-    batches = topic.rows.read(offset, until_window, newest, dictionaries=renderer.takes_dictionaries)
+    batches = topic.rows.read(
+        offset, until_window, newest, own=topic.own_rows, dictionaries=renderer.takes_dictionaries
+    )
+    if topic.numbered and (after or until):  # before they are rendered: what is not published cannot stop a topic
+        batches = (between(batch, low, high) for batch in batches)
     for batch in undivided(batches) if renderer.needs_deletes else batches:
         for one in (one for part in topic.described(batch) for one in renderer.slices(topic.name, part)):
-            found = one.between(low, high) if topic.numbered and (after or until) else one
-            if len(found):
-                yield replace(found, partition=0) if topic.in_first_partition else found
+            yield replace(one, partition=0) if topic.in_first_partition else one

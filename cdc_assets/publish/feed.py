@@ -82,8 +82,6 @@ class Topic:
 
     def described(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         """Rows of it that are published, with the metadata of the structure that they have."""
-        if self.own_rows is not None:
-            batch = self.own_rows(batch)
         if self.structures is None or not len(batch):
             return (batch,)
         return self.structures.parts(self.name, batch)

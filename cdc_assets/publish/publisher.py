@@ -139,6 +139,7 @@ class Publisher:
         self._broker.begin()
         self._broker.commit(self._published.text())
         self.record_offset()
+        self._beginning = replace(self._beginning, without_marker="")  # a marker that is lost later is another one
 
     def _try_all(self) -> None:
         """Try topics again that are stopped."""
@@ -237,6 +238,7 @@ class Publisher:
 
     def _cursor(self, topic: Topic, ahead: ReadAhead) -> TopicCursor:
         """What a topic holds behind its place."""
+        check()  # its first records are made here
         place = self._published.of(topic.name, numbered=topic.numbered)
         until = self._span.until if self._span else ""
         slices = unpublished_slices(topic, self._renderer, place, self._after, until)
@@ -257,6 +259,7 @@ class Publisher:
         """Send a topic's records of one window, or all of them; yields the rows of transactions that are full."""
         last = ""
         while (head := cursor.head) is not None and cursor.has(window):
+            check()
             if self._is_full() and event_of(head.first) != last:
                 yield self._commit()
             self._begin()

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 Headers = list[tuple[str, bytes | None]]
 Numbers = npt.NDArray[Any]
@@ -112,11 +111,6 @@ class RecordSlice:
             partitions=part(self.partitions),
             timestamps=part(self.timestamps),
         )
-
-    def between(self, low: str, high: str) -> "RecordSlice":
-        """The records whose positions, which are in order, lie between two."""
-        start = pc.sum(pc.less_equal(self.positions, low)).as_py() or 0
-        return self.slice(start, max(start, pc.sum(pc.less(self.positions, high)).as_py() or 0))
 
 
 def binary(texts: pa.Array) -> pa.Array:

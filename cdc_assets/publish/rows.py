@@ -37,6 +37,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.offset import END_OF_WINDOW, PublishOffset
 from cdc_assets.publish.prefetch import prefetched
 from cdc_assets.publish.reached import reached
+from cdc_assets.publish.shared import OwnRows
 
 _OF_WINDOW = re.compile(r"w(\d{10,})-")
 _WHOLE_BYTES = 8_000_000
@@ -131,12 +132,19 @@ class TopicRows:
         return min(found, default=None)
 
     def read(
-        self, after: PublishOffset, until: int | None, newest: int | None = None, *, dictionaries: bool = False
+        self,
+        after: PublishOffset,
+        until: int | None,
+        newest: int | None = None,
+        *,
+        own: OwnRows | None = None,
+        dictionaries: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Rows behind a place and up to a window, in order, each batch from one file.
 
         Args:
             newest: number of a commit that the tables have, as the manifest says; None if it says nothing.
+            own: what keeps the rows that are wanted, of which none has the place of another; None if all are.
             dictionaries: whether texts that repeat come as numbers of their distinct values, as the file has them.
 
         Raises:
@@ -164,7 +172,8 @@ class TopicRows:
             )
         self._known = known
         pieces.sort(key=lambda piece: piece.bound)
-        return once(self._in_order(pieces, schemas, after, until, dictionaries))
+        batches = self._in_order(pieces, schemas, after, until, dictionaries)
+        return once(batches if own is None else map(own, batches))
 
     def _pieces(
         self, directory: str, handle: DeltaTable, known: dict[tuple[str, str], list[Piece]], after: str = ""
@@ -266,6 +275,13 @@ class _Waiting:
         yield from _taken(self._held, self._order[:ready])
         self._order = self._order[ready:]
         self._held = {at: self._held[at] for at in {entry[2] for entry in self._order}}
+
+
+def between(batch: pa.RecordBatch, low: str, high: str) -> pa.RecordBatch:
+    """Rows whose positions lie between two."""
+    positions = batch.column("position")
+    wanted = pc.and_(pc.greater(positions, low), pc.less(positions, high))
+    return batch if pc.all(wanted, min_count=0).as_py() else batch.filter(wanted)
 
 
 def once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

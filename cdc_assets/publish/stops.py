@@ -13,6 +13,9 @@ from cdc_assets.publish.offset import END_OF_WINDOW, Published
 
 log = logging.getLogger(__name__)
 
+_LONGEST, _ALL = 2_000, 60_000
+"""Characters of a reason in a marker, and of all of them; the log has them whole. Each may take six bytes."""
+
 
 class Stops:
     """Why topics of one publisher are stopped."""
@@ -51,8 +54,10 @@ class Stops:
         self._tried = {name: reason for name, reason in self._tried.items() if name in left}
 
     def reasons(self) -> dict[str, str]:
-        """Why topics are stopped, as a marker says it."""
-        return {**self._tried, **self.now}
+        """Why topics are stopped, as a marker says it: a marker that is larger than a topic takes would stop all of them."""
+        found = {**self._tried, **self.now}
+        longest = min(_LONGEST, _ALL // max(1, len(found)))
+        return {name: text if len(text) <= longest else f"{text[: longest - 1]}…" for name, text in found.items()}
 
 
 def dropped(topic: Topic, published: Published, after: str) -> str:

@@ -83,7 +83,7 @@ class Structures:
         if handle is None:
             if self._version >= 0:
                 raise LakeError(
-                    f"The schema history {self._history.directory}has disappeared. Next: see whether the lake's file system is "
+                    f"The schema history {self._history.directory} has disappeared. Next: see whether the lake's file system is "
                     "mounted (lake.path)"
                 )
             return

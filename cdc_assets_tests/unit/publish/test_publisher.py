@@ -2,23 +2,31 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from cdc_assets.adapters.kafka.sizes import DEFAULT_BYTES
 from cdc_assets.cli.tail import lines
 from cdc_assets.config.kafka import kafka_settings
 from cdc_assets.config.settings import KafkaSettings, TextSettings
 from cdc_assets.config.settings.kafka import AVRO, JSON
-from cdc_assets.errors import ConfigurationError, LakeError, PreflightError
+from cdc_assets.core.interruption import Interrupted
+from cdc_assets.errors import ConfigurationError, InvalidValueError, LakeError, PreflightError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.snapshot_state import SnapshotRun
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.publish import publisher as publishing
 from cdc_assets.publish.offset import Published, parse_published
-from cdc_assets_tests.crashes import PowerCutError, cut_after
+from cdc_assets.publish.records import RecordSlice
+from cdc_assets.publish.render import Renderer
+from cdc_assets.publish.rows import TopicRows
+from cdc_assets.publish.stops import Stops
+from cdc_assets_tests.crashes import PowerCutError, ask_to_end, cut_after
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published, publisher
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -81,6 +89,40 @@ def test_a_transaction_that_takes_long_is_committed_before_it_is_full(
     published(world.config, slowly, 10_000)
     assert calls.count("commit") > 3
     assert slowly.held() == at_once.held()
+
+
+def test_a_publisher_that_is_to_end_reads_and_sends_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction may take 20 seconds, and the first records of thousands of topics as long."""
+    broker, sent, opened, read, asked = MemoryBroker(), list[object](), list[str](), TopicRows.read, ExitStack()
+
+    def slowly(self: TopicRows, *given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        opened.append(self.topic)
+        if len(opened) == 1:
+            ask_to_end(asked)
+        return read(self, *given, **named)
+
+    def called(name: object) -> None:
+        sent.extend([name] if name == "send" else [])
+        if sent == ["send"]:
+            ask_to_end(asked)
+
+    found = publisher(world.config, broker, 10_000)
+    found.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicRows, "read", slowly)
+        with asked, pytest.raises(Interrupted):
+            found.turn()
+    assert len(opened) == 1
+    broker.called = called
+    with asked, pytest.raises(Interrupted):
+        found.turn()
+    assert 1 <= len(sent) < 10
+    assert not broker.topics
+    broker.called = lambda _: None
+    assert not published(world.config, broker)
+    whole = MemoryBroker()
+    published(world.config, whole)
+    assert broker.held() == whole.held()
 
 
 def test_what_is_refused_stops_its_topic_alone_until_it_is_taken(world: World) -> None:
@@ -162,6 +204,46 @@ def test_a_late_start(world: World) -> None:
     ]
     with pytest.raises(ConfigurationError, match="published up to window"):
         publisher(world.config, late, 5, "00000001:00000001:0001").open()
+
+
+def test_what_cannot_be_rendered_before_a_late_start_hides_nothing_behind_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events from before the start and behind it are in one file."""
+    whole, late, render = MemoryBroker(), MemoryBroker(), Renderer._slices
+    published(world.config, whole)
+    bad, after = (whole.topics[TOPIC][number].position for number in (1, 10))
+
+    def broken(self: Renderer, topic: str, batch: pa.RecordBatch) -> Iterator[RecordSlice]:
+        if topic == TOPIC and bad in batch.column("position").to_pylist():
+            raise InvalidValueError("transform", "value", "another", "correct it")
+        return render(self, topic, batch)
+
+    monkeypatch.setattr(Renderer, "_slices", broken)
+    found = publisher(world.config, late, 5, after[:22])
+    found.open()
+    while found.turn():
+        pass
+    assert not found.stopped
+    assert [record.position for record in late.topics[TOPIC]] == [
+        record.position for record in whole.topics[TOPIC] if record.position[:22] > after[:22]
+    ]
+
+
+def test_reasons_of_any_length_leave_room_for_the_marker(world: World) -> None:
+    """One that the broker does not take would stop all topics."""
+    broker = MemoryBroker(at_commit={TOPIC: "it is not compatible: " + "x" * 2_000_000})
+    stopped = published(world.config, broker)
+    assert list(stopped) == [TOPIC]
+    assert len((broker.marker or "").encode()) < DEFAULT_BYTES / 2
+    assert "not compatible" in parse_published(broker.marker or "").stopped[TOPIC]
+
+
+def test_reasons_of_very_many_topics_leave_room_for_the_marker() -> None:
+    many = Stops()
+    for number in range(5_000):
+        many.add(f"t{number}", "ü" * 300)
+    assert len(json.dumps(many.reasons())) < DEFAULT_BYTES / 2
 
 
 def test_the_number_of_a_snapshot_is_open_until_its_structures_are_written(world: World) -> None:

@@ -10,6 +10,7 @@ from cdc_assets.errors import LakeError
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor
 from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.records import Headers, RecordSlice, TransformedRows, merge_parts, split_by_target
+from cdc_assets.publish.rows import between
 
 
 def data(*values: str | None) -> pa.Array:
@@ -43,11 +44,12 @@ def test_parts_of_a_batch_are_joined_in_the_order_of_its_rows() -> None:
     assert [(r.headers, r.partition, r.timestamp) for r in records[:3]] == [([], -1, None), (one, 3, 7), ([], -1, None)]
 
 
-def test_records_between_two_positions() -> None:
-    one = RecordSlice(1, pa.array(["a", "b", "c", "d"]), data(*"abcd"), data(*"abcd"))
-    assert [record.position for record in one.between("a", "d")] == ["b", "c"]
-    assert not len(one.between("x", "z"))
-    assert not len(one.between("c", "b"))
+def test_rows_between_two_positions() -> None:
+    batch = pa.RecordBatch.from_pydict({"position": ["c", "d", "a", "b"]})  # of two windows
+    assert between(batch, "a", "d").column("position").to_pylist() == ["c", "b"]
+    assert between(batch, "", "e") is batch
+    assert not len(between(batch, "x", "z"))
+    assert not len(between(batch, "c", "b"))
 
 
 def stream(count: int, ahead: ReadAhead, made: list[int]) -> TopicCursor:

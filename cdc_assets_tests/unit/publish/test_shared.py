@@ -1,14 +1,27 @@
 """Two captures of one lake that write into the same topics: each record of them is in Kafka once."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cdc_assets.config.settings import NotificationSettings
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.system_topics.heartbeat import Heartbeat
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.publish.world import World, published
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
+
+
+class FixedClock:
+    """A moment that is later than all others."""
+
+    def now(self) -> datetime:
+        return datetime(2100, 1, 1, tzinfo=UTC)
+
+    def elapsed(self) -> timedelta:
+        return timedelta()
+
 
 TOPIC, BEATS = "of.all.notifications", "of.all.heartbeats"
 
@@ -31,6 +44,12 @@ def test_each_capture_publishes_its_own(tmp_path: Path) -> None:
                 world.capture("stream" if turn else "snapshot")
             for config, broker in zip((own, other), kafka, strict=True):
                 assert not published(config, broker)
+        clock = FixedClock()
+        for config in (own, other):
+            beat = Heartbeat(TopicTables.of(config), config.heartbeat, config.events)
+            assert beat.beat(clock, None, forced=True), "at the same moment"
+        for config, broker in zip((own, other), kafka, strict=True):
+            assert not published(config, broker)
         for topic in (TOPIC, BEATS):
             handle = TopicTables.of(own).open(topic)
             assert handle is not None

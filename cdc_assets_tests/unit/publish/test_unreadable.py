@@ -15,6 +15,7 @@ from cdc_assets.publish.offset import parse_published
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.rows import TopicRows
+from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -37,10 +38,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-def published(world: World, broker: MemoryBroker) -> Publisher:
+def published(world: World, broker: MemoryBroker, most: int = 2) -> Publisher:
     feed = Feed(world.config, TopicTables.of(world.config))
     broker.begins_with(feed)
-    found = Publisher(feed, broker, Renderer(world.config.kafka), 2, lambda _: None)
+    found = Publisher(feed, broker, Renderer(world.config.kafka), most, lambda _: None)
     follow.publish(found, feed, follow=False, pause_s=0.0, max_retries=3, close=broker.close)
     return found
 
@@ -73,6 +74,34 @@ def test_a_topic_that_cannot_be_read_is_stopped_alone(
     assert set(parse_published(broker.marker or "").stopped) == {TOPIC}
     assert not published(world, broker).stopped, "the cause is gone"
     assert (len(broker.topics[TOPIC]), len(broker.topics[OTHER])) == (2, 4)
+
+
+def test_a_topic_that_cannot_be_read_in_the_middle_of_a_window_keeps_its_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if others have events in the rest of that window."""
+    read, broker = TopicRows.read, MemoryBroker()
+
+    def broken(self: TopicRows, *given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        if self.topic == TOPIC:
+            raise KeyError("window_id")
+        return read(self, *given, **named)
+
+    def die(name: object) -> None:
+        if name == "committed" and broker.topics[TOPIC]:
+            raise PowerCutError
+
+    broker.called = die
+    with pytest.raises(PowerCutError):
+        published(world, broker, most=1)
+    broker.called = lambda _: None
+    assert (len(broker.topics[TOPIC]), len(broker.topics[OTHER])) == (1, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicRows, "read", broken)
+        assert set(published(world, broker).stopped) == {TOPIC}
+    assert len(broker.topics[OTHER]) == 4
+    assert not published(world, broker).stopped, "the cause is gone"
+    assert len(broker.topics[TOPIC]) == 2
 
 
 def test_a_stopped_topic_is_tried_again_while_a_publisher_follows(
