@@ -19,7 +19,7 @@ from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.rules import shown_key
-from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.errors import CdcError, ConnectionLostError, describe_error
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.audit import Loss, Turns
 from cdc_assets.lake.system_topics import history_directory
@@ -49,8 +49,8 @@ from cdc_assets.overview.report import (
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets.overview.tables import DatabaseOverview, TableOverview
 from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.offset import Published
-from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, is_of
+from cdc_assets.publish.offset import Published, parse_published
+from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, foreign, is_of
 from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
 from cdc_assets.publish.waiting import waiting_unlisted
 
@@ -186,6 +186,8 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         if text is None and not overview.config.kafka.enabled:
             return None
         state, rows = overview.state, overview.rows()
+        if text is not None and (wrong := _foreign(feed, parse_published(text), state)):
+            return PublishedReport(problem=wrong)
 
         def unlisted(known: Published | None, waits: bool) -> datetime | None:
             return waiting_unlisted(feed, state, known, rows, waits=waits)
@@ -194,7 +196,13 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         found = published_report(text, rows, at, unlisted, numbered)
         return replace(found, held=state.held_by) if found.waiting else found
     except CdcError as error:
-        return PublishedReport(problem=describe_error(error))
+        return PublishedReport(problem=describe_error(error), is_away=isinstance(error, ConnectionLostError))
+
+
+def _foreign(feed: Feed, known: Published, state: CaptureState) -> str:
+    """Why topics were not published from this lake; empty if they were. What is ahead of a state may be complete by now."""
+    lake = feed.lake()
+    return foreign(known, lake, state.complete_window, feed.topics(state)) and foreign(known, lake, *feed.read())
 
 
 def derived_troubles(overview: CaptureOverview, at: datetime, marker: AskMarker | None) -> Iterator[Trouble]:
@@ -206,7 +214,14 @@ def derived_troubles(overview: CaptureOverview, at: datetime, marker: AskMarker 
     yield from itertools.chain(*inspect_mirrors(overview, at))
     published = published_of(overview, at, marker)
     yield from _of_kafka(published, overview.config.kafka.late_s)
+    if published and not published.is_away:  # brokers are queried besides
+        yield from _unknown_of_kafka(published)
     yield from _ahead_of_kafka(published)
+
+
+def _unknown_of_kafka(published: PublishedReport | None) -> Iterator[Trouble]:
+    if published and published.problem:
+        yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
 
 
 def _of_kafka(published: PublishedReport | None, late_s: float) -> Iterator[Trouble]:
@@ -300,8 +315,7 @@ def _unknown(
             "it is not known whether other programs have put rows in a second time, because its log no longer shows it. Next: let a "
             "run of the capture compare the positions, which takes a minute; cdc-assets doctor does it, too",
         )
-    if published and published.problem:
-        yield Trouble(KAFKA, f"How far its topics are is not known: {published.problem}")
+    yield from _unknown_of_kafka(published)
     yield from _ahead_of_kafka(published)
 
 

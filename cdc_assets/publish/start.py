@@ -107,13 +107,8 @@ class Start:
         if new and self.span and self.span.first > max(complete, 0):
             expected = f"a range of complete windows, windows up to {complete}"
             raise ConfigurationError("--replay", self.span.text(), expected, "copy one from `cdc-assets status`")
-        is_ahead = any(topic.numbered and known.of(topic.name)[0] > topic.complete for topic in topics)
-        if known.lake != self.lake or known.window > complete or is_ahead:
-            raise PreflightError(
-                f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
-                f"{known.window}; here {self.lake}, {complete}). Next: restore that lake; or delete the topics and the topic "
-                "of markers, and publish again."
-            )
+        if wrong := foreign(known, self.lake, complete, topics):
+            raise PreflightError(wrong)
         for topic in topics if new else ():
             self._check_held(topic, known.after, max(other.holds.after for other in topics))
         if not new and self.without_marker == "anew" and known.writer != self.writer:
@@ -137,6 +132,24 @@ class Start:
         wanted = f"events after {after}" if after else "all events"
         hint = f"replay {newest}.." if self.span else f"publish with --from-lsn {newest}"
         topic.holds.require(topic.name, after, wanted, hint)
+
+
+def foreign(known: Published, lake: str, complete: int, topics: Sequence[Topic]) -> str:
+    """Why what is published is not of a lake as it is now; empty if it is.
+
+    Args:
+        lake: identity of its manifest.
+        complete: greatest window that is complete in it.
+        topics: that it has.
+    """
+    is_ahead = any(topic.numbered and known.of(topic.name)[0] > topic.complete for topic in topics)
+    if known.lake == lake and known.window <= complete and not is_ahead:
+        return ""
+    return (
+        f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "
+        f"{known.window}; here {lake}, {complete}). Next: restore that lake; or delete the topics and the topic "
+        "of markers, and publish again."
+    )
 
 
 def is_of(recorded: Published | None, lake: str) -> bool:

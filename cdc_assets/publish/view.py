@@ -38,6 +38,7 @@ class PublishedReport:
         stopped: why topics are not published further, by name.
         held: what holds publishing back, if windows wait; empty if nothing does.
         problem: why this is not known, if it could not be queried; then nothing else is.
+        is_away: whether it is not known because no broker answers.
     """
 
     window: int = -1
@@ -49,6 +50,7 @@ class PublishedReport:
     stopped: Mapping[str, str] = field(default_factory=dict)
     held: str = ""
     problem: str = ""
+    is_away: bool = False
 
     @property
     def is_age_unknown(self) -> bool:
