@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.interruption import check
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import (
@@ -93,6 +94,7 @@ class Retention:
         now, readers = self._clock.now(), self._readers()
         self._manifest.record_retained(now, {}, {})
         for table in sorted(self._manifest.state.tables):
+            check()
             topic = topic_name(table, self._config.events)
             try:
                 limit = readers.limit(self._manifest.state, table, topic)
@@ -108,6 +110,7 @@ class Retention:
                 log.warning("Old events of %s stay for now: %s", topic, error, exc_info=not is_known)
         upkeep = Upkeep(self._tables, self._config.lake)
         for topic in sorted(self._manifest.state.retained):
+            check()
             try:
                 for directory in self._tables.generations(topic):
                     upkeep.try_vacuum(directory)

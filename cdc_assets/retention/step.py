@@ -13,7 +13,8 @@ first table. How many rows a table should still have, its log says (`lake.replac
 | the manifest's second row | the marks of its tables, so that their logs may be cleaned up | the next comparison or commit makes them |
 
 *Why no reader is misled.* It lists files and then requests the property (`lake.retained`), which is older than any
-removal. *Why a mirror loses nothing:* only events below its own LSN go, which no later step of it reads. It may be rebuilt at this
+removal. *Why a publisher loses nothing:* one that begins says so in the lake, which is looked at again after readers were informed.
+*Why a mirror loses nothing:* only events below its own LSN go, which no later step of it reads. It may be rebuilt at this
 very moment. If its plan is seen after readers were informed, nothing is removed. Else it was made with files that were listed
 before, which stay on disk for `lake.retention.hours`.
 
@@ -121,7 +122,8 @@ class TopicRemover:
             announce(self._tables, topic, former.number, found)
             step("retention-announced")
             limit = self._limit(removal.table, topic)
-            if not limit.allows(found.after):
+            is_published = limit.window is None or found.window <= max(limit.window, former.window)
+            if not (limit.allows(found.after) and is_published):
                 announce(self._tables, topic, former.number + 1, former)
                 raise LakeConflictError(
                     f"Events of {topic} up to {found.after} were about to be dropped, but stay: {limit.reason}. "

@@ -1,5 +1,6 @@
 """What is dropped from topics, what is not, and who is told."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly.retention import make_retention
 from cdc_assets.config.load import config_of
+from cdc_assets.core.interruption import Interrupted
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError, LakeError
@@ -24,9 +26,10 @@ from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.offset import Published
 from cdc_assets.retention import drop, plan
 from cdc_assets.retention.files import Newest, TopicFile, newest_in
-from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.crashes import PowerCutError, ask_to_end, cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.retention.world import HOURS, World, publish_all, publisher, require_published
@@ -308,6 +311,34 @@ def test_what_is_not_published_stays(world: World) -> None:
     world.turn([0, 1])
     assert not publish_all(world, broker).stopped
     require_published(world, broker)
+
+
+def test_a_run_that_is_to_end_leaves_further_topics_to_the_next(world: World) -> None:
+    seen, asked = list[str](), ExitStack()
+
+    def ask(name: str) -> None:
+        if name == "retention-announced" and not seen:
+            seen.append(name)
+            ask_to_end(asked)
+
+    with asked, listening(ask), pytest.raises(Interrupted):
+        make_capture(world.server, world.config).stream()
+    assert sorted(map(bool, dropped(world))) == [False, True]
+
+
+def test_a_publisher_that_begins_meanwhile_keeps_its_events(world: World) -> None:
+    """It has seen that all are there, and says that it needs them, before they are announced as dropped."""
+    feed = Feed(world.config, TopicTables.of(world.config))
+
+    def begin(name: str) -> None:
+        if name == "retention-recorded":
+            feed.recorded().write(Published(feed.lake()))
+
+    with listening(begin):
+        world.stream()
+    assert not any(dropped(world))
+    assert not any(world.holds(table).after for table in world.tables)
+    assert not publish_all(world, MemoryBroker(marker=Published(feed.lake()).text())).stopped
 
 
 def test_a_publisher_that_asks_for_what_was_dropped_is_told(world: World) -> None:
