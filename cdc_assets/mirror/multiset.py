@@ -4,6 +4,9 @@ Changes are taken in portions between the readings of the table. In a portion, t
 copy of it, the oldest first. An update is a removal and an addition; the values that its event omits are those of the
 row that it removed, which may itself have been added by an update of the portion.
 
+A reading has all values. So it also says which of these the copies of a row have, where an update may have removed another copy than
+the server's.
+
 What a comparison found absent (`missing_rows`) ends all copies of a row that were there at its LSN.
 """
 
@@ -19,10 +22,12 @@ from cdc_assets.lake.row_shape import AT, CHANGED_AT, MISSING, OPERATION, POSITI
 from cdc_assets.mirror.fold import Folded, Void
 from cdc_assets.mirror.missing_rows import MISSING_ROW
 from cdc_assets.mirror.shape import LSN, Shape
-from cdc_assets.mirror.texts import in_form
+from cdc_assets.mirror.texts import in_form, joined
 
 _READING = 40
 """Characters of a READ's position that are the same for all rows of one reading: LSN, command, number of the window."""
+_COMPARED = 1024
+"""Rows whose large values are compared at a time."""
 
 
 def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
@@ -154,17 +159,15 @@ def _with_omitted(
 def _read(
     shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool, void: Void | None = None
 ) -> tuple[pa.Table, pa.Table, bool]:
-    """Apply one reading: of each row that was read there are as many copies as were read."""
+    """Apply one reading: of each row that was read there are as many copies as were read, with the large values that were read."""
     events = events.select(shape.event_names).combine_chunks()
     codes = pa.concat_arrays([shape.keys(rows), shape.keys(events)]).dictionary_encode()
     numbers = codes.indices.to_numpy(zero_copy_only=False)
     old, read = numbers[: rows.num_rows], numbers[rows.num_rows :]
-    count = len(codes.dictionary)
-    copies, known = np.bincount(read, minlength=count), np.bincount(old, minlength=count)
-    stays = _ranks(old) < copies[old]
-    if not whole:
-        stays |= copies[old] == 0
-    new = _ranks(read) >= known[read]
+    pairs = _with_large_values(shape, rows, events, old, read)
+    stays = np.zeros(rows.num_rows, dtype=bool) if whole else ~np.isin(old, read)
+    stays[pairs[pairs >= 0]] = True
+    new = pairs < 0
     lsn = pc.utf8_slice_codeunits(events[POSITION], 0, LSN_WIDTH)
     made = shape.as_rows(events, lsn).filter(pa.array(new))
     gone = rows.filter(pa.array(~stays))
@@ -182,3 +185,45 @@ def _read(
     )
     changed = bool(gone.num_rows or made.num_rows)
     return pa.concat_tables([rows.filter(pa.array(stays)), made]), ended, changed
+
+
+def _with_large_values(shape: Shape, rows: pa.Table, events: pa.Table, old: Numbers, read: Numbers) -> Numbers:
+    """For each row that was read, the copy that it is, also in the values that the log may omit; -1 if there is none.
+
+    Copies are compared in their order first, so that few of a table that is read again are looked for among the others.
+
+    Args:
+        old: numbers of the rows, the same for all copies of one.
+        read: of the rows that were read.
+    """
+    pairs = _paired(old, read)
+    differ = _differing(shape, rows, events, pairs)
+    if not len(differ):
+        return pairs
+    pairs[differ] = -1
+    is_left = np.isin(old, read[differ])
+    is_left[pairs[pairs >= 0]] = False
+    left, sought = np.flatnonzero(is_left), np.flatnonzero(np.isin(read, read[differ]) & (pairs < 0))
+    exact = np.concatenate([old[left], read[sought]]).astype(np.int64)
+    for name in shape.large:
+        values = joined([rows[name].take(pa.array(left)), events[name].take(pa.array(sought))])
+        texts = values.dictionary_encode(null_encoding="encode")
+        _, exact = np.unique(exact * (len(texts.dictionary) + 1) + texts.indices.to_numpy(), return_inverse=True)
+    found = _paired(exact[: len(left)], exact[len(left) :])
+    pairs[sought[found >= 0]] = left[found[found >= 0]]
+    return pairs
+
+
+def _differing(shape: Shape, rows: pa.Table, events: pa.Table, pairs: Numbers) -> Numbers:
+    """Rows that were read and differ from their copy in a large value; some are compared at a time, for they are large."""
+    chosen, found = np.flatnonzero(pairs >= 0), [np.array([], dtype=np.int64)]
+    for start in range(0, len(chosen) if shape.large else 0, _COMPARED):
+        part = chosen[start : start + _COMPARED]
+        differs = np.zeros(len(part), dtype=bool)
+        for name in shape.large:
+            said = joined([events[name].take(pa.array(part))])
+            known = joined([rows[name].take(pa.array(pairs[part]))])
+            same = pc.or_(pc.fill_null(pc.equal(known, said), False), pc.and_(pc.is_null(known), pc.is_null(said)))
+            differs |= ~mask_of(same) & ~mask_of(events[MISSING + name].take(pa.array(part)))
+        found.append(part[differs])
+    return np.concatenate(found)

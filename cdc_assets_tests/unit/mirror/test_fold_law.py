@@ -7,6 +7,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from cdc_assets.lake.row_shape import POSITION
-from cdc_assets.mirror import rewrite
+from cdc_assets.lake.row_shape import MISSING, POSITION
+from cdc_assets.mirror import multiset, rewrite
 from cdc_assets.mirror.fold import Folded, Void
 from cdc_assets.mirror.multiset import fold_multiset
-from cdc_assets.mirror.shape import Shape
+from cdc_assets.mirror.shape import Shape, ShapeColumn
 from cdc_assets.mirror.texts import TEXTS, in_form, plain
 from cdc_assets_tests.unit.mirror.histories import (
     KEYED,
@@ -133,6 +134,37 @@ def test_a_new_reading_names_all_copies(steps: list[Step], read: list[tuple[int,
     before, seen = copies_after(steps, last), Counter(read)
     expected = seen if whole else Counter({row: seen.get(row, before[row]) for row in {*before, *seen}})
     assert found == +expected
+
+
+LARGE = replace(KEYLESS, columns=(*KEYLESS.columns, ShapeColumn("big", pa.string(), large=True)))
+COPIES = some.lists(
+    some.tuples(some.integers(1, 2), some.sampled_from("xy"), some.sampled_from(["B", "C", None])), max_size=12
+)
+
+
+def reading_of(read: list[tuple[int, str, str | None]], commit: int) -> pa.Table:
+    steps = [Step(commit, "r", dict(zip(("id", "a", "big"), row, strict=True))) for row in read]
+    said = events(LARGE, steps)
+    none_omitted = pa.array([False] * len(read), pa.bool_())
+    return one_reading(said.set_column(said.schema.get_field_index(MISSING + "big"), MISSING + "big", none_omitted))
+
+
+@EXAMPLES
+@given(COPIES, COPIES, some.booleans())
+def test_a_new_reading_says_which_large_values_there_are(
+    before: list[tuple[int, str, str | None]], read: list[tuple[int, str, str | None]], whole: bool
+) -> None:
+    rows = fold_multiset(LARGE, LARGE.no_rows(), reading_of(before, 10)).rows
+    void = Void(lsn(20), lsn(30)) if whole else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiset, "_COMPARED", 2)
+        done = fold_multiset(LARGE, rows, reading_of(read, 30), void)
+    named, there = {row[:2] for row in read}, Counter(before)
+    kept = Counter(row for row in before if not whole and row[:2] not in named)
+    assert Counter((row["id"], row["a"], row["big"]) for row in done.rows.to_pylist()) == Counter(read) + kept
+    ended = Counter((row["id"], row["a"], row["big"]) for row in done.ended.to_pylist())
+    assert ended == there - Counter(read) - kept, "what is there as it was read goes on"
+    assert done.changed is (Counter(read) + kept != there)
 
 
 def one_reading(table: pa.Table) -> pa.Table:
