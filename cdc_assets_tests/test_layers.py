@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "publish": {"config", "core", "envelope", "errors", "history", "lake", "ledger", "registry", "typemap"},
     "retention": {"config", "core", "envelope", "errors", "kernels", "lake", "ledger", "publish"},
-    "connectors.reader": {"config", "connectors.engine", "envelope", "errors", "lake", "registry", "typemap"},
+    "connectors.reader": {"config", "connectors.engine", "core", "envelope", "errors", "lake", "registry", "typemap"},
     "run": {
         "capture",
         "config",
@@ -81,7 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "adapters.clock": {"core"},
     "connectors.databases": {"config", "core", "connectors.engine", "errors"},
-    "connectors.debezium": {"config", "connectors.engine", "errors"},
+    "connectors.debezium": {"config", "connectors.engine", "core", "errors"},
     "adapters.kafka": {"config", "core", "connectors.engine", "errors", "publish", "connectors.reader"},
     "adapters.sqlserver": {"config", "core", "errors"},
     "adapters.threads": {"core"},

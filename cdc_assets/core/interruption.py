@@ -63,7 +63,7 @@ class _Request:
 _request = _Request()
 
 
-def is_asked() -> bool:
+def is_requested() -> bool:
     """Whether the run is to end, for code that ends something first."""
     return _request.asked.is_set()
 

@@ -91,12 +91,12 @@ class ReportGauges(Collector):
     def _answer(self) -> tuple[float, CaptureReport | None] | None:
         """What a report finds; None if it does not end in time. One that is late already is not waited for."""
         waited_s = self._waited_s() if self._asking.is_under_way else 0.0
-        found = self._ask(_OVERDUE_S - waited_s)
+        found = self._wait(_OVERDUE_S - waited_s)
         if found is not None and self._is_old(found[0]):
-            found = self._ask(_OVERDUE_S)
+            found = self._wait(_OVERDUE_S)
         return found
 
-    def _ask(self, patience_s: float) -> tuple[float, CaptureReport | None] | None:
+    def _wait(self, patience_s: float) -> tuple[float, CaptureReport | None] | None:
         until = time.monotonic() + patience_s
         while True:
             left_s = min(until, self._end) - time.monotonic()

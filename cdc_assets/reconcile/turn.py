@@ -33,8 +33,8 @@ class Turn:
     """A comparison that wants the turn, or has it.
 
     Args:
-        folder: of the files.
-        topic: of the table.
+        folder: where each comparison keeps a file while it waits or works.
+        topic: of the table that is compared; comparisons of other tables do not wait.
     """
 
     def __init__(self, folder: Folder, topic: str) -> None:

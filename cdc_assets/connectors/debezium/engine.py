@@ -22,7 +22,7 @@ from cdc_assets.connectors.debezium.frames import receive, send
 from cdc_assets.connectors.debezium.log import EngineLog
 from cdc_assets.connectors.engine.columns import fields_of, read_columns
 from cdc_assets.connectors.engine.feed import Chunk, Lines, Offsets
-from cdc_assets.core.interruption import is_asked
+from cdc_assets.core.interruption import is_requested
 from cdc_assets.errors import EngineError
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class DebeziumEngine:
                 return True
             if time.monotonic() >= until:
                 return False
-            if is_asked() and patience_s > _INTERRUPTED_S:
+            if is_requested() and patience_s > _INTERRUPTED_S:
                 until, patience_s = time.monotonic() + _INTERRUPTED_S, _INTERRUPTED_S
 
     def _send(self, message: Mapping[str, Any], patience_s: float = -1) -> None:
