@@ -183,13 +183,14 @@ MUTANTS = (
         "retention/drop.py",
         "            about = newest_in(self._tables.location, file) if limit.allows(file.until) else None\n",
         "            about = newest_in(self._tables.location, file)\n",
-        (("retention/step.py", "            if not limit.allows(found.after):\n", "            if False:\n"),),
+        (("retention/step.py", "limit.allows(found.after) and is_published", "is_published"),),
     ),
     Mutant(
         "retention does not wait for the publisher",
         "retention/drop.py",
         "            if limit.window is not None and about.window > limit.window:\n                break\n",
         "",
+        (("retention/step.py", "limit.allows(found.after) and is_published", "limit.allows(found.after)"),),
     ),
     Mutant(
         "a lost answer of a replacement is taken for a failure",
@@ -218,14 +219,14 @@ MUTANTS = (
     Mutant(
         "a round does not wait for its close marker",
         "incremental/snapshot.py",
-        "if current.opened is None or current.closed is None or table.position < current.closed or state.pending:",
-        "if current.opened is None or state.pending:",
+        "current.closed is None or not current.closing:\n            return False\n        if table.position < current.closed or state.pending:",
+        "state.pending:",
     ),
     Mutant(
         "a round is built while a window is in flight",
         "incremental/snapshot.py",
-        "or table.position < current.closed or state.pending:",
-        "or table.position < current.closed:",
+        "if table.position < current.closed or state.pending:",
+        "if table.position < current.closed:",
     ),
     Mutant(
         "windows are planned before recorded READs are committed",
@@ -302,7 +303,7 @@ MUTANTS = (
     Mutant(
         "a file that was renamed is another one",
         "connectors/reader/files.py",
-        "            if old is not None:\n",
-        "            if False:\n",
+        "            elif old is not None:\n",
+        "            elif False:\n",
     ),
 )
