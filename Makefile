@@ -1,6 +1,6 @@
 # Every target prints what it does, can be repeated and leaves no process behind. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-standin test-browser test-daemon test-ways test-jvms simulate test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
+.PHONY: help setup setup-dev setup-browser setup-mysql run run-mysql dev test test-long test-standin test-browser test-daemon test-ways test-jvms simulate test-install test-cluster conformance conformance-short test-engines test-kafka laws histories lint bench bench-kafka bench-curves docs screenshots lock clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -30,6 +30,9 @@ dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live 
 
 test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; three workers (WORKERS), since they wait for each other, servers and JVMs a third of their time
 	$(PYTEST) -q -n $${WORKERS:-3} --dist loadfile --no-loadscope-reorder
+
+test-long: setup-dev ## Combinations and stories that take seconds each, which `make test` leaves out; a quarter of an hour
+	$(PYTEST) -q -n $${WORKERS:-3} --dist loadfile --no-loadscope-reorder -m long
 
 test-standin: setup-dev ## The stand-in's own tests
 	$(PYTEST) -q -n $${WORKERS:-2} --dist loadfile standin/tests

@@ -137,6 +137,7 @@ PLACES = {"direct": (0, 3, 6, 9, 10), "function": (3, 6)}
 """Numbers of events behind which a reader stops: 6 is the delete of a changed key, 9 the last of the transaction."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", PLACES)
 def test_continues_behind_events_of_a_transaction(site: Site, mode: str) -> None:
     properties = {"data.query.mode": mode}

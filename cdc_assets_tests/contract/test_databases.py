@@ -257,6 +257,7 @@ def test_a_database_that_never_was_captured_is_a_mistake(two: Two) -> None:
         two.run()
 
 
+@pytest.mark.long
 def test_table_half_of_whose_window_is_committed_when_its_database_goes_offline(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def snapshot_again(config: CaptureConfig) -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("altered", AFTER.values(), ids=AFTER.keys())
 @pytest.mark.parametrize(
     ("second", "step"), [(False, ""), *((True, step) for step in ("", "history-recorded", "table-committed"))]

@@ -402,6 +402,7 @@ EFFECTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("properties", "observe", "expected"), EFFECTS)
 def test_property_acts(trial: Trial, properties: dict[str, str], observe: Observe, expected: object) -> None:
     trial.texts |= properties

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.contract
 EVENTS = [event(number, topic=f"shop.t{number % 3}") for number in range(1, 61)]
 
 
+@pytest.mark.long
 def test_each_event_arrives_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_SECRET", SECRET)
     with open_store() as address:

@@ -22,6 +22,7 @@ from cdc_assets_tests.unit.streaming.law import state_of
 SIGNALS = TableId(THERE.database, "dbo", "signals")
 
 
+@pytest.mark.long
 def test_a_recorded_round_of_a_database_that_is_away_is_committed(two: Two) -> None:
     two.server.execute(
         "CREATE TABLE dbo.signals (id varchar(42), type varchar(32), data varchar(2048))", database="There"

@@ -95,6 +95,7 @@ def mirrored(lake: str, number: int) -> list[int]:
     return sorted(reader.current()["note"].to_pylist())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["adaptive", "isostring"])
 def test_a_mirror_has_the_rows_that_the_server_tells_apart(server: StandIn, tmp_path: Path, mode: TimeMode) -> None:
     lake = str(tmp_path / "lake")

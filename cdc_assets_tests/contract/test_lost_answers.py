@@ -117,6 +117,7 @@ def orders(opened: FaultyStore) -> tuple[SimulatedServer, CaptureConfig, TableId
     return server, config, table
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "step", "fault"),
     [

@@ -45,6 +45,7 @@ def settings(server: StandIn, path: Path) -> CaptureConfig:
     )
 
 
+@pytest.mark.long
 def test_forty_tables_in_one_transaction_and_in_many_tasks(server: StandIn, tmp_path: Path) -> None:
     config = settings(server, tmp_path)
     for go in ("snapshot", "stream"):

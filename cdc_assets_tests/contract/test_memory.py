@@ -47,6 +47,7 @@ print(used() - before)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the greatest memory of a process")
 def test_large_values_take_no_more_memory_than_a_few_of_them(tmp_path: Path) -> None:
     with StandIn(databases=("Media",)) as server:

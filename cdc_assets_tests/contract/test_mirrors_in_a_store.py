@@ -80,6 +80,7 @@ def test_a_mirror_dies_at_each_step_and_is_right(server: StandIn) -> None:
     assert is_right(world)
 
 
+@pytest.mark.long
 def test_a_file_that_is_gone_is_missed_and_a_failed_step_leaves_none(
     server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_file_that_is_gone_is_missed_and_a_failed_step_leaves_none(
     assert is_right(world)
 
 
+@pytest.mark.long
 def test_a_mirror_is_compared_and_mended(server: StandIn) -> None:
     world = Compared(
         server,
@@ -129,6 +131,7 @@ def test_a_mirror_is_compared_and_mended(server: StandIn) -> None:
     assert world.rows() == world.on_server("id, note")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["compact", "delete"])
 def test_old_events_go_and_mirrors_stay_right(policy: str) -> None:
     world = Retained(f"s3://{BUCKET}/{policy}", policy=policy)

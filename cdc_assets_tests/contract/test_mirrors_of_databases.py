@@ -25,6 +25,7 @@ def is_equal(two: Two, table: TableId) -> bool:
     return sorted(row["id"] for row in rows) == sorted(key for (key,) in on_server)
 
 
+@pytest.mark.long
 def test_a_window_that_is_given_up_for_one_database_while_the_others_is_in_flight(two: Two) -> None:
     mirrored(two)
     two.insert(THERE)

@@ -105,6 +105,7 @@ def check(world: World, columns: Sequence[str]) -> None:
     assert state.status == "healthy"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", KILLS)
 def test_the_steps_of_the_page_again_and_again(server: StandIn, tmp_path: Path, step: str) -> None:
     world, columns, names = made(server, tmp_path), ["big"], []
@@ -126,6 +127,7 @@ def test_the_steps_of_the_page_again_and_again(server: StandIn, tmp_path: Path, 
     assert state_of(world.config).tables[TABLE].gaps == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["", "history-recorded", "table-committed"])
 def test_the_default_name_again(server: StandIn, tmp_path: Path, step: str) -> None:
     world, columns = made(server, tmp_path), ["big"]

@@ -118,6 +118,7 @@ def test_spark_reads_what_was_captured(
     assert SECRET not in capfd.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_any_session_reads_mirrors_in_the_store(
     shop: Shop, store: str, spark_resource: SparkResource, capfd: pytest.CaptureFixture[str]
@@ -154,6 +155,7 @@ def test_frame_is_appended_to_the_store(shop: Shop, store: str, spark_resource: 
         assert len(shop.rows("copy.customers")) == appended
 
 
+@pytest.mark.long
 def test_log_in_the_store_stays_short_and_only_files_that_are_there_are_committed(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +202,7 @@ def test_store_that_cannot_be_used_is_reported_without_its_secrets(
     assert SECRET not in f"{error.value} {error.value.__cause__} {location!r} {error.getrepr()}"
 
 
+@pytest.mark.long
 def test_secrets_are_not_shown_by_settings_and_resources(shop: Shop) -> None:
     config = shop.config()
     assert dict(config.lake.storage_options)["AWS_SECRET_ACCESS_KEY"] == SECRET

@@ -139,6 +139,7 @@ def rows_from_the_last_drop(two: Two) -> list[int]:
     return sorted(alive)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dies_at", ["", "tables-marked", "window-planned", "history-recorded", "window-complete"])
 def test_a_new_history_continues_behind_the_old_one(two: Two, dies_at: str) -> None:
     """Whatever step the run that begins it dies at."""

@@ -186,6 +186,7 @@ def ends_of(two: Two) -> list[dict[str, int]]:
     return [{own["data_collection"]: own["event_count"] for own in end["data_collections"]} for end in ends]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("times", "again"),
     [(1, None), (2, "files-written"), (1, "table-committed"), (3, None), (3, "transactions-committed")],
@@ -214,6 +215,7 @@ def test_transactions_whose_tables_were_committed_are_published_when_their_datab
     assert sorted(block["total_order"] for block in blocks) == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_transactions_that_can_never_be_published_are_named(with_lines: Two) -> None:
     with pytest.raises(PowerCutError), cut_at("table-committed", 3):
         with_lines.run()
@@ -242,6 +244,7 @@ def test_a_crash_between_giving_one_window_up_and_committing_the_other(both: Two
     assert (streamed(both, HERE), streamed(both, THERE), told(both)) == (CHANGES, CHANGES, TOLD)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [None, "files-written", "table-committed"])
 def test_a_database_that_is_busy_costs_the_other_nothing(both: Two, step: str | None) -> None:
     if step is not None:

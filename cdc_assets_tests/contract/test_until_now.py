@@ -84,6 +84,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(server, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late_s", [0.0, 2.0], ids=["at once", "late"])
 def test_it_ends_on_a_busy_table_with_all_that_was_committed(world: World, late_s: float) -> None:
     assert world.capture("--until-now").exit_code == 0

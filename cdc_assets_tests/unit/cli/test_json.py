@@ -151,6 +151,7 @@ def test_watching_shows_one_document_a_line_until_it_is_interrupted(
     assert [line["capture"] for line in lines] == ["shop"] * 3
 
 
+@pytest.mark.long
 def test_shells_complete_commands_and_options() -> None:
     def complete(words: str) -> str:
         environment = {**os.environ, "_CDC_ASSETS_COMPLETE": "complete_bash", "COMP_WORDS": words}

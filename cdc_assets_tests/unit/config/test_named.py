@@ -77,6 +77,7 @@ def settings_of_tests() -> set[str]:
 CHOSEN = [row for row in PROPERTIES if row.status is Status.SUPPORTED and len(row.kind.values) != 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", CHOSEN, ids=lambda row: row.name)
 def test_some_test_sets_each_property(row: Property) -> None:
     known = settings_of_tests()

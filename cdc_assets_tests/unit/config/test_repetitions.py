@@ -40,6 +40,7 @@ def test_counts_that_take_all_memory_are_refused_at_once(text: str, monkeypatch:
     assert time.process_time() - begun < 1
 
 
+@pytest.mark.long
 def test_long_lists_and_ordinary_counts_are_compiled() -> None:
     names = "|".join(f"orders_{number:05}" for number in range(20_000))
     assert matches(names, "orders_19999")

@@ -63,6 +63,7 @@ def test_same_password_waits_and_another_one_does_not(server: Server) -> None:
     assert server.offered == ["old", "right"]
 
 
+@pytest.mark.long
 def test_pause_doubles_up_to_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refused_logins, "_digest", "{}{}".format)  # the slow one is that of all other tests
     server.password = "new"

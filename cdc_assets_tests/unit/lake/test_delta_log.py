@@ -76,6 +76,7 @@ def test_clean_up_lists_the_log_once_for_each_checkpoint(tables: TopicTables, mo
     assert listed == ["topic"] * 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["gone", "empty", "cut off"])
 def test_newest_checkpoint_can_be_lost(tables: TopicTables, how: str) -> None:
     """What is behind the one before it is kept, so the table is still there without it."""
@@ -155,6 +156,7 @@ def test_a_table_gets_the_retention_of_today_and_what_somebody_chose_stays(tmp_p
     assert DeltaTable(location.uri("topic")).version() == found.version(), "it is done once"
 
 
+@pytest.mark.long
 def test_property_says_how_many_commits_stay(tmp_path: Path) -> None:
     kept = []
     for value in ("100", "130"):

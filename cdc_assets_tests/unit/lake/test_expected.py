@@ -105,6 +105,7 @@ ACTIONS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_expected_is_what_is_there_whatever_is_done(table: Table, seed: int) -> None:
     """From each mark that a writer made on the way."""

@@ -275,6 +275,7 @@ def test_files_may_be_rewritten_while_rows_are_folded(tmp_path: Path, step: str)
     assert Sum(tmp_path).read() == Sum(tmp_path).claim().state == 10
 
 
+@pytest.mark.long
 def test_a_loop_of_rewrites_beside_a_writer_harms_nobody(tmp_path: Path) -> None:
     """Planned before each row and committed after it, as far as delta-rs allows."""
     total = Sum(tmp_path).claim()

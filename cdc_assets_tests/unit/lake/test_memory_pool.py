@@ -9,6 +9,7 @@ import pytest
 _CODE = "from cdc_assets import build_definitions; import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("given", "expected"), [("", "system"), ("mimalloc", "mimalloc")])
 def test_the_system_s_unless_told_otherwise(given: str, expected: str) -> None:
     environment = {name: text for name, text in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}

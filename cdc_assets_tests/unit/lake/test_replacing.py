@@ -88,6 +88,7 @@ def removals() -> Iterator[str]:
                     yield f"{path.relative_to(ROOT / 'cdc_assets')} {name}"
 
 
+@pytest.mark.long
 def test_one_place_removes_files() -> None:
     assert set(removals()) == {"lake/replacing.py RemoveAction", "lake/replacing.py create_write_transaction"}
     assert len(list(removals())) == 2

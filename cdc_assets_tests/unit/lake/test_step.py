@@ -201,6 +201,7 @@ def appending() -> set[str]:
     return found
 
 
+@pytest.mark.long
 def test_rows_enter_tables_in_few_places() -> None:
     """All others hand a step to `carry_out`."""
     assert callers("create_write_transaction", of="") == {"lake/tables.py", "lake/replacing.py"}
@@ -214,6 +215,7 @@ def test_rows_enter_tables_in_few_places() -> None:
     }
 
 
+@pytest.mark.long
 def test_files_leave_tables_in_few_places() -> None:
     """All others hand a step to `carry_out`."""
     assert callers("replace_files") == {
@@ -238,6 +240,7 @@ KINDS = {
 """Module that carries out steps of a kind → the one that says of what they consist."""
 
 
+@pytest.mark.long
 def test_kinds_of_steps() -> None:
     assert callers("carry_out") == KINDS.keys()
     page = (ROOT / "docs" / "architecture.md").read_text().partition("| Step | Where |")[2].partition("\n\n")[0]

@@ -69,6 +69,7 @@ def started(server: StandIn, tmp_path: Path, columns: str, *rows: str) -> World:
     return world
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize(("old", "new", "value"), INEXACT)
 def test_a_type_that_changes_values_is_waited_for(
@@ -94,6 +95,7 @@ def test_a_type_that_changes_values_is_waited_for(
     assert ordered(world.rows()) == ordered(of_server)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("old", "new", "values", "ended"), ENDED)
 def test_a_version_that_ends_with_its_type_keeps_its_value(
     server: StandIn, tmp_path: Path, old: str, new: str, values: tuple[str, str], ended: dict[int, object]
@@ -119,6 +121,7 @@ def test_a_version_that_ends_with_its_type_keeps_its_value(
     assert {row["id"] for row in world.versions() if row["v"] is not None} >= {1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("old", "new", "value"), EXACT)
 def test_a_wider_type_is_followed(server: StandIn, tmp_path: Path, old: str, new: str, value: str) -> None:
     world = started(server, tmp_path, f"id int NOT NULL PRIMARY KEY, v {old}", f"(1, {value})")
@@ -168,6 +171,7 @@ def test_a_column_of_which_another_one_that_is_not_captured_has_the_name(server:
     assert {row["id"]: row["a"] for row in world.rows()} == {1: "x", 3: None}
 
 
+@pytest.mark.long
 def test_a_table_that_gets_a_key(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, "a nvarchar(9), n int", "(N'x', 1)", "(N'y', 2)", "(N'z', 3)")
     world.execute("ALTER TABLE dbo.t ADD id int IDENTITY NOT NULL")
@@ -187,6 +191,7 @@ def test_a_table_that_gets_a_key(server: StandIn, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_table_that_gets_its_key_by_a_property_is_read_again(server: StandIn, tmp_path: Path) -> None:
     """An update of what is its key now says nothing of the row that was there; a removal was of one of several rows alike."""
     world = World(server, tmp_path / "lake", "a int, note nvarchar(9)")

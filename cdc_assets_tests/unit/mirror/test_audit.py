@@ -82,6 +82,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES.keys())
 def test_a_mirror_whose_record_or_tables_lost_something_is_made_anew(
     world: World, lose: Callable[[World], None], caplog: pytest.LogCaptureFixture
@@ -99,6 +100,7 @@ def test_a_mirror_whose_record_or_tables_lost_something_is_made_anew(
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
+@pytest.mark.long
 def test_what_nobody_has_lost_is_no_alarm(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Versions that a person has deleted, and a step that died behind its commits."""
     DeltaTable(str(world.lake / HISTORY)).delete(f"{STEP} = 2")

@@ -175,6 +175,7 @@ def test_rows_that_were_deleted_in_a_gap_are_gone(world: World) -> None:
     assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
 
 
+@pytest.mark.long
 def test_many_leaves(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves are divided, joined and rewritten only where something changes; steps end between commits."""
     monkeypatch.setattr(leaves, "LEAF_BYTES", 15000)
@@ -211,6 +212,7 @@ def test_many_leaves(server: StandIn, tmp_path: Path, monkeypatch: pytest.Monkey
     assert world.rows() == [{"id": 3, "note": "alone"}]
 
 
+@pytest.mark.long
 def test_replaced_leaves_are_removed_after_the_retention_and_small_files_of_history_joined(world: World) -> None:
     world.config = replace(world.config, lake=replace(world.config.lake, compact_after_files=8))
     left = world.lake / f"{TOPIC}.__current" / f"leaf--{'0' * 32}.parquet"

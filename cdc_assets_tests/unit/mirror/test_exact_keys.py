@@ -107,6 +107,7 @@ def test_a_mirror_whose_keys_were_made_by_another_rule_is_made_anew(
     assert notes(world) == on_server(world)
 
 
+@pytest.mark.long
 def test_events_of_shortened_keys_count_for_nothing(world: World) -> None:
     """What they told is known again when the table was read in a form with every digit."""
     world.mirror()

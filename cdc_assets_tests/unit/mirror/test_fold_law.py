@@ -83,6 +83,7 @@ def as_of(rows: pa.Table, ended: pa.Table, commit: int) -> list[dict[str, Any]]:
 CUTS = some.lists(some.integers(1, 40), max_size=4, unique=True)
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(histories(), CUTS)
 def test_rows_and_versions_of_a_table_with_a_key(steps: list[Step], cuts: list[int]) -> None:
@@ -106,6 +107,7 @@ def test_rows_and_versions_of_a_table_without_a_key(steps: list[Step], cuts: lis
         assert Counter((row["id"], row["a"]) for row in as_of(rows, ended, commit)) == copies_after(steps, commit)
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(histories(), some.sets(some.integers(1, 5)))
 def test_rows_that_a_new_reading_does_not_find_are_gone(steps: list[Step], lost: set[int]) -> None:

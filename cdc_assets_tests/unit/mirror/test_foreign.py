@@ -73,6 +73,7 @@ def test_a_mirror_of_a_topic_that_holds_events_twice_is_right(server: StandIn, t
     assert content(world.lake) == found
 
 
+@pytest.mark.long
 def test_versions_that_a_late_rewrite_brings_back_are_undone(server: StandIn, tmp_path: Path) -> None:
     world = made(server, tmp_path / "lake", KEYED)
     for turn in range(3):
@@ -101,6 +102,7 @@ def test_a_mirror_that_cannot_be_read_hides_nothing_else(server: StandIn, tmp_pa
     assert not CaptureOverview(world.config).doubled
 
 
+@pytest.mark.long
 def test_versions_that_are_rewritten_in_turn_need_a_mirror_made_anew(
     server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,6 +136,7 @@ def join_versions(tables: MirrorTables, path: str) -> None:
     assert SmallFiles(tables.tables, settings, LocalRunner(1), nobody_else, upkeep.join_versions).join([path])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["files-joined", "replacement-checked:3"])
 def test_two_followers_join_versions_once(server: StandIn, tmp_path: Path, step: str) -> None:
     """Such as a run and a reconciliation, of which one sleeps while it joins files."""

@@ -97,6 +97,7 @@ def in_commit(patch: pytest.MonkeyPatch, error: Exception) -> None:
     patch.setattr(MirrorChange, "commit", broken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [in_description, in_fold, in_commit])
 @pytest.mark.parametrize("error", [pa.ArrowInvalid("overflow"), KeyError("__op"), LakeError("It is gone.")])
 def test_any_error_of_one_mirror_is_its_own_trouble(
@@ -205,6 +206,7 @@ def test_a_table_may_have_columns_of_any_name(world: World) -> None:
     assert (row["id"], row["__op"], row["__position"], row["__missing:__op"]) == (1, "u", 7, True)
 
 
+@pytest.mark.long
 def test_what_a_failed_step_has_written_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk would stay full otherwise, and the capture wait with it."""
     assert not mirrored(world)

@@ -124,6 +124,7 @@ def change(world: World, turn: int) -> None:
     world.mirror()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KEYS)
 def test_a_mirror_with_long_keys_is_right(server: StandIn, tmp_path: Path, kind: str) -> None:
     world = made(server, tmp_path / "lake", kind)
@@ -133,6 +134,7 @@ def test_a_mirror_with_long_keys_is_right(server: StandIn, tmp_path: Path, kind:
         assert is_right(world)
 
 
+@pytest.mark.long
 def test_a_mirror_whose_leaves_break_the_rule_is_made_anew(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -32,6 +32,7 @@ def alter_key(world: World, old: str, new: str) -> None:
     world.second_instance()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goes_on", [True, False])
 @pytest.mark.parametrize("by_property", [True, False])
 @pytest.mark.parametrize(("old", "new"), KEYS)
@@ -64,6 +65,7 @@ def test_rows_are_the_servers(
         assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_changes_of_the_key(server: StandIn, tmp_path: Path, seed: int) -> None:
     """Whenever a mirror follows, its rows are the server's; until then they stay. Keys come back, too, read again or not."""

@@ -71,6 +71,7 @@ class LeafWorld:
         return sorted(map(repr, rows.to_pylist())), sorted(map(repr, ended.to_pylist()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", SHAPES)
 @given(data=some.data())
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -119,6 +120,7 @@ def large(commits: list[int], keys: list[int], size: int) -> pa.Table:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["one transaction", "one row"])
 def test_a_task_holds_few_of_many_large_events(tmp_path: Path, what: str) -> None:
     count, size = 400, 100_000

@@ -154,6 +154,7 @@ def begun(world: World, way: str) -> None:
         assert world.mirror().lsn == world.position()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_no_lsn_is_published_between_watermark_and_the_last_row(world: World, way: str) -> None:
     """Whatever the capture job has read of the log, transaction after transaction."""
@@ -187,6 +188,7 @@ def test_no_lsn_is_published_between_watermark_and_the_last_row(world: World, wa
     assert world.mirror(anew=True).lsn == state.lsn
 
 
+@pytest.mark.long
 def test_what_was_written_meanwhile_may_be_folded_in_several_ranges(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def values(broker: MemoryBroker, topic: str) -> int:
     return len(broker.topics[f"shop.{topic}"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("metadata", [False, True], ids=["plain", "with transactions"])
 @pytest.mark.parametrize("anew", [False, True], ids=["one publisher", "a new one each time"])
 def test_the_events_of_one_database_do_not_wait_for_the_snapshot_of_another(

@@ -31,6 +31,7 @@ def snapshot_of_both(world: World) -> None:
         capture.snapshot([TableId(DATABASE, "dbo", name) for name in ("t", "a")])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dies", STEPS)
 def test_reads_of_a_new_table_come_once(tmp_path: Path, dies: str) -> None:
     with StandIn(databases=(DATABASE,)) as server:

@@ -50,6 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.long
 def test_all_events_come_in_the_order_of_their_topics(world: World) -> None:
     broker = MemoryBroker()
     assert not published(world.config, broker)
@@ -144,6 +145,7 @@ def test_what_is_refused_stops_its_topic_alone_until_it_is_taken(world: World) -
     assert small.held() == undisturbed.held()
 
 
+@pytest.mark.long
 def test_a_stopped_topic_keeps_its_place_while_others_go_on(world: World) -> None:
     """In one process, which does not try it again for some minutes."""
     whole, small = MemoryBroker(), MemoryBroker()

@@ -55,6 +55,7 @@ def moved(broker: MemoryBroker, first: int, last: int, after: str = "", until: s
     return found
 
 
+@pytest.mark.long
 def test_windows_go_into_another_prefix(config: CaptureConfig, whole: MemoryBroker) -> None:
     windows = sorted({record.window for record in whole.topics[TOPIC]})
     broker, place = MemoryBroker(), Feed(config, TopicTables.of(config)).recorded().read()
@@ -78,6 +79,7 @@ def test_a_range_behind_what_is_complete_is_refused_for_what_it_is(config: Captu
     assert broker.marker is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("first", "last"), [(5, 14), (0, 3), (None, 8), (8, None)])
 def test_lsns_go_into_another_prefix(
     config: CaptureConfig, whole: MemoryBroker, first: int | None, last: int | None

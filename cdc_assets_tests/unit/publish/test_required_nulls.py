@@ -64,6 +64,7 @@ def rows_of(broker: MemoryBroker, registry: Registry) -> list[tuple[int, dict[st
     return found
 
 
+@pytest.mark.long
 def test_records_are_read_to_their_end_and_hold_what_the_table_held(config: CaptureConfig) -> None:
     broker = MemoryBroker()
     with Registry() as registry:

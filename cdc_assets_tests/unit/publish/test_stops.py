@@ -98,6 +98,7 @@ def world(tmp_path: Any) -> World:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cause", CAUSES)
 @pytest.mark.parametrize("again", [False, True])
 def test_every_record_comes_once_after_the_cause_is_gone(

@@ -40,6 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("most", "at_once", "batch"),
     [

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cli.main import app
@@ -11,6 +12,7 @@ from cdc_assets_tests.unit.reconcile.world import World
 from mssql_standin.control import StandIn
 
 
+@pytest.mark.long
 def test_differences_are_printed_and_the_exit_code_tells_of_them(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path / "lake"), "id int NOT NULL PRIMARY KEY, v nvarchar(9)", "(1, N'a'), (2, N'b')")
     properties = {

@@ -42,6 +42,7 @@ def test_equal_tables_are_equal(world: World) -> None:
     assert found.lsn == world.mirrors().states()[world.topic].lsn
 
 
+@pytest.mark.long
 def test_what_the_log_does_not_record_is_found_and_mended(world: World) -> None:
     world.behind_the_log("UPDATE dbo.t SET note = N'changed silently' WHERE id = 7")
     world.behind_the_log("INSERT INTO dbo.t VALUES (1000, N'it''s new?', N'B')")
@@ -66,6 +67,7 @@ def test_rows_that_vanished_are_told(world: World) -> None:
     assert "--repair removes" in found.summary
 
 
+@pytest.mark.long
 def test_rows_that_vanished_go_from_the_mirror_and_not_from_the_topic(world: World) -> None:
     """A mirror that is made anew lacks them, too; a row that comes again is there."""
     world.change("UPDATE dbo.t SET note = N'later than these' WHERE id = 5")
@@ -174,6 +176,7 @@ def test_differences_behind_many_changes_in_flight_are_found(world: World, monke
     assert kinds(found) == [("differs", str(at)) for at in (100, 96, 97, 98, 99)]
 
 
+@pytest.mark.long
 def test_a_table_of_which_very_many_rows_change_all_the_time_is_not_told_to_be_equal(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +195,7 @@ def test_a_table_of_which_very_many_rows_change_all_the_time_is_not_told_to_be_e
         world.reconcile()
 
 
+@pytest.mark.long
 def test_a_leaf_that_a_step_replaces_meanwhile_is_compared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the server has no rows of it."""
     assert not world.mirrors().catch_up()
@@ -210,6 +214,7 @@ def test_a_leaf_that_a_step_replaces_meanwhile_is_compared(world: World, monkeyp
     assert (found.differing, found.absent) == (100, 100)
 
 
+@pytest.mark.long
 def test_equal_while_a_writer_works(world: World) -> None:
     stop = threading.Event()
 
@@ -276,6 +281,7 @@ def test_a_comparison_that_dies_continues_behind_what_it_has_recorded(world: Wor
     assert (rest.rows, rest.ended, kinds(rest)) == (100, True, [("differs", "1"), ("differs", "99")])
 
 
+@pytest.mark.long
 def test_composite_keys_and_collations(server: StandIn, tmp_path: Path) -> None:
     columns = "code nvarchar(10) COLLATE Latin1_General_CI_AS NOT NULL, id int NOT NULL, v datetime2(7), PRIMARY KEY (code, id)"
     rows = "(N'a', 1, '2026-01-02 03:04:05.1234567'), (N'B', 1, NULL), (N'Straße', 2, '2026-01-02'), (N'z', 9, NULL)"
@@ -290,6 +296,7 @@ def test_composite_keys_and_collations(server: StandIn, tmp_path: Path) -> None:
     assert world.reconcile().differing == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["datetime2(7)", "datetimeoffset(7)"])
 def test_rows_whose_keys_differ_by_100_ns_are_compared_and_mended(server: StandIn, tmp_path: Path, kind: str) -> None:
     rows = ", ".join(f"('2026-01-01 00:00:00.000001{at}', N'{at}')" for at in range(10))
@@ -318,6 +325,7 @@ def test_a_key_that_fits_no_event_is_not_compared(server: StandIn, tmp_path: Pat
         world.reconcile()
 
 
+@pytest.mark.long
 def test_tables_without_a_key(server: StandIn, tmp_path: Path) -> None:
     world = World(
         server,
@@ -338,6 +346,7 @@ def test_tables_without_a_key(server: StandIn, tmp_path: Path) -> None:
     assert world.rows() == world.on_server("a, b, big")
 
 
+@pytest.mark.long
 def test_repair_makes_the_copies_of_a_row_equal_in_both_directions(server: StandIn, tmp_path: Path) -> None:
     world = World(
         server, str(tmp_path), "a int, b nvarchar(10)", "(1, N'x'), (1, N'x'), (1, N'x'), (2, NULL), (2, NULL)"
@@ -358,6 +367,7 @@ def test_repair_makes_the_copies_of_a_row_equal_in_both_directions(server: Stand
     assert world.rows() == world.on_server("a, b")
 
 
+@pytest.mark.long
 def test_masked_columns_are_compared_and_shown_masked(server: StandIn, tmp_path: Path) -> None:
     rule = ColumnRule("mask", ("dbo.t.code", "dbo.t.secret"), 3)
     columns = "code nvarchar(10) NOT NULL PRIMARY KEY, secret nvarchar(20), n int"
@@ -374,6 +384,7 @@ def test_masked_columns_are_compared_and_shown_masked(server: StandIn, tmp_path:
     assert world.reconcile().differing == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "statement"),
     [
@@ -428,6 +439,7 @@ def instance(what: str, name: str) -> str:
     )
 
 
+@pytest.mark.long
 def test_columns_of_an_instance_whose_name_was_used_before_are_compared_too(world: World) -> None:
     for number, (new, old) in enumerate([("other", "dbo_t"), ("dbo_t", "other")], 1):
         world.sql(f"ALTER TABLE dbo.t ADD c{number} int")

@@ -91,6 +91,7 @@ def test_one_that_stood_still_learns_that_its_turn_has_ended(turns: Turns, tmp_p
         raise LakeError("Staged rows cannot be read.")
 
 
+@pytest.mark.long
 def test_two_comparisons_of_a_table_at_once_do_not_hinder_each_other(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def rebuilt(world: World) -> None:
     world.check()
 
 
+@pytest.mark.long
 def test_each_key_keeps_its_last_event_and_the_mirror_can_be_made_anew(world: World) -> None:
     world.stream()
     world.check()
@@ -72,6 +73,7 @@ def test_each_key_keeps_its_last_event_and_the_mirror_can_be_made_anew(world: Wo
     world.check()
 
 
+@pytest.mark.long
 def test_it_is_compacted_again_when_as_much_is_new(world: World) -> None:
     world.stream()
     before = [world.holds(table).compacted for table in world.tables]
@@ -206,6 +208,7 @@ def test_a_topic_with_keys_that_events_shorten_keeps_its_events(
     assert all(bool(world.holds(table).after) is not bool(coarse) for table in world.tables)
 
 
+@pytest.mark.long
 def test_events_that_another_key_tells_go_once_the_table_was_read_again_and_that_is_old(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +248,7 @@ def rows_of(tables: TopicTables, directory: str) -> pa.Table:
     return handle.to_pyarrow_table(columns=["position"])
 
 
+@pytest.mark.long
 def test_what_was_lost_before_the_table_was_read_again_goes(world: World) -> None:
     """Rows of which no event tells since are gone, whatever older events say."""
     world.server.clean_up(world.server.transactions[-1])
@@ -257,6 +261,7 @@ def test_what_was_lost_before_the_table_was_read_again_goes(world: World) -> Non
     rebuilt(world)
 
 
+@pytest.mark.long
 def test_after_events_went_by_age_a_snapshot_makes_it_whole(world: World) -> None:
     by_key = world.config
     world.config = replace(by_key, lake=replace(by_key.lake, topic_policy="delete"))

@@ -60,6 +60,7 @@ def dropped(world: World) -> list[int]:
     return [len(world.ever[table]) - len(events_of(world.config, table)) for table in world.tables]
 
 
+@pytest.mark.long
 def test_old_events_go_once_their_mirror_has_them(world: World) -> None:
     world.stream()
     assert all(dropped(world))
@@ -97,6 +98,7 @@ def test_a_topic_that_cannot_be_read_keeps_its_events_and_no_other_one_does(
     world.check()
 
 
+@pytest.mark.long
 def test_a_clock_that_was_ahead_postpones_no_later_look(world: World) -> None:
     world.server.behind = -timedelta(hours=100 * HOURS)
     world.stream()
@@ -232,6 +234,7 @@ def test_a_mirror_that_is_made_anew_meanwhile_keeps_its_events(world: World) -> 
     world.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["retention-recorded", "retention-announced"])
 def test_a_run_that_was_overtaken_sets_nothing_back(world: World, step: str) -> None:
     """It sleeps before readers are told, while its successor drops more."""

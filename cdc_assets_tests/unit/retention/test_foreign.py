@@ -56,6 +56,7 @@ def require_once(world: World) -> None:
     assert not CaptureOverview(world.config, audit_s=None).losses
 
 
+@pytest.mark.long
 def test_what_could_not_be_removed_is_not_recorded_as_gone(world: World) -> None:
     """Another program rewrites the files between the record and the removal."""
     waiting = ["retention-announced"]
@@ -81,6 +82,7 @@ def test_what_could_not_be_removed_is_not_recorded_as_gone(world: World) -> None
     require_once(world)
 
 
+@pytest.mark.long
 def test_rows_that_users_appended_stay_when_a_topic_is_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

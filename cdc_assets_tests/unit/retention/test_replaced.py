@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ def kept(events: pa.Table, *, whole: bool) -> pa.Table:
     return events.filter(pa.array(staying(SHAPE, events, whole=whole)))
 
 
+@pytest.mark.long
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(EVENT, max_size=12), st.lists(EVENT, max_size=8), st.permutations(range(3)), st.integers(0, 12))
 def test_what_stays_makes_the_same_rows_now_and_later(

@@ -129,6 +129,7 @@ def test_one_table_that_goes_or_changes_is_reported_and_the_others_are_read(
     assert [trouble.table for trouble in summary.unread] == [gone]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_no_read_overtakes_between_incremental_rounds(server: StandIn, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - a test

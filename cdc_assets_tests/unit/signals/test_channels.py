@@ -366,6 +366,7 @@ def test_what_no_lake_can_hold_is_skipped_and_told_once(
     assert [text for text in caplog.messages if text.startswith("Signal")] == told
 
 
+@pytest.mark.long
 def test_signals_from_outside_go_to_the_databases_they_name_and_are_parsed_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
@@ -13,6 +14,7 @@ from mssql_standin.control import StandIn
 ORDERS = f"{DATABASE}[.]dbo[.]orders"
 
 
+@pytest.mark.long
 def test_a_command_asks_for_a_table(tmp_path: Path) -> None:
     file = tmp_path / "shop.json"
 

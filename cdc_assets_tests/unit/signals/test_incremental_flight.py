@@ -30,6 +30,7 @@ from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
 
 
+@pytest.mark.long
 def test_stop_and_pause_while_a_round_is_in_flight(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = orders(world, 300)
@@ -162,6 +163,7 @@ def test_a_stop_by_another_channel_beats_the_error_of_what_it_stops(server: Stan
     assert [kind for kind, _ in world.notes()] == ["STARTED", "ABORTED"]
 
 
+@pytest.mark.long
 def test_databases_have_signal_tables_and_rounds_of_their_own(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     both = replace(world.config.connection, databases=(DATABASE, "Other"))

@@ -119,6 +119,7 @@ def test_rows_are_not_told_by_a_computed_key_of_which_changes_hold_nothing() -> 
     assert (chunked.identity, chunked.unique) == ((0,), True)
 
 
+@pytest.mark.long
 def test_unique_index_over_nullable_columns(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     world.sql("CREATE TABLE dbo.pairs (a int NULL, b varchar(10) COLLATE Latin1_General_CI_AS NULL, note int)")
@@ -184,6 +185,7 @@ KEY_TYPES = {
 }
 
 
+@pytest.mark.long
 def test_keys_of_every_type_are_read_in_order_and_compared_exactly(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     tables, types = [], list(KEY_TYPES.items())
@@ -224,6 +226,7 @@ def test_wide_rows_make_small_rounds(server: StandIn, tmp_path: Path, monkeypatc
     assert sum(kind == "IN_PROGRESS" for kind, _ in world.notes()) >= 100 / 30
 
 
+@pytest.mark.long
 def test_slow_reading_makes_small_rounds(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incremental_round, "ROUND_S", 1e-9)
     world = World(server, str(tmp_path), chunk_rows=4)
@@ -254,6 +257,7 @@ def test_an_unchanged_twin_of_a_changed_row_is_read(server: StandIn, tmp_path: P
     assert sorted((row["kind"], row["note"]) for row in world.reads(table)) == [(1, "x"), (2, "y")]
 
 
+@pytest.mark.long
 def test_a_table_without_a_key_that_changes_faster_than_it_is_read_is_given_up(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

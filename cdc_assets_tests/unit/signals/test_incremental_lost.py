@@ -101,6 +101,7 @@ def test_rows_of_a_round_do_not_come_behind_those_of_a_snapshot_that_repairs_a_g
     assert ids(world, table) == [1, 2]
 
 
+@pytest.mark.long
 def test_markers_are_found_beside_a_signal_whose_record_was_written_and_the_answer_lost(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

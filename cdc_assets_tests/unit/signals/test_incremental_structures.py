@@ -73,6 +73,7 @@ def test_column_dropped_in_mid_snapshot_is_null(server: StandIn, tmp_path: Path)
     assert scans(world) == ["SUCCEEDED"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("alter", "kept"),
     [
@@ -99,6 +100,7 @@ def test_structure_changes_while_rows_are_read(
     assert [*scans(world), world.notes()[-1][0]] == ["SUCCEEDED", "COMPLETED"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("more", "status"),
     [
@@ -145,6 +147,7 @@ def test_column_that_was_made_again_under_its_name_is_another_one(server: StandI
     assert world.reads(table) == [{"id": 1, "version": 2, "note": None}]
 
 
+@pytest.mark.long
 def test_other_key_in_mid_snapshot_begins_anew(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     world.config = replace(world.config, events=replace(world.config.events, message_key_columns=("dbo.orders:id",)))
@@ -160,6 +163,7 @@ def test_other_key_in_mid_snapshot_begins_anew(server: StandIn, tmp_path: Path) 
     assert scans(world) == ["SUCCEEDED"]
 
 
+@pytest.mark.long
 def test_other_type_of_the_key_in_mid_snapshot_begins_anew(server: StandIn, tmp_path: Path) -> None:
     """As texts, most of these numbers are behind the greatest one."""
     world = World(server, str(tmp_path))
@@ -250,6 +254,7 @@ DROP_FIRST = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["marker-written", "chunk-read", "signals-recorded", "window-planned"])
 @pytest.mark.parametrize(
     ("statements", "reason"),

@@ -137,6 +137,7 @@ def test_a_structure_is_reported_once_whatever_dies(
     assert not world.state().signals[DATABASE].unfinished
 
 
+@pytest.mark.long
 def test_a_structure_is_recorded_after_the_end_of_another_databases_tables(server: StandIn, tmp_path: Path) -> None:
     server.execute("CREATE DATABASE Other")
     server.execute("EXEC sys.sp_cdc_enable_db", database="Other")

@@ -61,6 +61,7 @@ def state_of_topic(world: World, table: TableId) -> dict[int, str]:
     return state
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read", "exclusive", "snapshot"])
 @pytest.mark.parametrize("seed", range(2))
 def test_topics_end_in_the_servers_state(

@@ -37,6 +37,7 @@ def refuse(server: SimulatedServer, table: TableId, after: int, error: Exception
     server.before_read = before_read
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("error", [QueryError("refused", 208), ServerBusyError("locked")])

@@ -118,6 +118,7 @@ def rows_of(events: list[dict[str, Any]]) -> Counter[Any]:
     return +rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("isolation", ISOLATIONS)
@@ -161,6 +162,7 @@ def round_per_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_assets.snapshot.rounds.MIN_SLICE", 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["signal table", "SNAPSHOT", "locks"])
 def test_snapshots_of_tables_that_stream(server: StandIn, tmp_path: Path, way: str) -> None:
     """Again as a whole, as a key range, by a signal, and after a gap; somebody writes beside each."""
@@ -188,6 +190,7 @@ def test_snapshots_of_tables_that_stream(server: StandIn, tmp_path: Path, way: s
     shop.check_mirrors()
 
 
+@pytest.mark.long
 def test_mirrors_that_follow_between_the_rounds(server: StandIn, tmp_path: Path, round_per_table: None) -> None:
     """The last row of a table is committed with the next table's; copies of it are counted together."""
     shop = Mirrored(server, tmp_path, "locks")
@@ -199,6 +202,7 @@ def test_mirrors_that_follow_between_the_rounds(server: StandIn, tmp_path: Path,
     shop.check_mirrors()
 
 
+@pytest.mark.long
 def test_a_reading_that_was_given_up_hides_no_mirror_that_is_behind(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

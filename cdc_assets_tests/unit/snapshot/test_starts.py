@@ -156,6 +156,7 @@ def test_when_needed_reads_again_without_history(server: StandIn, tmp_path: Path
     assert starts.start() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", ["folder", "newest commit"])
 def test_initial_does_not_continue_without_history_and_recovery_does(
     server: StandIn, tmp_path: Path, lost: str
@@ -276,6 +277,7 @@ def test_table_that_is_enabled_after_its_first_start_joins(
     assert created == ([9] if reads else [7, 8, 9])
 
 
+@pytest.mark.long
 def test_configuration_based(server: StandIn, tmp_path: Path) -> None:
     rows = Starts(server, tmp_path / "a", "configuration_based", snapshot_data="true")
     assert [rows.start(), rows.start()] == [["r"] * 3] * 2

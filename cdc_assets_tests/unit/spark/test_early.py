@@ -287,6 +287,7 @@ def test_nobody_waits_for_the_lock_that_pyspark_holds_while_a_session_is_made(mo
     arrived.set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [

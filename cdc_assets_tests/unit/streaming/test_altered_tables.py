@@ -54,6 +54,7 @@ def values(config: CaptureConfig, table: TableId) -> list[tuple[str | None, obje
     return [(event.op, (event.after or {}).get("gone")) for event in found]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("captured", [True, False])
 @pytest.mark.parametrize("step", ["", "history-recorded", "files-written", "table-committed"])
 def test_values_arrive_also_before_the_capture_job_has_come_to_the_statement(

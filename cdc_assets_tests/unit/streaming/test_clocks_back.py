@@ -60,6 +60,7 @@ def test_a_lake_that_is_an_hour_behind_is_not_healthy(place: Place, committed: f
     assert not any((database.lag.behind_s or 3600) < 60 for database in found.databases)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("now", [-30, 30, 90])
 def test_one_that_has_all_but_the_last_seconds_is(place: Place, now: float) -> None:
     for minute in range(-40, int(now), 5):

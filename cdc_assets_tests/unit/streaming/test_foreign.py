@@ -52,6 +52,7 @@ def stale(world: World, table: TableId) -> None:
     late.optimize.compact()
 
 
+@pytest.mark.long
 def test_what_is_there_twice_is_trouble_until_a_run_has_undone_it(tmp_path: Path) -> None:
     world = World(str(tmp_path))
     make_capture(world.server, world.config).snapshot()
@@ -78,6 +79,7 @@ def test_what_is_there_twice_is_trouble_until_a_run_has_undone_it(tmp_path: Path
     assert (found.check, found.blocking) == ("writers", False)
 
 
+@pytest.mark.long
 def test_what_the_log_does_not_tell_any_more_is_not_known_until_a_run_has_compared_positions(tmp_path: Path) -> None:
     world = World(str(tmp_path))
     make_capture(world.server, world.config).snapshot()
@@ -214,6 +216,7 @@ class Rewriting:
         self._thread.join()
 
 
+@pytest.mark.long
 def test_a_program_that_rewrites_everything_all_the_time(tmp_path: Path) -> None:
     """`OPTIMIZE` in a loop over every directory of the lake, for 200 windows."""
     world = World(str(tmp_path), compact_after_files=4)

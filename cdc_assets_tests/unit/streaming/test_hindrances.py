@@ -122,6 +122,7 @@ def test_run_that_another_one_has_replaced_says_nothing(
     assert not seen(server, config).troubles
 
 
+@pytest.mark.long
 def test_process_that_could_not_begin_says_nothing_for_long_over_a_run_that_goes_on(
     captured: tuple[SimulatedServer, CaptureConfig, TableId], monkeypatch: pytest.MonkeyPatch
 ) -> None:

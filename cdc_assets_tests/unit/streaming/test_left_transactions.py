@@ -101,6 +101,7 @@ def test_a_shorter_window_that_is_given_up_as_well(world: World) -> None:
     world.assert_whole(6, 7, 8, 9)
 
 
+@pytest.mark.long
 def test_windows_that_are_given_up_one_behind_the_other(world: World) -> None:
     """Then one instance is read twice to be counted."""
     world.commit(range(6, 11))
@@ -145,6 +146,7 @@ def test_a_table_that_is_excluded_before_its_transactions_are_told(world: World)
     world.assert_whole(6)
 
 
+@pytest.mark.long
 def test_a_table_of_which_one_part_is_counted_and_the_other_refused(world: World) -> None:
     """It stays behind, and goes on where it was."""
     world.commit(range(6, 10))
@@ -201,6 +203,7 @@ def test_a_topic_that_is_lost_before_its_transactions_are_told_holds_up_nothing(
     assert how == "unreadable" or not topic.exists(), "it may be restored from a copy"
 
 
+@pytest.mark.long
 def test_a_table_that_is_counted_and_has_no_structure_for_its_new_rows(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

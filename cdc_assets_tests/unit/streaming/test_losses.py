@@ -179,6 +179,7 @@ LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lose", "lost"), LOSSES.values(), ids=LOSSES)
 def test_a_topic_that_lost_data_has_a_gap_and_the_others_continue(
     world: World, lose: Callable[[Path], None], lost: str
@@ -321,6 +322,7 @@ def test_what_a_quiet_topic_loses_is_noticed_while_a_run_streams_others(
     world.check_rows()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["resnapshot", "ignore"])
 def test_a_folder_that_goes_while_a_run_streams_is_made_anew_by_the_same_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
@@ -349,6 +351,7 @@ def test_a_folder_that_goes_while_a_run_streams_is_made_anew_by_the_same_run(
         assert world.state(world.lines).gaps
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", range(1, 7))
 @pytest.mark.parametrize("how", ["deleted", "emptied", "cut off"])
 def test_newest_commits_of_the_manifest_are_lost(world: World, lost: int, how: str) -> None:
@@ -393,6 +396,7 @@ def test_log_that_cannot_be_read_behind_an_older_manifest(
     world.check_rows()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["deleted", "emptied", "cut off"])
 def test_checkpoint_of_a_log_that_was_shortened_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -429,6 +433,7 @@ def stopped_at(step: str, action: Callable[[], object]) -> None:
         action()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lose", [remove, empty_newest_commit, lose_newest_file])
 @pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed"])
 def test_lost_while_a_window_is_in_flight(world: World, step: str, lose: Callable[[Path], None]) -> None:
@@ -460,6 +465,7 @@ def remove_log(table: Path) -> None:
     remove(table / "_delta_log")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lose", [remove, remove_log, lose_newest_commit])
 @pytest.mark.parametrize(
     ("first", "step"), [("new", "round-written"), ("gap", "round-written"), ("gap", "round-complete")]
@@ -537,6 +543,7 @@ def test_table_that_is_left_out_keeps_its_gap(world: World) -> None:
     assert [trouble.table for trouble in world.stream().troubled] == [world.orders]
 
 
+@pytest.mark.long
 def test_upkeep_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 3)
     world = make_world(tmp_path / "lake", compact_after_files=2, retention_hours=0, transaction_metadata=True)

@@ -175,6 +175,7 @@ def test_a_topic_that_others_made_unreadable_stops_no_other(
     assert [event.key for event in events_of(config, orders)] == [1, 50, 62, 61, 60]
 
 
+@pytest.mark.long
 def test_rows_that_are_lost_behind_more_commits_than_the_log_keeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_mirrors_that_nobody_keeps_any_more_are_a_trouble(world: World) -> None:
     assert about_mirrors(world.report(2 * 24 * LATE)) == []
 
 
+@pytest.mark.long
 def test_mirror_that_never_moves_is_a_trouble_though_others_do(world: World) -> None:
     """Its step kills the process each time, so nobody records why."""
     world.mirrors.catch_up()

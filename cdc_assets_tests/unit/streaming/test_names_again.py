@@ -27,6 +27,7 @@ def recorded(config: object, table: TableId) -> list[tuple[str, str, int]]:
     return [(str(row["type"]), str(row["capture_instance"]), len(row["columns"])) for row in rows]  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [(V2, V3, V2), (V2, V1, V2, V1)], ids=["numbered", "default"])
 @pytest.mark.parametrize("step", ["", *HAND_OVER, "window-complete"])
 def test_a_name_that_is_used_again_is_another_structure(tmp_path: Path, names: Sequence[str], step: str) -> None:
@@ -135,6 +136,7 @@ DROPPED = [with_nothing_left, with_another_one_left, made_again]
 Drop = Callable[[SimulatedServer, TableId], tuple[str, str]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transactions", [False, True], ids=["", "transactions"])
 @pytest.mark.parametrize("drop", DROPPED, ids=lambda drop: drop.__name__)
 @pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed", "window-complete"])
@@ -234,6 +236,7 @@ def two_databases(path: Path, **changes: object):  # type: ignore[no-untyped-def
     return server, config, orders, items
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 def test_structures_of_a_snapshot_whose_number_was_passed_are_recorded(tmp_path: Path, known: bool) -> None:
     server, config, orders, items = two_databases(tmp_path, gap_policy="resnapshot")

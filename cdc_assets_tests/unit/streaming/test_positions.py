@@ -119,6 +119,7 @@ CAUSES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["initial", "when_needed", "when_needed_no_data"])
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
 def test_table_that_failed_goes_on_where_it_failed(tmp_path: Path, cause: Cause, mode: str) -> None:
@@ -158,6 +159,7 @@ def test_snapshot_of_a_table_that_failed_keeps_its_position(tmp_path: Path) -> N
     assert state(config, orders).gaps == ()
 
 
+@pytest.mark.long
 def test_table_is_tried_again_while_the_run_goes_on_after_pauses_that_grow(tmp_path: Path) -> None:
     server, config, lines, orders = started(tmp_path, idle_timeout_s=400.0, poll_interval_s=1.0)
     tries: list[timedelta] = []
@@ -352,6 +354,7 @@ def test_table_that_was_read_before_it_had_change_data_capture(tmp_path: Path) -
     assert mirrored(config, orders) == wanted(server, orders)
 
 
+@pytest.mark.long
 def test_repair_that_is_planned_again_streams_from_its_first_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,6 +381,7 @@ def test_repair_that_is_planned_again_streams_from_its_first_reads(
     assert mirrored(config, orders) == wanted(server, orders)
 
 
+@pytest.mark.long
 def test_database_that_is_away_in_the_middle_of_its_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds_of_one(monkeypatch)
     server = TwoDatabases()

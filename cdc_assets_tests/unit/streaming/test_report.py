@@ -167,6 +167,7 @@ def test_capture_without_trouble_is_healthy(tmp_path: Path) -> None:
     assert (read["healthy"], read["databases"][0]["complete_to"]) == (True, str(server.transactions[-1]))
 
 
+@pytest.mark.long
 def test_no_combination_of_troubles_is_healthy(tmp_path: Path) -> None:
     """Each trouble, and each combination of two (of up to `CDC_TROUBLES`)."""
     lake, kept = tmp_path / "lake", tmp_path / "kept"

@@ -122,6 +122,7 @@ def two_databases(path: Path, **changes: object) -> tuple[TwoDatabases, CaptureC
     return server, config, orders, other
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", STEPS[:-1])
 @pytest.mark.parametrize("metadata", [False, True])
 def test_database_that_the_successor_gave_up(tmp_path: Path, step: str, metadata: bool) -> None:

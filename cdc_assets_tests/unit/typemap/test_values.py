@@ -76,6 +76,7 @@ def test_money_in_each_mode(mode: DecimalMode, expected: object) -> None:
 BINARIES = st.lists(st.none() | st.binary(max_size=40), max_size=20)
 
 
+@pytest.mark.long
 @given(BINARIES, st.integers(0, 3))
 def test_base64_and_hexadecimal_are_the_library_s(values: list[bytes | None], start: int) -> None:
     array = pa.array(values, pa.large_binary()).slice(start)

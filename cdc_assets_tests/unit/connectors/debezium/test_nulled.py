@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from cdc_assets.connectors.debezium.log import EngineLog
 from cdc_assets.connectors.engine.feed import Chunk
 from cdc_assets.connectors.engine.overview import EngineOverview
@@ -46,6 +48,7 @@ y': class=class [I
     assert log.nulled() == {"note": 1, "cells": 1}
 
 
+@pytest.mark.long
 def test_a_value_of_thousands_of_lines_takes_no_longer_than_they_do() -> None:
     """It took minutes, and the engine waits for whoever reads its log."""
     value = "a\n" * 20_000

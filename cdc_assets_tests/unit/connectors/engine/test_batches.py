@@ -186,6 +186,7 @@ def test_events_without_a_key_stand_with_those_that_have_one(tmp_path: Path) -> 
     assert not (tmp_path / "shop.t0@2").exists()
 
 
+@pytest.mark.long
 def test_many_batches_are_folded(tmp_path: Path) -> None:
     run(tmp_path, ListFeed(EVENTS, range(1, 61)), rows=1)
     run(tmp_path, ListFeed(EVENTS, [60]))
@@ -247,6 +248,7 @@ def test_heartbeats_do_not_keep_a_run_alive(tmp_path: Path) -> None:
     assert set(summary.rows) == {"__debezium-heartbeat.shop"}
 
 
+@pytest.mark.long
 def test_small_files_are_joined_between_batches(tmp_path: Path) -> None:
     given = config_for(tmp_path, rows=1)
     config = replace(given, lake=replace(given.lake, compact_after_files=5))
@@ -259,6 +261,7 @@ def test_small_files_are_joined_between_batches(tmp_path: Path) -> None:
     assert_each_once(tmp_path)
 
 
+@pytest.mark.long
 def test_events_that_another_program_puts_in_twice_are_undone(tmp_path: Path) -> None:
     given = config_for(tmp_path, rows=1)
     run(tmp_path, ListFeed(EVENTS, range(1, 61)), rows=1)

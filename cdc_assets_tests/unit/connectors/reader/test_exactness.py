@@ -151,6 +151,7 @@ def test_a_timestamp_that_the_lake_cannot_hold_is_told(tmp_path: Path, beside: o
     assert table.to_pyarrow_table().num_rows == 2
 
 
+@pytest.mark.long
 def test_schemas_that_come_after_their_payloads_do_not_fill_memory() -> None:
     """Each message brings its own, though all are the same."""
     fields = [{"type": "string", "optional": True, "field": f"column_{number}"} for number in range(60)]

@@ -26,6 +26,7 @@ def trial(tmp_path: Path) -> Trial:
     return Trial(tmp_path, files__topic="t")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["", *STEPS])
 def test_the_record_does_not_grow_with_files_that_are_gone(
     trial: Trial, monkeypatch: pytest.MonkeyPatch, step: str
