@@ -263,13 +263,16 @@ class Mirrors:
         """What steps have made; again if another process that carries out the same ones, and ends first, removes what was staged."""
         left = _FOLDS
         while True:
+            own: dict[str, CdcError] = {}  # what befell an attempt that is repeated counts no more
             try:
-                return folded(self._jobs, works, troubles)
+                made = folded(self._jobs, works, own)
             except LakeConflictError as error:
                 self._ledger.require_writer()
-                if not (left := left - 1):
-                    troubles |= {work.table.topic: error for work in works}
-                    return []
+                if left := left - 1:
+                    continue
+                made, own = [], {work.table.topic: error for work in works}
+            troubles |= own
+            return made
 
     def _finished(self, work: Work, results: Sequence[FoldResult]) -> tuple[MirrorState, StepReport]:
         planned = work.planned

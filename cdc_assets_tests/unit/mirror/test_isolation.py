@@ -1,7 +1,7 @@
 """A mirror fails nothing but itself, whatever befalls it."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,19 @@ import pytest
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcError, FencedError, LakeAwayError, LakeError, LakeFullError, MirrorError
+from cdc_assets.errors import (
+    CdcError,
+    FencedError,
+    LakeAwayError,
+    LakeConflictError,
+    LakeError,
+    LakeFullError,
+    MirrorError,
+)
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.hindrances import RecordedHindrances
-from cdc_assets.mirror import capture, jobs, leaves
+from cdc_assets.mirror import apply, capture, isolation, jobs, leaves
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.files import FileWriter
@@ -277,4 +285,21 @@ def test_a_step_is_repeated_if_what_it_has_staged_is_gone(world: World, monkeypa
     monkeypatch.setattr(jobs.Jobs, "_fold_tasks", beside)
     assert not followed(world)
     assert gone
+    assert ordered(world.rows()) == ordered(world.on_server("id, Name"))
+
+
+def test_what_befell_an_attempt_that_is_repeated_counts_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror that the second attempt brings forward has no trouble of the first one."""
+    attempts: list[int] = []
+
+    def once(own: jobs.Jobs, works: Sequence[Work], troubles: dict[str, CdcError]) -> Any:
+        attempts.append(len(works))
+        if len(attempts) > 1:
+            return isolation.folded(own, works, troubles)
+        troubles[works[0].table.topic] = LakeError("Staged events cannot be read.")
+        raise LakeConflictError("Another process has removed them.")
+
+    monkeypatch.setattr(apply, "folded", once)
+    assert not mirrored(world)
+    assert len(attempts) > 1
     assert ordered(world.rows()) == ordered(world.on_server("id, Name"))
