@@ -144,10 +144,12 @@ class CaptureMirrors:
             FencedError: another writer has taken over.
             LakeError: the lake cannot be read or written.
         """
-        began = self._clock.now()
+        began, tried = self._clock.now(), list[str]()
         try:
             for _ in range(_PASSES):
                 found, troubles = self.found(wanted)
+                # if it is to end already, no step is tried, and nothing is known of what hindered the last one
+                tried = [] if should_end() else [table.topic for table in found]
                 troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
                 anew = False
                 if should_end() or not any(one.is_partial and one.topic not in troubles for one in found):
@@ -157,7 +159,7 @@ class CaptureMirrors:
         except CdcError as error:
             self._record({ALL: error}, [], began)
             raise
-        self._record(troubles, [table.topic for table in found], began)
+        self._record(troubles, tried, began)
         try:
             fence = self._ledger.require_writer
             tidy(self.tables, self._config.lake, self._runner, fence, self._watch, sorted(self._moved))

@@ -303,3 +303,14 @@ def test_what_befell_an_attempt_that_is_repeated_counts_no_more(world: World, mo
     assert not mirrored(world)
     assert len(attempts) > 1
     assert ordered(world.rows()) == ordered(world.on_server("id, Name"))
+
+
+def test_one_that_is_to_end_before_it_has_tried_withdraws_no_hindrance(world: World) -> None:
+    recorded = RecordedHindrances(Location.of(world.config.lake), "shop")
+    began = SystemClock().now()
+    recorded.update("mirrors", {TOPIC: MirrorError("It cannot follow.")}, [TOPIC], began, began)
+    mirrors = CaptureMirrors(world.config, LocalRunner(2), SystemClock())
+    assert not mirrors.catch_up(should_end=lambda: True)
+    assert recorded.read()["mirrors"].keys() == {TOPIC}
+    assert not mirrors.catch_up()
+    assert not recorded.read()["mirrors"]
