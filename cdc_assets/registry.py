@@ -41,10 +41,10 @@ class SchemaRegistry:
 
     def __init__(self, addresses: str, credentials: str = "") -> None:
         self._addresses = [text.strip().rstrip("/") for text in addresses.split(",") if text.strip()]
+        if "@" in addresses:  # also where it is no web address, or the password has a comma
+            expected, step = "an address without a password", "give user:password as basic.auth.user.info"
+            raise ConfigurationError(_OPTION, "(hidden)", expected, step)
         for address in self._addresses or [""]:
-            if "@" in address:  # also where it is no web address
-                expected, step = "an address without a password", "give user:password as basic.auth.user.info"
-                raise ConfigurationError(_OPTION, "(hidden)", expected, step)
             if urlsplit(address).scheme not in ("http", "https"):
                 raise ConfigurationError(_OPTION, address, "an address with http or https", "correct it")
         self._library = _client_library(addresses)

@@ -170,10 +170,10 @@ def check_addresses(name: str, text: str) -> None:
     Raises:
         ConfigurationError: one is no web address, or holds a password.
     """
+    if "@" in text:  # also where it is no web address, or the password has a comma
+        step = f"give user:password as {name.partition(_REGISTRY)[0]}basic.auth.user.info"
+        raise ConfigurationError(name, "(hidden)", "addresses without a password", step)
     for address in text.split(","):
-        if "@" in address:  # also where it is no web address
-            step = f"give user:password as {name.partition(_REGISTRY)[0]}basic.auth.user.info"
-            raise ConfigurationError(name, "(hidden)", "addresses without a password", step)
         if urlsplit(address.strip()).scheme not in ("http", "https"):
             raise ConfigurationError(name, address, "addresses with http or https", "correct it")
 

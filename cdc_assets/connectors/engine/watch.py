@@ -41,7 +41,7 @@ class SourceWatch:
     def __init__(self, open_probe: OpenProbe, every_s: float = _EVERY_S) -> None:
         self._open, self._every_s = open_probe, every_s
         self._closed = threading.Event()
-        self._in_vain = self._not_read = 0
+        self._in_vain = self._not_read = self._strange = 0
         self._reason, self._answered = "", time.monotonic()
         self._blind = False
         threading.Thread(target=self._run, name="source-watch", daemon=True).start()
@@ -85,9 +85,14 @@ class SourceWatch:
             except CdcError:  # a refusal is an answer
                 self._note(None)
             except Exception as error:  # noqa: BLE001 - of a driver's own: without this thread the run would never end
+                self._strange += 1
+                if self._strange < _IN_VAIN:  # a connection that breaks off may bring one, too, which proves nothing
+                    continue
                 log.warning("Whether the database answers is not watched any more: %s: %s", type(error).__name__, error)
                 self._blind = True
                 return
+            else:
+                self._strange = 0
 
     def _note(self, is_read: bool | None) -> None:
         self._not_read = self._not_read + 1 if is_read is False else 0

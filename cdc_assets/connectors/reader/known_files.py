@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cdc_assets.connectors.reader.content import HEAD, Content
+from cdc_assets.connectors.reader.content import HEAD, Content, ShorterError
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,11 @@ class KnownFiles:
             return None
         if path in self._blocks:
             start, checksum = self._blocks[path]
-            return before.checksum if content.checksums([before.offset], start).get(before.offset) == checksum else None
+            try:
+                found = content.checksums([before.offset], start).get(before.offset)
+            except ShorterError:  # another file, whose first bytes are the same
+                return None
+            return before.checksum if found == checksum else None
         found = content.checksums([before.offset]).get(before.offset)
         return found if found == before.checksum else None
 

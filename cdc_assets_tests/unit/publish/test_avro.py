@@ -125,7 +125,7 @@ def test_a_registry_that_answers_nothing_keeps_no_run_that_is_to_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["me:secret@r:1", "http://me:secret@r:1", "http://me:sec/ret@r:1", "ftp://me:secret@r"]
+    "address", ["me:secret@r:1", "http://me:secret@r:1", "http://me:sec/ret@r:1", "ftp://me:secret@r", "me:secret,2@r"]
 )
 def test_no_password_of_an_address_is_told(address: str) -> None:
     with pytest.raises(ConfigurationError) as refused:

@@ -77,3 +77,19 @@ def test_a_refusal_is_an_answer_and_without_a_driver_nothing_is_watched(
             time.sleep(0.01)
     assert feed.started
     feed.close()
+
+
+def test_one_error_of_a_drivers_own_does_not_end_the_watch() -> None:
+    """A connection that breaks off may bring it; the database may be silent from then on."""
+
+    class Broken(Probe):
+        @contextmanager
+        def open(self) -> Iterator[Any]:
+            self.looks += 1
+            if self.looks == 1:
+                raise RuntimeError("no such byte")
+            raise ConnectionLostError("db:1 cannot be reached.")
+            yield self
+
+    with pytest.raises(ConnectionLostError, match="has not answered"):
+        watched(Broken(ConnectionLostError(""))).next(0)

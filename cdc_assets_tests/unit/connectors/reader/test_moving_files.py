@@ -196,6 +196,30 @@ def test_a_file_that_is_replaced_between_two_of_its_readings_is_not_read_in_its_
     assert sorted(ids(trial)) == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_file_goes_on_whose_name_a_shorter_one_with_the_same_beginning_has(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As lines that carry their schema make files begin alike."""
+    monkeypatch.setattr(content, "_BLOCK", 5200)
+
+    def wide(number: int) -> dict[str, Any]:
+        return {"topic": "t", "value": {"text": "x" * 5000, "id": number}}
+
+    trial.write("x.json", wide(1), *map(t, range(2, 20)))
+    rotated = list[int]()
+
+    def rotate(_: object) -> None:
+        if not rotated and len(ids(trial)) == 19:
+            rotated.append(1)
+            move(trial, "x.json", "x-1.json")
+            trial.write("x-1.json", t(20))
+            trial.write("x.json", wide(21))
+
+    run_engine(trial.config, trial.tables(), rotate)
+    assert rotated
+    assert sorted(ids(trial)) == [*range(1, 22)]
+
+
 def test_a_file_whose_packed_copy_is_listed_beside_it_is_not_read_twice(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
