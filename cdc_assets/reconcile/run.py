@@ -194,7 +194,7 @@ class Reconciler:
         Args:
             named: number of keys that are to be read again already.
         """
-        since, found = self._differing(table, ranges, wishes)
+        since, found = self._differing(table, ranges, wishes, turn)
         subject = found.subject
         made = Pass(
             subject.schema.object_id,
@@ -218,7 +218,9 @@ class Reconciler:
             return replace(made, waiting=found.present, spans=tuple(ranges))
         return replace(made, waiting=found.present, keys=tuple(found.texts))
 
-    def _differing(self, table: TableId, ranges: Sequence[KeyRange], wishes: Wishes) -> tuple[str, Candidates]:
+    def _differing(
+        self, table: TableId, ranges: Sequence[KeyRange], wishes: Wishes, turn: Turn
+    ) -> tuple[str, Candidates]:
         """What two reads in a row have found that is not in flight, and the LSN that the mirror had before the last one.
 
         Of a leaf with very many differing rows only the first are checked. If all of these are in flight, nothing is known of the
@@ -229,7 +231,7 @@ class Reconciler:
         """
         earlier: Candidates | None = None
         for _ in range(_READS):
-            since, found = self._compared(table, ranges)
+            since, found = self._compared(table, ranges, turn)
             found = self._settled(table, since, found, wishes)
             if earlier is not None:
                 found = found.also_in(earlier)
@@ -252,7 +254,7 @@ class Reconciler:
             self._clock.sleep(_POLL_S)
         return 0
 
-    def _compared(self, table: TableId, ranges: Sequence[KeyRange]) -> tuple[str, Candidates]:
+    def _compared(self, table: TableId, ranges: Sequence[KeyRange], turn: Turn) -> tuple[str, Candidates]:
         """What differs right now, in flight or not, and the LSN that the mirror had before."""
         self._runner.get_ready()
         subject = self._subject(table)
@@ -270,6 +272,7 @@ class Reconciler:
             results = self._runner.run(compare, chosen, Job("reconcile", f"compared: {table}"))
         finally:
             with suppress(*LAKE_ERRORS):
+                turn.require()  # else what is staged there is its successor's
                 Folder(subject.compared.location, subject.compared.staging).drop()
         return subject.lsn, candidates_of(subject, results)
 
