@@ -97,6 +97,9 @@ class Source(Protocol):
     def beginning_tables(self, database: str) -> frozenset[TableId]:
         """Tables with a capture instance that has no start LSN yet, so that it is unknown which changes it will hold."""
 
+    def hidden_sources(self, database: str) -> frozenset[int]:
+        """Object ids of captured tables that the catalogue does not show: the login has no right on them, or they are being dropped."""
+
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
         """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits."""
 

@@ -6,17 +6,21 @@ complete; writing it needs no claim on the capture. The run
 that holds the claim carries it out, records that, and removes the file. *Crash
 between the two:* the file's name is recorded as handled. The id of a request is
 remembered, so a request that is made twice (because a step of a Dagster run was
-retried) acts once.
+retried) acts once. A file that cannot be read holds up no other request: it is left, and named in the log once.
 """
 
 import json
+import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cdc_assets.core.signal import Delivery, Signal, signal_of
+from cdc_assets.errors import LakeError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
+
+log = logging.getLogger(__name__)
 
 _NOT_A_NAME = re.compile(r"[^\w-]+", re.ASCII)
 _SUFFIX = ".json"
@@ -33,6 +37,7 @@ class Inbox:
 
     def __init__(self, location: Location, prefix: str) -> None:
         self._folder = Folder(location, f"{prefix}.__signals")
+        self._unreadable: set[str] = set()
 
     def put(self, signal: Signal) -> None:
         """Store a request."""
@@ -42,10 +47,27 @@ class Inbox:
 
     def receive(self, reached: Mapping[str, int]) -> Delivery:
         """See `SignalChannel`."""
-        streams = {f"{self.name}:{name}": name for name in self._folder.names(_SUFFIX)}
-        fresh = [name for stream, name in streams.items() if stream not in reached]
-        signals = tuple(signal_of(self._folder.read(name), name, once=True) for name in fresh)
-        return Delivery(signals, dict.fromkeys(streams, 1))
+        names = self._folder.names(_SUFFIX)
+        fresh = dict(self._requests(name for name in names if self._stream(name) not in reached))
+        signals = tuple(signal_of(text, name, once=True) for name, text in fresh.items())
+        streams = (self._stream(name) for name in names)
+        new = {self._stream(name) for name in fresh}
+        return Delivery(signals, {stream: 1 for stream in streams if stream in reached or stream in new})
+
+    def _requests(self, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Names and contents of those files that can be read."""
+        for name in names:
+            try:
+                yield name, self._folder.read(name)
+            except LakeError as error:
+                if name not in self._unreadable:
+                    log.warning(
+                        "A request to this capture cannot be read, and is left where it is: %s: %s", name, error
+                    )
+                self._unreadable.add(name)
+
+    def _stream(self, name: str) -> str:
+        return f"{self.name}:{name}"
 
     def forget(self, delivery: Delivery) -> None:
         """See `SignalChannel`."""
@@ -54,4 +76,5 @@ class Inbox:
 
     def waiting(self, reached: Mapping[str, int]) -> bool:
         """See `SignalChannel`."""
-        return any(f"{self.name}:{name}" not in reached for name in self._folder.names(_SUFFIX))
+        fresh = (name for name in self._folder.names(_SUFFIX) if self._stream(name) not in reached)
+        return any(True for _ in self._requests(fresh))

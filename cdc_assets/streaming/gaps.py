@@ -91,6 +91,14 @@ def identity_problem(state: TableState, current: Sequence[CaptureInstance], inst
     return ""
 
 
+def hidden_reason(state: TableState) -> str:
+    """Why a table that is still captured is not read: it is not known what it is called now, nor what columns it has."""
+    return (
+        f"{state.table} is captured, but the login does not see it (its rights were taken away, or it is being dropped); it is read up to "
+        f"{state.position}. Next: grant the login SELECT on it; it is tried again by itself, as long as its changes are kept."
+    )
+
+
 def require_present(source: Source, database: str, tables: Iterable[TableState]) -> None:
     """Check that a replica has the log up to the positions of tables that it does not have: else it may show a time before them.
 

@@ -33,9 +33,6 @@ without that, its changes are unknown (`gaps`). So the instances of an idle data
 queried often, and the whole database is checked if they have changed or one waits
 for the log to pass its start.
 
-*A table without a capture instance* is gone, unless an instance was made again that has no start LSN yet: then the database
-waits for the capture job, which also has nothing new until it comes there. Nor is it gone because a replica says so that has not got the log
-up to the table's position: it may show a time before the table.
 """
 
 import dataclasses
@@ -44,7 +41,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
-from cdc_assets.capture.endings import retire
 from cdc_assets.capture.forks import check_recovery_fork
 from cdc_assets.capture.instances import Gap, clip, gap_behind, gap_of, instance_of, newest, reads_of
 from cdc_assets.capture.lake import Lake
@@ -57,11 +53,11 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.errors import CaptureNotReadyError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.streaming.destinations import plan_destinations
-from cdc_assets.streaming.gaps import Instances, identity_problem, require_present, with_gap
+from cdc_assets.streaming.gaps import Instances, with_gap
+from cdc_assets.streaming.gone import GoneTables
 from cdc_assets.streaming.retries import Retries
 from cdc_assets.streaming.row_counts import counted, together
 from cdc_assets.streaming.slices import cut_window, end_of_window, parts_of, rows_of_window, share_of, worth_tasks
@@ -97,6 +93,7 @@ class Planner:
         self._runner, self._settings, self._losses = runner, settings, losses
         self._skipped = skipped_numbers(lake.events.skipped_operations)
         self._retries = Retries(ledger)
+        self._gone = GoneTables(server, lake, ledger)
         self._checked: dict[str, timedelta] = {}
         self._asked: dict[str, timedelta] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -280,7 +277,7 @@ class Planner:
         """What each streaming table would read up to `until`; tables with a gap are marked by the gap policy."""
         instances = self._server.instances(database)
         self._find_tables_without_position(database, instances)
-        self._retire(database, instances)
+        self._gone.retire(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}
         waiting = False
@@ -298,40 +295,7 @@ class Planner:
 
     def end_missing_tables(self, database: str) -> None:
         """Retire tables that are gone, without reading anything."""
-        self._retire(database, self._server.instances(database))
-
-    def _retire(self, database: str, instances: Instances) -> None:
-        gone = self._gone(database, instances)
-        if gone and self._server.source.is_replica(database):
-            require_present(self._server.source, database, gone)
-            gone = self._gone(database, self._server.instances(database))
-        self._require_starts(database, [state.table for state in gone if state.table not in instances])
-        retire(self._ledger, self._lake, database, gone)
-
-    def _gone(self, database: str, instances: Instances) -> list[TableState]:
-        """States of tables that are no longer those that their positions belong to."""
-        gone = []
-        for state in self._state.tables.values():
-            if state.status == "excluded":
-                continue
-            known = state.streams or (state.position is not None and self._lake.history.latest(state.table))
-            if state.table.database == database and known:
-                problem = identity_problem(state, instances.get(state.table, []), instances)
-                gone += [state.stopped(problem)] if problem else []
-        return gone
-
-    def _require_starts(self, database: str, tables: Sequence[TableId]) -> None:
-        """Check that none of the tables without a capture instance has one that begins only now: it is not gone.
-
-        Raises:
-            CaptureNotReadyError: one has. The capture job learns its start when it next polls, and until then finds nothing new.
-        """
-        beginning = self._server.source.beginning_tables(database) if tables else frozenset()
-        if found := next((table for table in tables if table in beginning), None):
-            raise CaptureNotReadyError(
-                f"{found} was enabled again, and the capture job of {database} has not reached the start of its capture instance. "
-                "Next: nothing; if that lasts, see that the job runs"
-            )
+        self._gone.retire(database, self._server.instances(database))
 
     def _without_gap(
         self, state: TableState, instances: Sequence[CaptureInstance], until: Lsn

@@ -107,7 +107,7 @@ class KafkaMarker:
                 if message is None:
                     wait.go_on()
                 elif message.error() is None:
-                    found = message.value().decode() if message.key() == self.key else found
+                    found = _value(message) if message.key() == self.key else found
                 elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
                     return found
                 elif (
@@ -117,3 +117,9 @@ class KafkaMarker:
         raise ConnectionLostError(
             f"Topic {self.topic} at {self._settings.servers} cannot be read to its end. Next: see whether all its brokers run."
         )
+
+
+def _value(message: Any) -> str | None:
+    """What a marker says; None of one that says that there is none, as somebody sends who removes a key from a compacted topic."""
+    value = message.value()
+    return None if value is None else str(value.decode())

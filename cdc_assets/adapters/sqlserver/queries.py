@@ -54,7 +54,7 @@ PERMISSION = query("permission", "SELECT HAS_PERMS_BY_NAME(?, ?, ?)")
 
 UNSEEN_SOURCES = query(
     "unseen_sources",
-    """SELECT ct.capture_instance FROM {db}.cdc.change_tables AS ct
+    """SELECT ct.capture_instance, ct.source_object_id FROM {db}.cdc.change_tables AS ct
     WHERE OBJECT_NAME(ct.source_object_id, DB_ID(?)) IS NULL ORDER BY ct.capture_instance""",
 )
 """The catalogue hides tables on which the login has no permission.

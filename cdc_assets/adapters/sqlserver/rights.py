@@ -91,7 +91,7 @@ class Rights:
 
     def _unseen_sources(self) -> Iterator[CheckResult]:
         """Captured tables that are invisible to the login, so that their absence would not be noticed."""
-        for (instance,) in self._session.rows(
+        for instance, _ in self._session.rows(
             queries.of_database(queries.UNSEEN_SOURCES, self.database), self.database
         ):
             subject = f"the table that instance {instance} of {self.database} captures"

@@ -213,6 +213,11 @@ class SqlServerSource:
             if schema is not None and table is not None and start is None
         )
 
+    def hidden_sources(self, database: str) -> frozenset[int]:
+        """Object ids of captured tables that the catalogue does not show: the login has no right on them, or they are being dropped."""
+        with cdc_objects(database):
+            return frozenset(integer(row[1]) for row in self._rows(queries.UNSEEN_SOURCES, database, database))
+
     def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
         """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits; one query
         per 200 of them."""

@@ -127,6 +127,27 @@ def test_a_right_that_one_table_lacks_stops_no_other(reader: Reader) -> None:
     assert reader.operations() == ["r", "r", "d", None]
 
 
+def test_a_table_that_the_login_no_longer_sees_is_not_dropped(reader: Reader) -> None:
+    other = "CREATE TABLE dbo.other (id int NOT NULL PRIMARY KEY); EXEC sys.sp_cdc_enable_table 'dbo', 'other', @role_name = NULL"
+    reader.admin(f"USE {DATABASE}; {other}")
+    reader.texts["table.include.list"] = "dbo.orders,dbo.other"
+    reader.server.agent.drain()
+    assert reader.run("capture", "--local").exit_code == 0
+    reader.admin(f"USE {DATABASE}; DENY SELECT, VIEW DEFINITION ON dbo.orders TO cdc_reader")
+    reader.admin(f"USE {DATABASE}; DELETE FROM dbo.orders WHERE id = 2; INSERT INTO dbo.other VALUES (1)")
+    reader.server.agent.drain()
+    denied = reader.run("capture", "--local")
+    assert denied.exit_code != 0
+    assert "the login does not see it" in " ".join(denied.output.split())
+    assert (reader.operations(), reader.operations("other")) == (["r", "r"], ["c"])
+    status = json.loads(reader.run("status", "--json").stdout)
+    conditions = {table["table"].split(".")[-1]: table["condition"] for table in status["tables"]}
+    assert (conditions["orders"], conditions["other"]) == ("failed", "streaming")
+    reader.admin(f"USE {DATABASE}; GRANT SELECT, VIEW DEFINITION ON dbo.orders TO cdc_reader")
+    assert reader.run("capture", "--local").exit_code == 0
+    assert reader.operations() == ["r", "r", "d", None]
+
+
 def granted(reader: Reader) -> str:
     """What `doctor --grants` prints, asked by the owner of the server, with the password that it made."""
     owner = reader.texts | {"database.user": "sa", "database.password": reader.server.password}

@@ -242,6 +242,14 @@ def test_an_instance_without_a_start_is_none_yet(shop: Server, source: SqlServer
     assert [instance.name for instance in source.capture_instances(DATABASE)] == ["dbo_b"]
 
 
+def test_a_captured_table_without_a_name_is_hidden(shop: Server, source: SqlServerSource) -> None:
+    assert source.hidden_sources(DATABASE) == frozenset()
+    shop.execute(
+        "UPDATE cdc.change_tables SET source_object_id = 7 WHERE capture_instance = N'dbo_a'", database=DATABASE
+    )
+    assert source.hidden_sources(DATABASE) == {7}
+
+
 def test_second_instance_sorts_behind_the_first(shop: Server, source: SqlServerSource) -> None:
     shop.execute("ALTER TABLE dbo.a ADD w int NULL", database=DATABASE)
     enable(shop, "a", "dbo_a_2")

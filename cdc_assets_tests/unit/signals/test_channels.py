@@ -162,6 +162,21 @@ def test_the_inbox_keeps_the_order_and_forgets(tmp_path: Path, form: str) -> Non
     assert not inbox.waiting({})
 
 
+def test_a_file_that_cannot_be_read_holds_up_no_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    inbox = Inbox(Location(str(tmp_path)), "shop")
+    inbox.put(Signal("a", "log", None))
+    folder = tmp_path / "shop.__signals"
+    (folder / "0-first.json").mkdir()
+    assert inbox.waiting({})
+    for _ in range(2):
+        delivery = inbox.receive({})
+        assert [signal.id for signal in delivery.signals] == ["a"]
+    inbox.forget(delivery)
+    assert [path.name for path in folder.iterdir()] == ["0-first.json"]
+    assert not inbox.waiting({})
+    assert caplog.text.count("cannot be read, and is left where it is: 0-first.json") == 1
+
+
 # ---- what arrives --------------------------------------------------------------------------------------------
 
 

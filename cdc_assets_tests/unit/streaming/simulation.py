@@ -60,6 +60,8 @@ class SimulatedServer:
     schemas: dict[TableId, TableSchema] = field(default_factory=dict)
     beginning: set[TableId] = field(default_factory=set)
     """Tables with an instance that has no start yet."""
+    hidden: set[TableId] = field(default_factory=set)
+    """Tables on which the login has no right."""
     rows: dict[TableId, dict[int, Row]] = field(default_factory=dict)
     history: list[Change] = field(default_factory=list)
     transactions: list[Lsn] = field(default_factory=list)
@@ -197,7 +199,7 @@ class SimulatedServer:
         return self.now
 
     def table_schema(self, table: TableId) -> TableSchema | None:
-        return self.schemas.get(table) or self.stored.get(table)
+        return None if table in self.hidden else self.schemas.get(table) or self.stored.get(table)
 
     def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
         return {table: schema for table in tables if (schema := self.table_schema(table)) is not None}
@@ -209,8 +211,16 @@ class SimulatedServer:
         return sorted(table for table in self.schemas if table.database == database)
 
     def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        found = (instance for instance in self.instances if instance.table.database == database)
+        found = (
+            instance
+            for instance in self.instances
+            if instance.table.database == database and instance.table not in self.hidden
+        )
         return sorted(found, key=lambda instance: (instance.table, *instance.age))
+
+    def hidden_sources(self, database: str) -> frozenset[int]:
+        captured = {instance.table for instance in self.instances if instance.table.database == database}
+        return frozenset(self.schemas[table].object_id for table in captured & self.hidden)
 
     def beginning_tables(self, database: str) -> frozenset[TableId]:
         return frozenset(table for table in self.beginning if table.database == database)
