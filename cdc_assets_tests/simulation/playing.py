@@ -1,7 +1,7 @@
 """Plays histories: one thread at a time, by the clock of nobody."""
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from cdc_assets.connectors.reader import files
 from cdc_assets.incremental import rounds
 from cdc_assets.publish import follow
+from cdc_assets_tests.quick_tables import quick_tables
 from cdc_assets_tests.simulation.serial import with_names, without_clock, without_threads
 from cdc_assets_tests.simulation.world import MAX_CHUNKS, World
 
@@ -17,8 +18,12 @@ EVENTS = 200
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Within it the product has no threads and waits for no real time."""
+def alone(*, on_delta_rs: bool = False) -> Iterator[None]:
+    """Within it the product has no threads and waits for no real time.
+
+    Args:
+        on_delta_rs: whether its tables are delta-rs's, and not quick ones.
+    """
     with pytest.MonkeyPatch.context() as patch:
         without_threads(patch)
         without_clock(patch)
@@ -26,7 +31,8 @@ def alone() -> Iterator[None]:
         patch.setattr(rounds, "MAX_CHUNKS", MAX_CHUNKS)
         patch.setattr(rounds, "ROUND_S", 1e9)
         patch.setattr(files, "_LIST_EVERY_S", 1e9)
-        yield
+        with nullcontext() if on_delta_rs else quick_tables():
+            yield
 
 
 def play(folder: Path, seed: int, without: Collection[int] = ()) -> tuple[World, BaseException | None]:

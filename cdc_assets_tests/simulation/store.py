@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from cdc_assets.lake import tables
 from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
 
 _LEDGERS: Final = {
@@ -81,11 +81,12 @@ class Store:
     @contextmanager
     def disturbed(self) -> Iterator[None]:
         """Within it each commit passes here."""
-        made = DeltaTable.create_write_transaction
+        kind = tables.DeltaTable  # quick ones, or delta-rs's
+        made = kind.create_write_transaction
 
-        def commit(table: DeltaTable, *arguments: Any, **named: Any) -> None:
-            name, kind = Path(table.table_uri).name, kind_of(named["commit_properties"].custom_metadata)
-            place = f"{kind}{name}"
+        def commit(table: Any, *arguments: Any, **named: Any) -> None:
+            name, what = Path(table.table_uri).name, kind_of(named["commit_properties"].custom_metadata)
+            place = f"{what}{name}"
             self._scheduler.pause(f"commit of {place}")
             fault = ""
             if self.next_fault and self.meant in place:
@@ -94,7 +95,7 @@ class Store:
                 self._say(f"a commit of {place} is refused")
                 raise OSError("status code: 503, the store is busy")
             made(table, *arguments, **named)
-            self._note(kind, name)
+            self._note(what, name)
             if fault == "lost":
                 self._say(f"the answer of a commit of {place} is lost")
                 raise OSError("status code: 503, the answer is lost")
@@ -104,5 +105,5 @@ class Store:
             self._scheduler.pause(f"behind a commit of {place}")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(DeltaTable, "create_write_transaction", commit)
+            patch.setattr(kind, "create_write_transaction", commit)
             yield
