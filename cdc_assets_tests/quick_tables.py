@@ -4,6 +4,8 @@
 folder, and what others commit there is read. It does itself what is done often: open, refresh, commit files, list files and numbers.
 Everything else, such as a new table, a new column, a checkpoint or rows, is delta-rs's work at the same version.
 
+It writes no checkpoints, so no log is shortened.
+
 Only for tests that play thousands of commits and ask other questions than whether delta-rs works. `contract/test_quick_tables` holds it
 against delta-rs, conflicts of two writers included.
 """
@@ -28,7 +30,6 @@ from deltalake.transaction import AddAction, RemoveAction
 
 import cdc_assets
 
-_CHECKPOINT_EVERY = "delta.checkpointInterval"
 _FILE = "file://"
 
 
@@ -267,10 +268,15 @@ class QuickTable:
                 raise CommitFailedError(f"Transaction failed: Version {self._at.number + 1} already exists")
             for number in range(self._at.number + 1, newest.number + 1):
                 self._refuse_conflict(number, wanted)
-        made = self._log.write(newest, wanted)
-        every = int(made.metadata["configuration"].get(_CHECKPOINT_EVERY, "0"))
-        if every and (made.number + 1) % every == 0:
-            DeltaTable(self.table_uri).create_checkpoint()
+        self._log.write(newest, wanted)
+
+    def vacuum(self, retention_hours: int, **named: Any) -> list[str]:
+        """As delta-rs, which is asked only if a file is old enough."""
+        before = time.time() - 3600 * retention_hours
+        found = os.scandir(self.table_uri.removeprefix(_FILE))
+        if all(entry.stat().st_mtime > before for entry in found if not entry.is_dir()):
+            return []
+        return self._real.vacuum(retention_hours, **named)
 
     def _refuse_conflict(self, number: int, wanted: Sequence[Mapping[str, Any]]) -> None:
         base = self._at

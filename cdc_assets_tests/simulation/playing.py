@@ -10,7 +10,7 @@ from cdc_assets.connectors.reader import files
 from cdc_assets.incremental import rounds
 from cdc_assets.publish import follow
 from cdc_assets_tests.quick_tables import quick_tables
-from cdc_assets_tests.simulation.serial import with_names, without_clock, without_threads
+from cdc_assets_tests.simulation.serial import with_known_rows, with_names, without_clock, without_threads
 from cdc_assets_tests.simulation.world import MAX_CHUNKS, World
 
 EVENTS = 200
@@ -31,6 +31,8 @@ def alone(*, on_delta_rs: bool = False) -> Iterator[None]:
         patch.setattr(rounds, "MAX_CHUNKS", MAX_CHUNKS)
         patch.setattr(rounds, "ROUND_S", 1e9)
         patch.setattr(files, "_LIST_EVERY_S", 1e9)
+        if not on_delta_rs:
+            with_known_rows(patch)
         with nullcontext() if on_delta_rs else quick_tables():
             yield
 

@@ -30,6 +30,13 @@ _WRITERS: Final = {"snapshot": "capture", "rebuild": "mirror", "reconcile": "mir
 """Kinds that write the same as another one."""
 
 
+def _closed() -> threading.Lock:
+    """A gate that one thread opens and another one passes, and closes by that: a lock, which costs less than a semaphore."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
 class StuckError(AssertionError):
     """An actor neither pauses nor ends."""
 
@@ -55,7 +62,7 @@ class Actor:
     at: str = "its beginning"
     fault: BaseException | None = None
     thread: threading.Thread | None = None
-    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    go: threading.Lock = field(default_factory=lambda: _closed())
 
 
 class Scheduler:
@@ -68,7 +75,7 @@ class Scheduler:
 
     def __init__(self, rng: random.Random, say: Callable[[str], None]) -> None:
         self._rng, self._say = rng, say
-        self._back = threading.Semaphore(0)
+        self._back = _closed()
         self._current: Actor | None = None
         self._started = 0
         self.turn = 0

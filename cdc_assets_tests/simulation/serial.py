@@ -13,8 +13,10 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 import pytest
+from pyarrow import fs
 
 import cdc_assets
+from cdc_assets.ledger.fenced_log import FencedLog
 
 
 class SerialPool:
@@ -78,6 +80,18 @@ def without_clock(patch: pytest.MonkeyPatch) -> None:
             if value is known:
                 patch.setattr(module, name, ticks)
     patch.setattr(time, "monotonic", ticks)
+
+
+def with_known_rows(patch: pytest.MonkeyPatch) -> None:
+    """Read each file of a record once: it never changes, and each process of a history opens it anew."""
+    read, known = FencedLog._read, dict[str, Any]()
+
+    def rows(log: FencedLog, files: fs.FileSystem, path: str) -> Any:
+        if path not in known:
+            known[path] = read(log, files, path)
+        return known[path]
+
+    patch.setattr(FencedLog, "_read", rows)
 
 
 def with_names(patch: pytest.MonkeyPatch, seed: int) -> None:
