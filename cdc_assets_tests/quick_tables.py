@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -335,14 +336,23 @@ def _written(actions: Sequence[AddAction | RemoveAction], properties: CommitProp
     yield {"commitInfo": about | (properties.custom_metadata or {}) | {"clientVersion": "quick-tables"}}
 
 
+@cache
+def _modules() -> list[ModuleType]:
+    """Modules that open or make tables."""
+    found = []
+    for room in ("lake", "ledger", "mirror"):
+        package = import_module(f"{cdc_assets.__name__}.{room}")
+        names = [found.name for found in iter_modules(package.__path__, f"{package.__name__}.")]
+        found += [module for module in map(import_module, names) if getattr(module, "DeltaTable", None) is DeltaTable]
+    return found
+
+
 @contextmanager
 def quick_tables() -> Iterator[None]:
     """Within it the product opens its tables so."""
+    modules = _modules()
     with pytest.MonkeyPatch.context() as patch:
-        for found in walk_packages(cdc_assets.__path__, f"{cdc_assets.__name__}."):
-            if found.name.split(".")[1] in ("lake", "ledger", "mirror"):
-                module = import_module(found.name)
-                if getattr(module, "DeltaTable", None) is DeltaTable:
-                    patch.setattr(module, "DeltaTable", QuickTable)
+        for module in modules:
+            patch.setattr(module, "DeltaTable", QuickTable)
         yield
         _LOGS.clear()
