@@ -128,10 +128,10 @@ class _Log:
             TableNotFoundError: there is none.
         """
         try:
-            identity = os.stat(self._folder).st_ino
+            identity = Path(self._folder).stat().st_ino
         except FileNotFoundError:
             identity = -1
-        if identity != self._identity or not (self.versions and os.path.exists(self.path(len(self.versions) - 1))):
+        if identity != self._identity or not (self.versions and Path(self.path(len(self.versions) - 1)).exists()):
             self._identity, self.versions = identity, []
         while (actions := self._read(len(self.versions))) is not None:
             self.versions.append((self.versions[-1] if self.versions else _Version()).after(actions))
@@ -149,7 +149,7 @@ class _Log:
     def write(self, base: _Version, actions: Sequence[Mapping[str, Any]]) -> _Version:
         """Commit after a version; FileExistsError if another commit did."""
         text = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
-        with open(self.path(base.number + 1), "x", encoding="utf-8") as file:
+        with Path(self.path(base.number + 1)).open("x", encoding="utf-8") as file:
             file.write(text)
         return self.newest()
 

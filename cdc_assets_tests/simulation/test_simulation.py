@@ -8,7 +8,6 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,10 @@ import cdc_assets
 from cdc_assets_tests.simulation import shrink
 from cdc_assets_tests.simulation.playing import alone, play
 from cdc_assets_tests.simulation.safeguards import MUTANTS, Mutant
+from cdc_assets_tests.simulation.world import World
 
 FIXED = (2, 4, 7)
+ON_DELTA_RS = 7
 WORKERS = 2
 _SHOWN = 150
 _HEALTHY = 0.3
@@ -34,20 +35,16 @@ def _seeds() -> list[int]:
     return list(FIXED)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with alone():
-        yield
-
-
-def check(folder: Path, seed: int) -> None:
+def check(folder: Path, seed: int, *, on_delta_rs: bool = False) -> World:
     """One history; a failing one is told with its end."""
-    world, fault = play(folder, seed)
+    with alone(on_delta_rs=on_delta_rs):
+        world, fault = play(folder, seed)
     if fault is not None:
         said = "\n".join(world.said if os.environ.get("CDC_SIMULATE") else world.said[-_SHOWN:])
         again = f"CDC_SIMULATE={seed} plays it again, python -m {shrink.__name__} {seed} makes it shorter."
         raise pytest.fail.Exception(f"seed {seed}: {type(fault).__name__}: {fault}\n{said}\n{again}") from fault
     _LOOKS[seed] = world.looks
+    return world
 
 
 @pytest.mark.parametrize("seed", _seeds())
@@ -62,6 +59,16 @@ def test_looks_often_find_the_capture_healthy(tmp_path: Path) -> None:
         check(folder, seed)
     found = sum((_LOOKS[seed] for seed in FIXED), Counter[str]())
     assert found["healthy"] >= _HEALTHY * found.total(), found
+
+
+def test_a_history_is_the_same_on_delta_rs(tmp_path: Path) -> None:
+    said = []
+    for name, on_delta_rs in (("quick", False), ("real", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        world = check(folder, ON_DELTA_RS, on_delta_rs=on_delta_rs)
+        said.append([line.replace(str(folder), "") for line in world.said])
+    assert said[0] == said[1]
 
 
 @pytest.mark.skipif("CDC_SIMULATE_MINUTES" not in os.environ, reason="make simulate plays for minutes")
