@@ -24,6 +24,8 @@ from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError
 
 _TAKEN_UP_S = 120.0
 _WAKE_EVERY_S = 5.0
+_LATE_S = 1.0
+"""Seconds by which a look at the connector may take longer than asked for; more is sleep of this process."""
 INCREMENTAL_NEEDS = (
     "create a table (id, type, data), name it in signal.data.collection, and have source in signal.enabled.channels; or set "
     "read.only=true, where the connector can (MySQL with GTIDs, PostgreSQL); or request a blocking snapshot"
@@ -166,7 +168,7 @@ class RequestedSnapshot:
         signal: the request.
         topic: of the connector's notifications.
         nudge: called every few seconds until the connector takes up the signal.
-        patience_s: how long it may take to do so.
+        patience_s: how long it may take to do so, without the time in which this process was stopped.
     """
 
     def __init__(
@@ -180,7 +182,7 @@ class RequestedSnapshot:
     ) -> None:
         self._feed, self._path, self._signal, self._topic = feed, path, signal, topic
         self._patience_s, self._nudge, self._nudged = patience_s, nudge, 0.0
-        self._sent: float | None = None
+        self._is_sent, self._waited_s = False, 0.0
         self._begun = self._ended = False
         self._notices = SnapshotNotices(lambda: "")
         self.troubles: list[str] = []
@@ -201,27 +203,34 @@ class RequestedSnapshot:
         Raises:
             EngineError: the connector has ended, or does not take up the signal.
         """
-        if self._sent is None and self._feed.started:
+        if not self._is_sent and self._feed.started:
             append_signal(self._path, self._signal)
-            self._sent = self._nudged = time.monotonic()
+            self._is_sent, self._nudged = True, time.monotonic()
+        asked = time.monotonic()
         chunk = self._feed.next(timeout_s)
         if chunk is not None:
             for notification in notifications(chunk, self._topic):
                 self._take(notification)
-        if self._sent is not None and not self._begun and time.monotonic() - self._nudged > _WAKE_EVERY_S:
+        if self._is_sent and not self._begun:
+            self._wait(min(time.monotonic() - asked, timeout_s + _LATE_S))
+        return chunk
+
+    def _wait(self, seconds: float) -> None:
+        """Nudge a connector that has not taken up the signal, for so long."""
+        self._waited_s += seconds
+        if time.monotonic() - self._nudged > _WAKE_EVERY_S:
             self._nudge()
             self._nudged = time.monotonic()
-        if self._sent is not None and not self._begun and time.monotonic() - self._sent > self._patience_s:
+        if self._waited_s > self._patience_s:
             raise EngineError(
                 f"The connector has not acted on the signal {self._signal.id} within {self._patience_s:.0f} s. "
                 "Next: see its log; check notification.enabled.channels and signal.data.collection."
             )
-        return chunk
 
     def _take(self, notification: Mapping[str, Any]) -> None:
         """One notification. Those of blocking snapshots carry ids of the connector's own, so only their order identifies them."""
         trouble = self._notices.take(notification)
-        if self._sent is None or self._ended:
+        if not self._is_sent or self._ended:
             return
         if notification.get("type") == STARTED:
             self._begun = True
