@@ -33,7 +33,12 @@ _MAPPED = re.compile(r"\((.+\..+)\)")
 
 
 def _is_change(kind: str, info: str, accepts: Callable[..., bool]) -> bool:
-    """Whether an event of the binlog means rows of a table that is read: each such statement begins with its table map."""
+    """Whether an event of the binlog means rows of a table that is read: each such statement begins with its table map.
+
+    A compressed transaction does not show its tables (binlog_transaction_compression), so it may.
+    """
+    if kind.lower() == "transaction_payload":
+        return True
     if kind.lower().startswith("query"):
         return "truncate" in info.lower()
     if kind.lower() == "table_map":

@@ -1,5 +1,6 @@
 """A connection through any DB-API driver: rows by column name, and driver errors as ours."""
 
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
@@ -12,6 +13,8 @@ from cdc_assets.core.refused_logins import offered
 from cdc_assets.errors import ConnectionLostError, CredentialsError, EngineError, QueryError
 
 TIMEOUT_S = 5
+_OTHERS = (OSError, RuntimeError, ValueError, LookupError, AttributeError, struct.error)
+"""What drivers raise beside errors of their own class: a broken answer, a lost connection, a library that lacks."""
 Rows = list[dict[str, Any]]
 
 
@@ -66,7 +69,7 @@ class DriverSession:
         place = self._place
         try:
             return connect()
-        except (self._errors, OSError) as error:
+        except (self._errors, *_OTHERS) as error:
             text = self._text(error)
             if refused(error):
                 raise CredentialsError(
@@ -94,7 +97,7 @@ class DriverSession:
                     return []
                 names = [column[0].lower() for column in cursor.description]
                 return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        except (self._errors, OSError) as error:
+        except (self._errors, *_OTHERS) as error:
             if self._lost(self._connection):
                 raise ConnectionLostError(
                     f"{self._place} does not answer any more: {self._text(error)}. Next: see whether it runs."
@@ -138,7 +141,7 @@ class DriverSession:
         """End the connection."""
         try:
             self._connection.close()
-        except (self._errors, OSError):
+        except (self._errors, *_OTHERS):
             return
 
     def __enter__(self) -> Self:
