@@ -274,9 +274,9 @@ class QuickTable:
     def vacuum(self, retention_hours: int, **named: Any) -> list[str]:
         """As delta-rs, which is asked only if a file is old enough."""
         before = time.time() - 3600 * retention_hours
-        found = os.scandir(self.table_uri.removeprefix(_FILE))
-        if all(entry.stat().st_mtime > before for entry in found if not entry.is_dir()):
-            return []
+        with os.scandir(self.table_uri.removeprefix(_FILE)) as found:
+            if all(entry.stat().st_mtime > before for entry in found if not entry.is_dir()):
+                return []
         return self._real.vacuum(retention_hours, **named)
 
     def _refuse_conflict(self, number: int, wanted: Sequence[Mapping[str, Any]]) -> None:

@@ -154,6 +154,7 @@ def test_continues_behind_events_of_a_transaction(site: Site, mode: str) -> None
         assert events(file) == log[number + 1 :]
 
 
+@pytest.mark.long
 def test_transaction_is_numbered_on(site: Site) -> None:
     start = site.lsn()
     site.change(TRANSACTION, "INSERT dbo.orders VALUES (20, N'later')")

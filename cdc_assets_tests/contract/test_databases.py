@@ -24,6 +24,7 @@ from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.law import state_of
 
 
+@pytest.mark.long
 def test_capture_turned_off_before_a_run_ends_the_tables_of_that_database(two: Two) -> None:
     two.server.execute("EXEC sys.sp_cdc_disable_db", database=THERE.database)
     two.insert(HERE)
@@ -77,6 +78,7 @@ def test_capture_turned_off_while_a_window_is_in_flight(two: Two) -> None:
     assert two.told() == [("DROP", "There")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["window-planned", "table-committed"])
 def test_capture_turned_off_while_another_database_is_in_flight(two: Two, step: str) -> None:
     two.insert(HERE)
@@ -305,6 +307,7 @@ def test_table_half_of_whose_window_is_committed_when_its_database_goes_offline(
     assert two.keys(THERE) == [2, 9, 10, 2, 9, 10, 11, 12]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize("step", ["window-planned", "table-committed", ""])
 def test_database_that_is_named_no_more_stops_nothing_and_continues_when_it_is_named_again(

@@ -88,6 +88,7 @@ def test_row_of_which_it_is_not_known_whether_it_was_written(store: FaultyStore,
         manifest.mark(NOW, "SalesDb", [state(3)])
 
 
+@pytest.mark.long
 def test_commit_of_a_topic_whose_answer_is_lost_leaves_its_mark(store: FaultyStore, tmp_path: Path) -> None:
     tables, schema = tables_of(store, tmp_path), schema_of(id=pa.int32())
     tables.ensure("topic", schema)

@@ -66,6 +66,7 @@ def test_forty_tables_in_one_transaction_and_in_many_tasks(server: StandIn, tmp_
     assert (end["status"], end["event_count"]) == ("END", ROWS * len(TABLES))
 
 
+@pytest.mark.long
 def test_more_tasks_at_once_than_tables(server: StandIn) -> None:
     server.execute("INSERT INTO dbo.t00 SELECT value FROM GENERATE_SERIES(0, 99)", database="Wide")
     bulk = MssqlBulkSource(replace(config_of(server.port, server.password, ".").connection, databases=("Wide",)), 10)

@@ -185,6 +185,7 @@ def test_log_in_the_store_stays_short_and_only_files_that_are_there_are_committe
     assert again.commit("topic", schema, [file], last + 1, {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lake", "changed", "told"),
     [

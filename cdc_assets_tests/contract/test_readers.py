@@ -61,6 +61,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("when", ["as written", "compacted"])
 def test_recipe(world: World, name: str, when: str, monkeypatch: pytest.MonkeyPatch) -> None:

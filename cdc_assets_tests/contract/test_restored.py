@@ -59,6 +59,7 @@ def test_fork_and_its_point(two: Two) -> None:
         assert captured < second.point < source.max_transaction_lsn(THERE.database, captured, 0)  # type: ignore[operator]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keep_cdc", [True, False])
 @pytest.mark.parametrize("passed", [False, True])
 def test_restore_between_two_runs(two: Two, keep_cdc: bool, passed: bool) -> None:
@@ -97,6 +98,7 @@ def test_restore_between_two_runs(two: Two, keep_cdc: bool, passed: bool) -> Non
     assert THERE not in waiting
 
 
+@pytest.mark.long
 def test_snapshot_of_a_restored_database_is_refused(two: Two) -> None:
     backup = two.server.backup()
     two.insert(THERE)

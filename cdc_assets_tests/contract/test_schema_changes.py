@@ -33,6 +33,7 @@ def server() -> Iterator[StandIn]:
         yield server
 
 
+@pytest.mark.long
 def test_every_step_does_what_the_page_says(server: StandIn, tmp_path: Path) -> None:
     config = config_of(server.port, server.password, str(tmp_path))
     first, alter, second, last = STEPS
@@ -76,6 +77,7 @@ def test_every_step_does_what_the_page_says(server: StandIn, tmp_path: Path) -> 
     assert "currency" not in (rows[1] or {})
 
 
+@pytest.mark.long
 def test_what_is_printed_can_be_run_as_it_stands_and_keeps_what_the_first_instance_was_made_with(
     server: StandIn, tmp_path: Path
 ) -> None:
@@ -197,6 +199,7 @@ def test_a_table_that_is_altered_between_a_crash_and_the_repeat_is_taken_along_b
     assert told == [("ALTER", "invoices"), ("ALTER", "orders"), ("ALTER", "invoices")]
 
 
+@pytest.mark.long
 def test_tail_prints_events_of_all_generations_in_order(server: StandIn, tmp_path: Path) -> None:
     config = config_of(server.port, server.password, str(tmp_path / "lake"))
     for statement in STEPS[0].strip().splitlines():

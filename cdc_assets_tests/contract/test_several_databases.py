@@ -79,6 +79,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_databases_share_a_job_and_the_rows_of_the_manifest(both: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     found = jobs(monkeypatch)
     both.run()
@@ -88,6 +89,7 @@ def test_databases_share_a_job_and_the_rows_of_the_manifest(both: Two, monkeypat
     assert (streamed(both, HERE), streamed(both, THERE), told(both)) == (CHANGES, CHANGES, TOLD)
 
 
+@pytest.mark.long
 def test_each_database_has_bounds_and_a_watermark_of_its_own(both: Two) -> None:
     for key in range(20, 30):
         both.server.execute(f"INSERT INTO dbo.orders VALUES ({key})", database=THERE.database)
@@ -103,6 +105,7 @@ def test_each_database_has_bounds_and_a_watermark_of_its_own(both: Two) -> None:
     assert windows["Here"].until != windows["There"].until
 
 
+@pytest.mark.long
 def test_windows_of_a_turn_share_the_rows_of_one(two: Two) -> None:
     two.config = replace(
         two.config, streaming=replace(two.config.streaming, window_rows=4, max_iteration_transactions=0)

@@ -45,6 +45,7 @@ def failure(result: dg.ExecuteInProcessResult) -> str:
     return f"{metadata['error'].value}: {data.user_failure_data.description}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
@@ -106,6 +107,7 @@ def test_a_run_that_fails_after_it_has_committed_windows_says_so(shop: Shop, ins
     assert shop.follow(instance).success
 
 
+@pytest.mark.long
 def test_changes_removed_before_they_were_read_fail_the_check(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.changes(instance)
     shop.add_customers(3)

@@ -13,6 +13,7 @@ from cdc_assets_tests.shop import Shop
 WINDOWS = dg.AssetKey(["shop", "windows"])
 
 
+@pytest.mark.long
 def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

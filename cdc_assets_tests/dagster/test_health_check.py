@@ -45,6 +45,7 @@ def failing(found: dict[str, dg.AssetCheckEvaluation]) -> list[str]:
     return sorted(name for name, check in found.items() if not check.passed)
 
 
+@pytest.mark.long
 def test_what_a_run_was_refused_fails_it(shop: Shop, instance: dg.DagsterInstance) -> None:
     assert shop.snapshot(instance).success
     assert failing(checked(shop, instance)) == []

@@ -63,6 +63,7 @@ def metadata_of(done: dg.ExecuteInProcessResult, asset: dg.AssetKey) -> Mapping[
     return {name: entry.value for name, entry in events[-1].materialization.metadata.items()}
 
 
+@pytest.mark.long
 def test_every_append_of_runs_is_a_call_of_its_io_manager(shop: Shop, instance: dg.DagsterInstance) -> None:
     TOPICS.clear()
     HISTORY.clear()
@@ -102,6 +103,7 @@ def test_every_append_of_runs_is_a_call_of_its_io_manager(shop: Shop, instance: 
     assert shop.doubled() == []
 
 
+@pytest.mark.long
 def test_a_window_that_failed_behind_a_commit_is_counted_once(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_window_that_failed_behind_a_commit_is_counted_once(
     assert TOPICS.landed + HISTORY.landed == appends_in_logs(shop.folder / "lake")
 
 
+@pytest.mark.long
 def test_rows_that_a_run_before_has_committed_are_counted_by_the_run_that_reports_them(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_tick_asks_a_broker_that_is_away_once_and_briefly(shop: Shop, monkeypa
         assert asked == [0.2]
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_fails_the_check_and_never_the_run_nor_delays_it(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def test_what_cannot_be_published_is_refused_at_once(shop: Shop, properties: dic
         load_config(shop.file, shop.environment)
 
 
+@pytest.mark.long
 def test_a_topic_that_is_stopped_is_tried_again_on_a_quiet_capture(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is new, and the manifest does not grow: each start of publishing tries it, after pauses that grow."""
     shop.write(NOBODY)

@@ -125,6 +125,7 @@ def test_a_base_install_asks_for_nothing_of_the_demo(python: Path, shop: Shop, t
     assert not required & {"sqlglot", "dagster-webserver", "pytest", "moto", "pandas"}
 
 
+@pytest.mark.long
 def test_definitions_of_ones_own(python: Path, shop: Shop, tmp_path: Path) -> None:
     shutil.copy(shop.file, tmp_path / "shop.json")
     (tmp_path / "mine.py").write_text(DEFINITIONS)
@@ -132,6 +133,7 @@ def test_definitions_of_ones_own(python: Path, shop: Shop, tmp_path: Path) -> No
     assert told.splitlines()[-1] == str({"rows": count(shop, "orders")})
 
 
+@pytest.mark.long
 def test_the_example_project(python: Path, shop: Shop, tmp_path: Path) -> None:
     example = shutil.copytree(ROOT / "docs" / "example", tmp_path / "example")
     told = run(python, example, shop, "-c", CAPTURE.format(module="shop.definitions", capture="sales", own="customers"))
@@ -168,6 +170,7 @@ for module in pkgutil.walk_packages(cdc_assets.__path__, "cdc_assets."):
 """
 
 
+@pytest.mark.long
 def test_modules_of_extras_alone_need_them(python: Path, shop: Shop, tmp_path: Path) -> None:
     lacking = set(run(python, tmp_path, shop, "-c", EVERY_MODULE).split())
     extras = re.compile(r"cdc_assets\.(adapters\.kafka|metrics)\.\w+")
@@ -183,6 +186,7 @@ def test_every_public_name_is_there(python: Path, shop: Shop, tmp_path: Path) ->
 DG = "from dagster_dg_cli.cli import main; main()"
 
 
+@pytest.mark.long
 def test_dg_scaffolds_checks_and_lists(python: Path, shop: Shop, tmp_path: Path) -> None:
     example = shutil.copytree(ROOT / "docs" / "example", tmp_path / "example")
     shutil.rmtree(example / "shop" / "defs" / "sales")
@@ -200,6 +204,7 @@ def test_dg_scaffolds_checks_and_lists(python: Path, shop: Shop, tmp_path: Path)
     assert "shop/SalesDb/dbo/orders.changes" in run(python, example, shop, "-c", DG, "list", "defs", "--json")
 
 
+@pytest.mark.long
 def test_dg_checks_and_lists_in_this_repository(shop: Shop) -> None:
     """As whoever has cloned it calls it, by the environment of `make setup`."""
 

@@ -30,6 +30,7 @@ class Kept(MetricExporter):
         pass
 
 
+@pytest.mark.long
 def test_runs_write_a_file_and_push(
     shop: Shop, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def newest(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.AssetMaterial
     return event.asset_materialization
 
 
+@pytest.mark.long
 def test_mirrors_follow_in_the_runs_that_write_topics(shop: Shop) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         assert shop.snapshot(instance).success
@@ -82,6 +83,7 @@ def ended(instance: dg.DagsterInstance, job: dg.JobDefinition, tags: Mapping[str
     return run
 
 
+@pytest.mark.long
 def test_the_sensor_starts_a_run_for_mirrors_that_are_behind(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         shop.write({"mirror.enabled": "false"})
@@ -114,6 +116,7 @@ def test_assets_of_tables_with_a_mirror(shop: Shop) -> None:
     assert made == {"customers", "orders"}
 
 
+@pytest.mark.long
 def test_nothing_that_befalls_mirrors_ends_a_run_of_topics(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*given: Any, **named: Any) -> Any:
         raise pa.ArrowInvalid("offset overflow")
@@ -133,6 +136,7 @@ def test_nothing_that_befalls_mirrors_ends_a_run_of_topics(shop: Shop, monkeypat
         assert current(shop, "customers") == dict(shop.execute("SELECT id, name FROM dbo.customers"))
 
 
+@pytest.mark.long
 def test_a_run_of_topics_does_not_wait_for_a_mirror_that_lasts(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     catch_up, goes_on, ended = CaptureMirrors.catch_up, threading.Event(), threading.Event()
 
@@ -196,6 +200,7 @@ def test_a_run_that_waits_for_its_mirrors_can_be_terminated(shop: Shop, monkeypa
         assert "RESTARTED" not in str([entry.user_message for entry in instance.all_logs(run.run_id)])
 
 
+@pytest.mark.long
 def test_run_that_somebody_asks_for_reports_all_that_is_selected(shop: Shop) -> None:
     """Also mirrors that have nothing new, and one of a table without rows; the sensor's run only what moved."""
     shop.execute("CREATE TABLE dbo.nothing (id int NOT NULL PRIMARY KEY)")

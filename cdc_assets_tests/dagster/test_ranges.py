@@ -89,6 +89,7 @@ def downstream(
     return result, sorted(loaded)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "rows"), [(1, range(1000)), (3, range(2000, 3000)), (8, range(7000, 8000))])
 def test_partition_is_loaded_as_the_rows_of_its_range(
     shop: Shop, spark_resource: SparkResource, number: int, rows: range
@@ -124,11 +125,13 @@ def test_rows_written_later_belong_to_the_same_range(shop: Shop, instance: dg.Da
     assert again(shop, instance, 1, 1) == Counter([-5, *(number for number in range(1000) if number != 3)])
 
 
+@pytest.mark.long
 def test_two_backfills_that_share_no_range_cover_each_row_once(shop: Shop, instance: dg.DagsterInstance) -> None:
     keys = again(shop, instance, 1, 2) + again(shop, instance, 3, 8)
     assert keys == Counter(row[0] for row in shop.execute("SELECT id FROM dbo.ledger"))
 
 
+@pytest.mark.long
 def test_a_backfill_neither_loses_nor_hides_changes(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("UPDATE dbo.ledger SET amount = 77 WHERE id = 4500")
     again(shop, instance, 5, 5)
@@ -259,6 +262,7 @@ def test_table_that_fails_half_way_has_no_green_partition(
     assert [one["table_rows_reads"].value for one in facts if "table_rows_reads" in one] == [1000]
 
 
+@pytest.mark.long
 def test_resumed_backfill_reports_its_own_ranges(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +278,7 @@ def test_resumed_backfill_reports_its_own_ranges(
     assert green(instance, resumed.run_id, "ledger") == {5, 6, 7, 8}
 
 
+@pytest.mark.long
 def test_run_that_resumes_and_then_fails_reports_what_it_has_resumed(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

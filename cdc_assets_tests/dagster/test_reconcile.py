@@ -17,6 +17,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield shop
 
 
+@pytest.mark.long
 def test_mirrors_are_compared_with_the_server(shop: Shop) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         assert shop.snapshot(instance).success

@@ -30,6 +30,7 @@ def command(shop: Shop, name: str) -> Result:
     return CliRunner().invoke(app, [name, "-c", str(shop.file)], env={"COLUMNS": "220", **shop.environment})
 
 
+@pytest.mark.long
 def test_sensor_starts_one_run_whose_checks_tell_it(restored: Shop, instance: dg.DagsterInstance) -> None:
     doctor = command(restored, "doctor")
     assert doctor.exit_code == 1
@@ -51,6 +52,7 @@ def test_sensor_starts_one_run_whose_checks_tell_it(restored: Shop, instance: dg
     assert command(restored, "doctor").exit_code == 1
 
 
+@pytest.mark.long
 def test_snapshots_that_people_ask_for_begin_a_new_history(restored: Shop, instance: dg.DagsterInstance) -> None:
     restored.changes(instance)
     lost = len(restored.events("customers"))

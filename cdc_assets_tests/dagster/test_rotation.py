@@ -81,6 +81,7 @@ def health(instance: dg.DagsterInstance) -> str:
     return str(event.asset_materialization.metadata["health"].value)
 
 
+@pytest.mark.long
 def test_ticks_of_a_minute(rotated: Shop, instance: dg.DagsterInstance, minute: Minute) -> None:
     with refusals(rotated.server) as found:
         for _ in range(12):

@@ -281,6 +281,7 @@ def command(folder: Path, name: str, says: str = "start_id(make_config('lake'))"
     yield script
 
 
+@pytest.mark.long
 def test_another_code_server_is_another_start_only_of_another_service(tmp_path: Path) -> None:
     def starts(name: str) -> list[str]:
         with command(tmp_path, name) as script:

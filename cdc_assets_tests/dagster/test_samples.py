@@ -36,6 +36,7 @@ def heads(table: str) -> list[str]:
     return [name.strip() for name in table.splitlines()[0].strip("|").split("|")]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark_resource")
 def test_rows_of_events_and_mirrors_are_shown_as_far_as_they_may_be_seen(shop: Shop) -> None:

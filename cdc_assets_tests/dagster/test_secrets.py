@@ -233,6 +233,7 @@ def lake(folder: Path) -> Iterator[tuple[str, str]]:
             yield place, path.read_bytes().decode(errors="replace")
 
 
+@pytest.mark.long
 def test_what_nobody_may_see_is_nowhere(
     shop: Shop, soon: None, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

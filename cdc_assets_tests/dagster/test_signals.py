@@ -95,6 +95,7 @@ def change_a_product(shop: Shop) -> None:
     shop.execute("UPDATE dbo.products SET stock = stock + 1")
 
 
+@pytest.mark.long
 def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, instance: dg.DagsterInstance) -> None:
     before = reads(asked, "blocking")
     assert tick(asked, instance).skip_message == "Nothing new."
@@ -116,6 +117,7 @@ def test_a_request_of_the_launchpad_starts_a_run_and_acts_once(asked: Shop, inst
     assert not inbox.waiting({})
 
 
+@pytest.mark.long
 def test_incremental_and_a_row_of_the_signal_table(asked: Shop, instance: dg.DagsterInstance) -> None:
     assert launch(asked, instance, tables=["dbo.customers"], conditions={"dbo.customers": "id <= 3"}).success
     changes = asked.follow(instance)

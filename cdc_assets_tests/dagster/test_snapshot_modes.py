@@ -12,6 +12,7 @@ from cdc_assets_tests.shop import TABLES, key, open_shop, tick_with_cursor
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
 
+@pytest.mark.long
 def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
     with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
@@ -36,6 +37,7 @@ def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert len(shop.events("products")) == 2 * before
 
 
+@pytest.mark.long
 def test_unreadable_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     override = "snapshot.select.statement.overrides"
     with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
@@ -64,6 +66,7 @@ def test_unreadable_table_stops_no_other(tmp_path: Path, monkeypatch: pytest.Mon
         assert tick_with_cursor(shop, instance, cursor)[0].skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
         shop.execute("CREATE TABLE dbo.extra (id int PRIMARY KEY)")

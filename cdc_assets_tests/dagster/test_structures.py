@@ -40,6 +40,7 @@ def changes(shop: Shop, instance: dg.DagsterInstance) -> dg.AssetMaterialization
     return [e.materialization for e in result.get_asset_materialization_events() if e.asset_key == ASSET][-1]
 
 
+@pytest.mark.long
 def test_hand_over(shop: Shop, instance: dg.DagsterInstance) -> None:
     assert shop.snapshot(instance).success
     shop.execute("UPDATE dbo.customers SET active = 0 WHERE id = 1")

@@ -116,6 +116,7 @@ def is_green(instance: dg.DagsterInstance, check: str, asset: dg.AssetKey = WIND
     return bool(record.evaluation.passed)
 
 
+@pytest.mark.long
 def test_ticks_take_turns_among_the_topics(location: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one has compared with its mark, the next one leaves to a later one; what lacks something is not forgotten."""
     given: list[Any] = []
@@ -235,6 +236,7 @@ def test_run_that_waits_while_the_clock_is_set_back_is_told(location: Ticks, mon
         assert f"run {waiting[:8]} of shop_changes has waited since before the clock was set back" in location.page()
 
 
+@pytest.mark.long
 def test_run_that_waits_behind_a_stream_is_told_by_the_stream(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

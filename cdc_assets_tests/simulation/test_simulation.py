@@ -61,6 +61,7 @@ def test_looks_often_find_the_capture_healthy(tmp_path: Path) -> None:
     assert found["healthy"] >= _HEALTHY * found.total(), found
 
 
+@pytest.mark.long
 def test_a_history_is_the_same_on_delta_rs(tmp_path: Path) -> None:
     said = []
     for name, on_delta_rs in (("quick", False), ("real", True)):

@@ -107,6 +107,7 @@ def test_a_session_of_somebody_else_without_dagster(shop: Shop, tmp_path: Path, 
     assert done.stdout.splitlines() == [*expected, "former 5", f"joined {len(joined)}"]
 
 
+@pytest.mark.long
 def test_the_script_of_the_document(
     shop: Shop, lake: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

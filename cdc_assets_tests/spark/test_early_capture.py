@@ -86,6 +86,7 @@ def exact(shop: Shop) -> bool:
     return shop.differences() == {} and shop.doubled() == []
 
 
+@pytest.mark.long
 def test_machine_without_java_says_so_and_names_what_needs_none(
     shop: Shop, with_java: Callable[[str], Command]
 ) -> None:
@@ -99,6 +100,7 @@ def test_machine_without_java_says_so_and_names_what_needs_none(
     assert exact(shop)
 
 
+@pytest.mark.long
 def test_run_without_new_rows_starts_no_java(shop: Shop, with_java: Callable[[str], Command]) -> None:
     capture = with_java(ENDLESS)
     assert capture.run("--local")[0] == 0
@@ -107,6 +109,7 @@ def test_run_without_new_rows_starts_no_java(shop: Shop, with_java: Callable[[st
     assert exact(shop)
 
 
+@pytest.mark.long
 def test_run_whose_work_is_done_before_the_session_is_there_ends_without_it(
     shop: Shop, with_java: Callable[[str], Command]
 ) -> None:
@@ -122,6 +125,7 @@ def test_run_whose_work_is_done_before_the_session_is_there_ends_without_it(
     assert exact(shop)
 
 
+@pytest.mark.long
 def test_run_that_is_asked_to_end_while_spark_starts_ends_soon(with_java: Callable[[str], Command]) -> None:
     capture = with_java(ENDLESS)
     with capture.begin() as process:  # a snapshot, which waits for Spark
@@ -135,6 +139,7 @@ def test_run_that_is_asked_to_end_while_spark_starts_ends_soon(with_java: Callab
     assert capture.left == []
 
 
+@pytest.mark.long
 def test_small_windows_run_here_until_the_session_is_there(shop: Shop, spark_resource: SparkResource) -> None:
     let, found = threading.Event(), list[RanOn]()
 

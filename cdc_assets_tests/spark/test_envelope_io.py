@@ -45,6 +45,7 @@ def load(shop: Shop, spark: SparkResource, asset: dg.AssetKey, **metadata: str) 
     return manager.load_input(context)
 
 
+@pytest.mark.long
 def test_roles_are_distinguished(shop: Shop, spark_resource: SparkResource) -> None:
     assert load(shop, spark_resource, key("customers", "snapshot")).count() == 40
     operations = load(shop, spark_resource, key("customers", "changes")).orderBy("position").select("value.op")

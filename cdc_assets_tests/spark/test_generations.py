@@ -99,6 +99,7 @@ def load(bills: Bills, spark: SparkResource, **metadata: object) -> DataFrame:
     return manager.load_input(dg.build_input_context(asset_key=asset, definition_metadata=metadata))
 
 
+@pytest.mark.long
 def test_any_session_reads_them_in_the_same_way(bills: Bills, spark_resource: SparkResource) -> None:
     session = spark_resource.spark_session.newSession()
 

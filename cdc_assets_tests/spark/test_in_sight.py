@@ -96,6 +96,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield found
 
 
+@pytest.mark.long
 def test_every_kind_of_job_runs_on_spark(
     shop: Shop, spark_resource: SparkResource, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
         yield found
 
 
+@pytest.mark.long
 def test_each_event_once(shop: Shop, spark_resource: SparkResource) -> None:
     with shop.in_environment(), dg.DagsterInstance.ephemeral() as instance:
         assert shop.snapshot(instance).success
@@ -78,6 +79,7 @@ def test_each_event_once(shop: Shop, spark_resource: SparkResource) -> None:
         assert kept() == {1: 1, 2: 2, 4: 1}
 
 
+@pytest.mark.long
 def test_it_opens_only_files_with_something_new(shop: Shop, spark_resource: SparkResource) -> None:
     with shop.in_environment(), dg.DagsterInstance.ephemeral() as instance:
         assert shop.snapshot(instance).success

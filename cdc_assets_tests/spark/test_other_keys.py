@@ -36,6 +36,7 @@ def of(frame: DataFrame) -> list[str]:
     return ordered([row.asDict() for row in current_rows(frame).drop(POSITION).collect()])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("old", "new"), [("a", "b"), ("a", "a, b"), ("a, b", "a")])
 def test_events_of_two_keys_are_refused_and_those_of_one_are_the_rows(
     server: StandIn, tmp_path: Path, spark_resource: SparkResource, old: str, new: str
@@ -65,6 +66,7 @@ def test_events_of_two_keys_are_refused_and_those_of_one_are_the_rows(
     assert of(events(from_lsn=last)) == ordered(world.on_server(COLUMNS)), "the newest key has been one before"
 
 
+@pytest.mark.long
 def test_events_without_a_key_beside_those_with_one_are_refused(
     server: StandIn, tmp_path: Path, spark_resource: SparkResource
 ) -> None:

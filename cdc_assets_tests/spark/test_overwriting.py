@@ -67,6 +67,7 @@ def asset_of(frame: Any, *path: str, **more: Any) -> dg.AssetsDefinition:
     return made
 
 
+@pytest.mark.long
 def test_each_materialization_is_the_whole_table(lake: Lake) -> None:
     sums = asset_of(lake.frame([("a", 1), ("b", 2)], "name string, n long"), "reports", "sums")
     for _ in range(4):
@@ -150,6 +151,7 @@ def test_a_step_that_is_retried_writes_once(lake: Lake) -> None:
     assert lake.rows("reports.sums") == [{"n": 1}]
 
 
+@pytest.mark.long
 def test_a_topic_of_a_capture_is_not_overwritten(shop: Shop, spark_resource: SparkResource) -> None:
     lake = Lake(shop.folder / "lake", spark_resource)
     frame = lake.frame([(1,)], "n int")
@@ -166,6 +168,7 @@ def test_a_topic_of_a_capture_is_not_overwritten(shop: Shop, spark_resource: Spa
     assert not (lake.path / "reports.x").exists()
 
 
+@pytest.mark.long
 def test_rows_that_were_appended_are_replaced(lake: Lake) -> None:
     appended = asset_of(lake.frame([("1", 0)], "position string, window_id long"), "reports", "old",
                         metadata={"cdc/write": "append"})  # fmt: skip

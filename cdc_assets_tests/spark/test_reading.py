@@ -59,6 +59,7 @@ def rows(shop: Shop, spark: SparkResource, table: str) -> list[dict[str, Any]]:
     return [row.asDict() for row in current_rows(events).drop(POSITION).collect()]
 
 
+@pytest.mark.long
 def test_rows_are_the_servers(shop: Shop, spark_resource: SparkResource) -> None:
     found = {row["id"]: (row["name"], row["notes"]) for row in rows(shop, spark_resource, "customers")}
     expected = shop.execute("SELECT id, name, notes FROM dbo.customers")

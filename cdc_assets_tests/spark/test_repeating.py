@@ -22,6 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_spark_gets_the_rows(folder: Path, spark_resource: SparkResource, vectorized: str) -> None:
     spark: SparkSession = spark_resource.spark_session

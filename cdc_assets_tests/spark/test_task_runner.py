@@ -304,6 +304,7 @@ def test_own_properties_win_and_connect_gets_only_session_properties() -> None:
     assert all(name.startswith("spark.sql.") for name in connect)
 
 
+@pytest.mark.long
 def test_pages_are_served_by_clusters_and_by_a_local_spark_that_is_asked_to() -> None:
     name = "spark.ui.enabled"
     assert SparkResource(master="local[2]").properties()[name] == "false"

@@ -158,6 +158,7 @@ def test_between_runs_the_sensor_tells_what_has_changed(shop: Deployment) -> Non
     assert "| db.items1 | failed |" in page.metadata["tables"].value
 
 
+@pytest.mark.long
 def test_only_news_start_a_run(shop: Deployment) -> None:
     first = shop.tick()
     assert first.run_key == shop.tick().run_key == "shop:first:bin.000001:10"
@@ -261,6 +262,7 @@ def test_without_a_driver_the_lake_and_the_configuration_tell_the_tables(shop: D
     assert not any(check.passed for check in shop.checks().values())
 
 
+@pytest.mark.long
 def test_checks_pass_only_on_what_is_proved(shop: Deployment) -> None:
     assert "Nothing was captured" in (shop.checks()["complete_to_log_end"].description or "")
     assert "Nothing was captured" in (shop.checks()["retention_headroom"].description or "")

@@ -80,6 +80,7 @@ def test_an_incremental_snapshot_that_would_wait_for_ever_is_refused(
     assert shop.run("shop_signal", run_config=signal_config(snapshot="incremental")).success
 
 
+@pytest.mark.long
 def test_signals_go_through_the_table_or_the_file(shop: Deployment) -> None:
     asked = signal_config(snapshot="blocking")
     assert not shop.run("shop_signal", run_config=asked).success

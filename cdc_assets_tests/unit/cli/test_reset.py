@@ -39,6 +39,7 @@ def reset(world: World, *arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.long
 def test_a_table_is_read_anew_and_the_others_go_on(world: World) -> None:
     orders, lines = world.tables
     assert reset(world, "dbo.orders")[0] == 0

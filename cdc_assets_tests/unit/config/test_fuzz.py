@@ -102,6 +102,7 @@ def _properties(document: Any) -> str:
 WRITERS: dict[str, Callable[[Any], str]] = {".json": json.dumps, ".yaml": yaml.safe_dump, ".properties": _properties}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", WRITERS)
 @tried
 @example(document=MINIMUM | {"name": "", "connector.class": "2147483647"})

@@ -132,6 +132,7 @@ def test_young_commits_stay_for_those_who_are_opening_the_table(
     assert commits(tables)[0] == 0
 
 
+@pytest.mark.long
 def test_reader_with_an_older_version_open_continues(tables: TopicTables) -> None:
     tables.ensure("topic", SCHEMA)
     commit(tables, range(1, 10))

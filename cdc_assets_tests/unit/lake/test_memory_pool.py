@@ -22,6 +22,7 @@ def test_the_system_s_unless_told_otherwise(given: str, expected: str) -> None:
 _COMMIT = "from cdc_assets import SparkResource; import os, deltalake; print(os.environ['_RJEM_MALLOC_CONF'])"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("given", "expected", "told"),
     [

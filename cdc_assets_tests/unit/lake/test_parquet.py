@@ -61,6 +61,7 @@ READERS: dict[str, Callable[[Path], list[dict[str, object]]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.parametrize("reader", READERS)
 def test_readers_get_the_rows(name: str, reader: str, tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_records_are_read_to_their_end_and_hold_what_the_table_held(config: Capt
     assert found[6][0] == found[5][0]
 
 
+@pytest.mark.long
 def test_json_has_the_same_schemas(config: CaptureConfig) -> None:
     broker = MemoryBroker()
     texts = {f"{side}.converter": JSON for side in ("key", "value")}

@@ -90,6 +90,7 @@ def test_it_is_compacted_again_when_as_much_is_new(world: World) -> None:
     rebuilt(world)
 
 
+@pytest.mark.long
 def test_young_events_and_those_that_the_mirror_lacks_stay(world: World) -> None:
     world.work([2, 3])
     world.stream()

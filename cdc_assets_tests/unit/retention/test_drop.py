@@ -136,6 +136,7 @@ def live(world: World, topic: str) -> set[str]:
     return {Path(uri).name for uri in handle.file_uris()}
 
 
+@pytest.mark.delta_rs
 def test_files_of_the_other_topics_leave_the_disk_where_one_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ print(*sorted({{owner for top in tops for owner in owners.get(top, [])}}))
 """
 
 
+@pytest.mark.long
 def test_shipped_code_needs_the_libraries_of_tasks_alone(tmp_path: Path) -> None:
     archive = shipping.code_archive()
     modules = [*daemon._OF_TASKS, "cdc_assets.adapters.sqlserver.bulk", "cdc_assets.adapters.spark.lake_source"]

@@ -27,6 +27,7 @@ def committed(server: SimulatedServer, table: TableId, count: int) -> None:
         server.commit((table, "insert", 100 + number, "new"))
 
 
+@pytest.mark.delta_rs
 def test_every_topic_is_tidied_and_the_manifest_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 5)
     monkeypatch.setattr(manifest_rows, "_KEEP_ROWS", 10)
@@ -76,6 +77,7 @@ def test_recorded_files_outlive_a_vacuum(tmp_path: Path) -> None:
     assert [event.op for event in events_of(config, orders)] == ["r"] * 6
 
 
+@pytest.mark.delta_rs
 def test_a_loop_that_continues_is_tidied_on_the_way(tmp_path: Path) -> None:
     server = SimulatedServer()
     orders = server.create("orders", rows=2)

@@ -288,6 +288,7 @@ def test_capture_job_that_never_ran_is_explained(tmp_path: Path) -> None:
         make_capture(server, make_config(str(tmp_path))).snapshot()
 
 
+@pytest.mark.delta_rs
 def test_lake_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     server = SimulatedServer()
     server.create("orders")

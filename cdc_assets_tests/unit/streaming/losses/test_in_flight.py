@@ -16,6 +16,8 @@ from cdc_assets_tests.unit.streaming.losses.losing import (
 )
 from cdc_assets_tests.unit.streaming.losses.world import World, make_world
 
+pytestmark = pytest.mark.delta_rs
+
 
 def stopped_at(step: str, action: Callable[[], object]) -> None:
     def stop(reached: str) -> None:

@@ -15,6 +15,8 @@ from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.losses.losing import commits
 from cdc_assets_tests.unit.streaming.losses.world import World, make_world
 
+pytestmark = pytest.mark.delta_rs
+
 
 @pytest.mark.parametrize("table", ["folder", "log"])
 def test_topics_without_a_manifest_are_not_captured_as_if_nothing_had_been(world: World, table: str) -> None:

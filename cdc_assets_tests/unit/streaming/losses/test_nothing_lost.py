@@ -19,6 +19,8 @@ from cdc_assets_tests.unit.streaming.losses.world import World, make_world
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
+pytestmark = pytest.mark.delta_rs
+
 
 @pytest.mark.long
 def test_upkeep_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from cdc_assets_tests.unit.streaming.losses.losing import (
 )
 from cdc_assets_tests.unit.streaming.losses.world import World, make_world
 
+pytestmark = pytest.mark.delta_rs
+
 
 @pytest.mark.long
 @pytest.mark.parametrize(("lose", "lost"), LOSSES.values(), ids=LOSSES)
