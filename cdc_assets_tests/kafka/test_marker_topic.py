@@ -46,13 +46,17 @@ def test_one_of_several_partitions_is_refused(server: StandIn, tmp_path: Path, b
     assert "has 3 partitions, expected one" in one_line(done.stderr)
 
 
-def test_a_deleted_topic_of_markers_publishes_nothing_again(server: StandIn, tmp_path: Path, broker: Broker) -> None:
-    case = Publishing(server, tmp_path, broker, "deleted")
+@pytest.mark.parametrize("how", ["topic deleted", "key removed"])
+def test_a_deleted_marker_publishes_nothing_again(server: StandIn, tmp_path: Path, broker: Broker, how: str) -> None:
+    case = Publishing(server, tmp_path, broker, how.replace(" ", "-"))
     case.insert(1, 2)
     case.capture("snapshot")
     case.publish()
     marker = f"{case.prefix}.__published"
-    broker.admin.delete_topics([marker])[marker].result(30)
+    if how == "topic deleted":
+        broker.admin.delete_topics([marker])[marker].result(30)
+    else:
+        broker.write(marker, [(0, case.prefix, None)])
     done = case.command()
     assert done.returncode == 1, done.stdout + done.stderr
     assert "there is no marker in Kafka" in one_line(done.stderr)
