@@ -37,7 +37,6 @@ def health(instance: dg.DagsterInstance) -> str:
     return str(event.asset_materialization.metadata["health"].value)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("is_known_here", [True, False])
 def test_no_run_begins(shop: Shop, instance: dg.DagsterInstance, unmounted: Path, is_known_here: bool) -> None:
     """Also in a container with a disk of its own, which has no state folder: Dagster remembers it."""

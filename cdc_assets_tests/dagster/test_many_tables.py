@@ -97,7 +97,6 @@ def shown(instance: dg.DagsterInstance) -> dict[dg.AssetKey, bool]:
     return {check.asset_key: record.status.value == "SUCCEEDED" for check, record in found.items()}
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition:DeprecationWarning")  # of Dagster's own code
 def test_definition_of_a_table_is_short(shop: Shop) -> None:
     """Dagster sends all of them to each of its processes; what differs from table to table alone should be in them."""
@@ -117,7 +116,6 @@ def test_freshness_is_not_recorded_where_no_asset_has_a_policy() -> None:
         assert "FRESHNESS_DAEMON" in instance.get_required_daemon_types(), "on by default, so it has to be said"
 
 
-@pytest.mark.long
 def test_tick_of_idle_tables_asks_few_questions(shop: Shop, instance: dg.DagsterInstance) -> None:
     with shop.in_environment():
         listed = SqlServerCdcResource(config_file=str(shop.file)).tables()
@@ -149,7 +147,6 @@ def test_a_look_opens_few_logs_of_topics(shop: Shop) -> None:
     assert 0 < len({name for name in opened if ".dbo." in name}) < ALL
 
 
-@pytest.mark.long
 def test_poll_of_idle_tables_asks_one_question(shop: Shop, instance: dg.DagsterInstance) -> None:
     run_config = {"ops": {"shop_follow_log": {"config": {"idle_timeout_s": 2.0}}}}
     with shop.statements() as found:
@@ -197,7 +194,6 @@ def test_checks_of_all_tables_are_reported_once_and_stay(shop: Shop, instance: d
     assert shown(instance) == {key(name, "changes"): True for name in [*TABLES, *NAMES]}
 
 
-@pytest.mark.long
 def test_selections_of_the_sensor_are_always_the_same(shop: Shop, instance: dg.DagsterInstance) -> None:
     """Dagster keeps a description of each selection for good."""
     runs = []
@@ -211,7 +207,6 @@ def test_selections_of_the_sensor_are_always_the_same(shop: Shop, instance: dg.D
     assert first.execution_plan_snapshot_id == second.execution_plan_snapshot_id
 
 
-@pytest.mark.long
 def test_table_in_trouble_is_reported_once_fails_one_run_and_is_reported_when_it_is_mended(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -253,7 +248,6 @@ def of_the_schedule(shop: Shop, instance: dg.DagsterInstance) -> dg.RunRequest:
     return request
 
 
-@pytest.mark.long
 def test_half_hourly_checks_are_of_tables_whose_result_has_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
     whole = {dg.AssetCheckKey(WINDOWS, name) for name in OF_CAPTURE}
     assert set(of_the_schedule(shop, instance).asset_check_keys or ()) == whole

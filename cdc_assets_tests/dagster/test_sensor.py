@@ -135,7 +135,6 @@ def test_process_that_lives_or_cannot_be_seen_is_not_gone() -> None:
             assert is_gone(restarted) == (space == machine), "or a container of that name on another machine"
 
 
-@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark_resource")
 def test_after_the_snapshot_only_news_start_a_run(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -261,7 +260,6 @@ def test_what_hindered_a_run_that_was_killed_is_a_reason_to_start_though_nothing
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
-@pytest.mark.long
 def test_reading_without_an_end_is_a_reason_to_start_while_nothing_is_committed(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,7 +411,6 @@ def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(
         assert early.definitions().resolve_asset_graph().has(key("orders", "changes"))
 
 
-@pytest.mark.long
 def test_table_that_is_enabled_later_is_taken_in_though_nothing_changes(
     tmp_path_factory: pytest.TempPathFactory, spark_resource: SparkResource
 ) -> None:

@@ -26,7 +26,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.long
 def test_runs_with_rows_to_read_run_on_spark(shop: Shop, instance: dg.DagsterInstance, asked: list[str]) -> None:
     assert shop.snapshot(instance).success
     assert asked

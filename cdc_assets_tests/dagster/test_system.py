@@ -45,7 +45,6 @@ def grown(done: dg.ExecuteInProcessResult) -> dict[str, int]:
     }
 
 
-@pytest.mark.long
 def test_each_is_materialized_by_the_run_that_writes_it(told: Shop, instance: dg.DagsterInstance) -> None:
     assert names(told) == ALWAYS | OTHERS
     assert grown(told.snapshot(instance)).keys() == ALWAYS | OTHERS - {"transactions"}

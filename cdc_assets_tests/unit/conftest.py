@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def tables(request: pytest.FixtureRequest) -> Iterator[None]:
+def quick_or_delta_rs(request: pytest.FixtureRequest) -> Iterator[None]:
     """Delta-rs's own with `CDC_DELTA_RS`."""
     is_quick = request.node.get_closest_marker("quick") is not None and "CDC_DELTA_RS" not in os.environ
     with quick_tables() if is_quick else nullcontext():
