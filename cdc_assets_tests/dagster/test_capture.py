@@ -271,7 +271,6 @@ def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, insta
         shop.write({})
 
 
-@pytest.mark.long
 def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, instance: dg.DagsterInstance) -> None:
     def line(result: dg.ExecuteInProcessResult) -> list[str]:
         told = [entry.user_message for entry in instance.all_logs(result.run_id)]
@@ -292,7 +291,6 @@ def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, ins
     assert not line(shop.changes(instance))
 
 
-@pytest.mark.long
 def test_table_that_cannot_be_trusted_fails_the_run_in_which_that_began(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -319,7 +317,6 @@ def test_table_that_cannot_be_trusted_fails_the_run_in_which_that_began(
         assert [follows(), is_green()] == [True, True]
 
 
-@pytest.mark.long
 def test_run_that_fails_has_told_what_it_committed(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.changes(instance)
     shop.write({"max.iteration.transactions": "1"})
