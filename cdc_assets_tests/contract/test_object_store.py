@@ -118,7 +118,6 @@ def test_spark_reads_what_was_captured(
     assert SECRET not in capfd.readouterr().out
 
 
-@pytest.mark.long
 @pytest.mark.spark
 def test_any_session_reads_mirrors_in_the_store(
     shop: Shop, store: str, spark_resource: SparkResource, capfd: pytest.CaptureFixture[str]
@@ -185,7 +184,6 @@ def test_log_in_the_store_stays_short_and_only_files_that_are_there_are_committe
     assert again.commit("topic", schema, [file], last + 1, {})
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("lake", "changed", "told"),
     [
