@@ -2,7 +2,8 @@
 
 ALTER COLUMN converts every row on the server, with rounding or text forms of its own; a column that is dropped and added again under
 its name is another one; and events from before a table got its key, or another one, do not show which of its present rows they are
-about: of two rows with one `a` the deletion of one, told by (a, b), would remove both from a table with the key `a`. The log holds none of it,
+about: of two rows with one `a` the deletion of one, told by (a, b), would remove both from a table with the key `a`. Rows of a table without a
+key are known by all their columns: when one comes or goes, events no longer name the rows that were there before. The log holds none of it,
 so a mirror that went on would show what the server never had. Only changes that leave every value as it is are followed: wider
 integers and decimals, longer texts, texts in UTF-8 or compared in another way, more digits of a moment, integers as texts.
 
@@ -38,10 +39,16 @@ def changes(entries: Sequence[HistoryEntry]) -> list[tuple[int, str]]:
     found = []
     known: dict[str, Column] = {}
     key: frozenset[str] | None = None
+    last: tuple[str, ...] = ()
     for number, entry in enumerate(entries):
         names = frozenset(entry.schema.key)
         texts = [] if key in (None, names) else [f"its key became {', '.join(entry.schema.key) or 'none'}"]
-        for column in (column for column in entry.columns() if not column.computed):
+        columns = {column.name: column for column in entry.columns() if not column.computed}
+        if key == names == frozenset():
+            texts += [f"column {name} came to a table without a key" for name in columns if name not in last]
+            texts += [f"column {name} left a table without a key" for name in last if name not in columns]
+        last = tuple(columns)
+        for column in columns.values():
             former = known.get(column.name)
             if former is not None and former.ordinal != column.ordinal:
                 texts.append(f"column {column.name} was dropped and added again")
@@ -99,11 +106,15 @@ def followed(
     """
     found = [(number, str(entries[number].lsn), what) for number, what in changes(entries)]
     target = replace(target, altered=tuple(at for _, at, _ in found))
+    goes_over = False
     for number, at, what in found:
         is_unread, end = at > target.read, before(at)
-        if is_unread or (lsn and lsn < outside(end, target.spans)):
+        if is_unread or (lsn and not goes_over and lsn < outside(end, target.spans)):
             capped = replace(target, position=min(target.position, end))
             return list(entries[:number]), capped, _reason(topic, at, what) if is_unread else None
+        goes_over |= (
+            lsn < at
+        )  # its next step goes from right before this change up to the reading, over all others in between
     return list(entries), target, None
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from cdc_assets.assembly.retention import make_retention
-from cdc_assets.errors import EventsDroppedError
+from cdc_assets.errors import EventsDroppedError, MirrorError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, report_of
 from cdc_assets.overview.report import CaptureReport
@@ -77,7 +77,8 @@ class Processes(Signals):
         troubles = self.mirrors().catch_up(anew=anew)
         for topic, trouble in troubles.items():
             self.say(f"  the mirror of {topic}: {trouble}")
-        self.without_events = {topic for topic, trouble in troubles.items() if isinstance(trouble, EventsDroppedError)}
+        told = (EventsDroppedError, MirrorError)
+        self.to_read_again = {topic for topic, trouble in troubles.items() if isinstance(trouble, told)}
 
     def rebuild(self) -> None:
         """Mirrors are made anew."""

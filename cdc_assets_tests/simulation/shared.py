@@ -82,8 +82,8 @@ class Shared:
         """Tables that were asked for last."""
         self.is_calm = False
         """Whether nothing fails for a while."""
-        self.without_events = set[str]()
-        """Topics that have dropped what their mirrors need, as the newest run of mirrors was told."""
+        self.to_read_again = set[str]()
+        """Topics whose mirrors go on only when the table was read again, as the newest run of mirrors said."""
         self.looks = Counter[str]()
         """What was said of the capture when somebody looked."""
         self.touched = set[TableId]()

@@ -58,14 +58,14 @@ class World(Moments):
         if self.config.streaming.gap_policy == "ignore":  # a snapshot repairs what was passed over
             self._read_again([name for name, entry in state_of(self.config).tables.items() if entry.gaps])
         self.ask_at_last()
+        self._run("capture", "mirror")
+        if tables := [table for table in self.tables if self.topic(table) in self.to_read_again]:
+            self._read_again(tables)  # as somebody is told: its mirror cannot follow without that
+            self._run(*["mirror"] * (1 + len(self.server.instances)))  # each goes on to the next change of structure
         if self.touched:
             self._run("capture", "repair")
         self._run("capture")
-        self._run("mirror")
-        if tables := [table for table in self.tables if self.topic(table) in self.without_events]:
-            self._read_again(tables)  # as it was told: its topic has dropped what its mirror would be made anew of
-            self._run("mirror")
-        self._run("publisher", "engine", "reader")
+        self._run("mirror", "publisher", "engine", "reader")
         self.check()
         self.check_repaired()
         self.check_connectors()

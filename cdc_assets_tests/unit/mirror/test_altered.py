@@ -121,6 +121,44 @@ def test_a_version_that_ends_with_its_type_keeps_its_value(
     assert {row["id"] for row in world.versions() if row["v"] is not None} >= {1}
 
 
+def test_several_changes_are_made_good_by_one_reading(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, "id int NOT NULL PRIMARY KEY, v float", "(1, 1.7)")
+    for number, kind in enumerate(("int", "smallint"), 2):
+        world.execute(f"ALTER TABLE dbo.t ALTER COLUMN v {kind}")
+        world.execute(f"INSERT INTO dbo.t VALUES ({number}, {number})")
+        world.capture()
+        assert "column v became int from float" in str(world.follow())
+    world.read_again()
+    world.execute("INSERT INTO dbo.t VALUES (4, 4)")
+    world.capture()
+    for _ in range(2):
+        assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+@pytest.mark.parametrize("change", ["ADD c int NOT NULL CONSTRAINT df DEFAULT 5", "DROP COLUMN b"])
+def test_a_column_that_comes_to_a_table_without_a_key_or_leaves_it(
+    server: StandIn, tmp_path: Path, change: str
+) -> None:
+    """Events name rows by all columns, and rows that were read before have others."""
+    world = started(server, tmp_path, "a nvarchar(9), n int, b int", "(N'x', 1, 1)", "(N'y', 2, 2)")
+    world.execute(f"ALTER TABLE dbo.t {change}")
+    world.second_instance()
+    world.capture()
+    world.execute("UPDATE dbo.t SET n = n + 10 WHERE n = 1")
+    world.capture()
+    assert "a table without a key, which changed rows without an event" in str(world.follow())
+    assert sorted(row["n"] for row in world.rows()) == [1, 2]
+    world.read_again()
+    world.execute("UPDATE dbo.t SET n = n + 10")
+    world.capture()
+    for _ in range(2):
+        assert world.follow() is None
+    names = "a, n, c" if change.startswith("ADD") else "a, n"
+    found = [{name: row[name] for name in names.split(", ")} for row in world.rows()]
+    assert ordered(found) == ordered(world.on_server(names))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("old", "new", "value"), EXACT)
 def test_a_wider_type_is_followed(server: StandIn, tmp_path: Path, old: str, new: str, value: str) -> None:
