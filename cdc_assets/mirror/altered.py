@@ -112,9 +112,8 @@ def followed(
         if is_unread or (lsn and not goes_over and lsn < outside(end, target.spans)):
             capped = replace(target, position=min(target.position, end))
             return list(entries[:number]), capped, _reason(topic, at, what) if is_unread else None
-        goes_over |= (
-            lsn < at
-        )  # its next step goes from right before this change up to the reading, over all others in between
+        # from right before a change the next step goes up to the reading, over all changes in between
+        goes_over = goes_over or lsn < at
     return list(entries), target, None
 
 

@@ -14,7 +14,7 @@ from cdc_assets.errors import ConnectionLostError, CredentialsError, EngineError
 
 TIMEOUT_S = 5
 _OTHERS = (OSError, RuntimeError, ValueError, LookupError, AttributeError, struct.error)
-"""What drivers raise beside errors of their own class: a broken answer, a lost connection, a library that lacks."""
+"""What drivers raise beside errors of their own class: a broken answer, a lost connection, a missing library."""
 Rows = list[dict[str, Any]]
 
 
