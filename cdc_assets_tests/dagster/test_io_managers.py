@@ -38,6 +38,8 @@ class OwnShop(Shop):
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """With everything that a capture can write."""
     folder = tmp_path_factory.mktemp("own")
+    TOPICS.clear()
+    HISTORY.clear()
     with open_shop(folder) as made:
         found = OwnShop(made.server, folder)
         found.write(
@@ -65,8 +67,6 @@ def metadata_of(done: dg.ExecuteInProcessResult, asset: dg.AssetKey) -> Mapping[
 
 @pytest.mark.long
 def test_every_append_of_runs_is_a_call_of_its_io_manager(shop: Shop, instance: dg.DagsterInstance) -> None:
-    TOPICS.clear()
-    HISTORY.clear()
     done = shop.snapshot(instance)
     assert done.success
     told = metadata_of(done, key("customers", "snapshot"))
@@ -182,6 +182,7 @@ def test_the_example_of_the_documents_runs(
     page = (ROOT / "docs" / "architecture.md").read_text()
     [example] = [text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "EnvelopeIOManager" in text]
     monkeypatch.chdir(shop.file.parent)
+    assert shop.snapshot(instance).success
     shop.execute("INSERT INTO dbo.customers (name) VALUES (N'by the example')")
     with shop.in_environment():
         names: dict[str, Any] = {}

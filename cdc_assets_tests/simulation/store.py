@@ -3,10 +3,12 @@
 Every commit of the product, of whatever kind, is one call of Delta's `create_write_transaction`; so is every fault here.
 
 *A law of commits:* a writer that was overtaken before it asked its fence removes no files any more. It is overtaken if another one has
-committed to the same ledger since it has itself.
+committed to the same ledger since it committed itself, or took over: who takes over anew carries out what another one has recorded,
+without a row of its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +17,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.lake import tables
+from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
 
 _LEDGERS: Final = {
@@ -52,8 +55,10 @@ class Store:
     def __init__(self, scheduler: Scheduler, say: Callable[[str], None]) -> None:
         self._scheduler, self._say = scheduler, say
         self.next_fault, self.meant = "", ""
-        self._writers: dict[str, list[Actor]] = {}
-        """Those who have committed to a ledger, the newest last."""
+        self._rows = Counter[str]()
+        """Commits to each ledger."""
+        self._seen: dict[tuple[Actor, str], int] = {}
+        """How many of them there were when a writer last took over or committed."""
         self._overtaken: list[Actor] = []
         """Those who were overtaken when they last asked."""
 
@@ -63,8 +68,8 @@ class Store:
         actor = self._scheduler.current
         if step == "replacement-checked" and actor is not None:
             self._overtaken = [other for other in self._overtaken if other is not actor]
-            writers = self._writers.get(_LEDGERS.get(actor.kind, ""), ())
-            if actor in writers and writers[-1] is not actor:
+            ledger = _LEDGERS.get(actor.kind, "")
+            if self._seen.get((actor, ledger), self._rows[ledger]) != self._rows[ledger]:
                 self._overtaken.append(actor)
 
     def _note(self, kind: str, name: str) -> None:
@@ -74,9 +79,14 @@ class Store:
             return
         if kind.startswith("replacement") and actor in self._overtaken:
             self._scheduler.accused.append(f"{actor.name} was overtaken, and then replaced files of {name}")
-        if name == _LEDGERS.get(actor.kind):
-            writers = self._writers.setdefault(name, [])
-            self._writers[name] = [*(other for other in writers if other is not actor), actor]
+        if name in _LEDGERS.values():
+            self._rows[name] += 1
+            self._stands_at_end(name)
+
+    def _stands_at_end(self, ledger: str) -> None:
+        """An actor knows all rows of a ledger."""
+        if (actor := self._scheduler.current) is not None:
+            self._seen[actor, ledger] = self._rows[ledger]
 
     @contextmanager
     def disturbed(self) -> Iterator[None]:
@@ -104,6 +114,14 @@ class Store:
                 raise CommitFailedError(f"Transaction failed: Version {table.version() + 1} already exists")
             self._scheduler.pause(f"behind a commit of {place}")
 
+        claimed = FencedLog.claim
+
+        def claim(log: FencedLog, known: Mapping[str, Sequence[Row]] | None = None) -> Sequence[Row]:
+            rows = claimed(log, known)
+            self._stands_at_end(log.directory)
+            return rows
+
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kind, "create_write_transaction", commit)
+            patch.setattr(FencedLog, "claim", claim)
             yield
