@@ -171,6 +171,7 @@ def _bounded(
     raise _too_slow(text, name)
 
 
+@lru_cache(maxsize=4096)  # a window asks for its tables' names several times
 def replaced(text: str, replacement: str, name: str) -> str:
     """A name with all matches of an expression replaced; its classes mean characters of every script.
 
