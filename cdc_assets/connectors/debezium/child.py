@@ -21,7 +21,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import threading
 from importlib import resources
 from importlib.util import find_spec
@@ -321,7 +320,7 @@ def main(descriptor: int) -> None:
     """Run one connector for the capture at the other end of a socket."""
     channel = socket.socket(fileno=descriptor)
     start, _ = receive(channel)
-    work = Path(tempfile.mkdtemp(prefix="cdc-engine-"))
+    work = Path(start["folder"])
     process = EngineProcess(channel, work, start)
     try:
         start_java(work, start["heap"], start["log_level"])

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -83,8 +84,11 @@ class DebeziumEngine:
         self._structures: dict[int, tuple[str, Any, Any, list[pa.Field]]] = {}
         self._lock = threading.Lock()
         self._started = self._snapshot = self._closing = False
+        # made here, and removed by both: either may be killed
+        self._folder = tempfile.TemporaryDirectory(prefix="cdc-engine-", ignore_cleanup_errors=True)
         start = {
             "kind": "start",
+            "folder": self._folder.name,
             "properties": handed(config),
             "offsets": [list(pair) for pair in offsets],
             "history": list(history),
@@ -138,6 +142,7 @@ class DebeziumEngine:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._folder.cleanup()
         with suppress(OSError):  # wakes the thread that listens
             self._channel.shutdown(socket.SHUT_RDWR)
         self._channel.close()

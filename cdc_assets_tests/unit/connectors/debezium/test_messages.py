@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ BODY = b"a" * (8 << 20)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the process's end closes its socket
-def test_an_error_is_told_behind_a_chunk_that_is_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_told_behind_a_chunk_that_is_being_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk is sent by Debezium's thread, while the main thread fails."""
     ours, other = socket.socketpair()
     half = threading.Event()
@@ -25,7 +26,7 @@ def test_an_error_is_told_behind_a_chunk_that_is_being_sent(monkeypatch: pytest.
 
     monkeypatch.setattr(child, "start_java", lambda *_: None)
     monkeypatch.setattr(child.EngineProcess, "run", fails)
-    send(ours, {"kind": "start", "heap": "", "log_level": ""})
+    send(ours, {"kind": "start", "folder": str(tmp_path), "heap": "", "log_level": ""})
     main = threading.Thread(target=child.main, args=(other.detach(),), daemon=True)
     main.start()
     first: Any = ours.recv(100, socket.MSG_PEEK)

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,18 @@ def test_a_process_that_does_not_take_its_start_is_found(monkeypatch: pytest.Mon
     with pytest.raises(EngineError, match=r"engine\.watchdog\.ms"):
         wait_for(feed)
     feed.close()
+
+
+def test_a_killed_process_leaves_nothing_in_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(engine, "_CLOSE_S", 0.1)
+    feed = DebeziumEngine(CONFIG, [], [])
+    [folder] = tmp_path.iterdir()
+    (folder / "offsets.dat").touch()
+    feed.close()
+    assert not list(tmp_path.iterdir())
 
 
 def wait_for(feed: DebeziumEngine) -> None:
