@@ -93,9 +93,8 @@ class Retention:
         """
         now, readers = self._clock.now(), self._readers()
         self._manifest.record_retained(now, {}, {})
-        for table in sorted(self._manifest.state.tables):
+        for topic, table in self._in_turn():
             check()
-            topic = topic_name(table, self._config.events)
             try:
                 limit = readers.limit(self._manifest.state, table, topic)
                 removal = self._removal(table, topic, limit, self._oldest_ms(now))
@@ -116,6 +115,13 @@ class Retention:
                     upkeep.try_vacuum(directory)
             except LakeError as error:
                 log.warning("Files of %s that were dropped stay for now: %s", topic, error)
+
+    def _in_turn(self) -> list[tuple[str, TableId]]:
+        """Topics and their tables, those first from which least was dropped: a pass may be interrupted each time."""
+        state = self._manifest.state
+        topics = [(topic_name(table, self._config.events), table) for table in sorted(state.tables)]
+        known = {topic: state.retained.get(topic, Retained()) for topic, _ in topics}
+        return sorted(topics, key=lambda one: (known[one[0]].after, known[one[0]].compacted))
 
     def _oldest_ms(self, now: datetime) -> int:
         """Since when commits are young, in milliseconds since the epoch."""

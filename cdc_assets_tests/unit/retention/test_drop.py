@@ -317,7 +317,8 @@ def test_what_is_not_published_stays(world: World) -> None:
     require_published(world, broker)
 
 
-def test_a_run_that_is_to_end_leaves_further_topics_to_the_next(world: World) -> None:
+def interrupted(world: World) -> None:
+    """A run that is asked to end as soon as one topic is announced."""
     seen, asked = list[str](), ExitStack()
 
     def ask(name: str) -> None:
@@ -327,7 +328,19 @@ def test_a_run_that_is_to_end_leaves_further_topics_to_the_next(world: World) ->
 
     with asked, listening(ask), pytest.raises(Interrupted):
         make_capture(world.server, world.config).stream()
+
+
+def test_a_run_that_is_to_end_leaves_further_topics_to_the_next(world: World) -> None:
+    interrupted(world)
     assert sorted(map(bool, dropped(world))) == [False, True]
+
+
+def test_no_topic_waits_for_ever_if_each_run_is_to_end(world: World) -> None:
+    interrupted(world)
+    world.turn([0, 1, 2, 3])
+    world.later(2 * HOURS)
+    interrupted(world)
+    assert all(dropped(world))
 
 
 def test_a_publisher_that_begins_meanwhile_keeps_its_events(world: World) -> None:
