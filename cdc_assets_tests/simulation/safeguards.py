@@ -158,7 +158,7 @@ MUTANTS = (
         "a stopped topic loses its place",
         "publish/publisher.py",
         "            if cursor.name not in self.stopped:\n                self._places[cursor.name] = max",
-        "            if True:\n                self._places[stream.name] = max",
+        "            if True:\n                self._places[cursor.name] = max",
     ),
     Mutant(
         "a refused transaction is committed",
