@@ -131,7 +131,8 @@ def _decimal(column: Column, text: str) -> pa.Array:
     given = Decimal(text)
     digits = min(scale, max(0, -int(given.as_tuple().exponent)))
     value = given.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _WIDE)
-    return pa.array([value], pa.decimal128(precision - scale + digits, digits))
+    room = max(1, precision - scale + digits)  # of `decimal(4, 4)` no digit is left for the literal 0
+    return pa.array([value], pa.decimal128(room, digits))
 
 
 def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:

@@ -55,6 +55,7 @@ def test_literals(type_name: str, expression: str | None, expected: Any) -> None
     [
         (column("c", "decimal", precision=10, scale=5, default="((200.1))"), Decimal("200.10000")),
         (column("c", "decimal", precision=38, scale=1, default=f"(({'9' * 37}.9))"), Decimal(f"{'9' * 37}.9")),
+        (column("c", "decimal", precision=4, scale=4, default="((0))"), Decimal(0)),
         (column("c", "time", scale=2, default="('10:23:45.678')"), 37425680000000),
         (column("c", "datetime2", scale=7, default="('1970-01-01 00:00:00.1234567')"), 1234567),
         (column("c", "datetime2", scale=3, default="('1970-01-01 00:00:00.1234567')"), 1230000),
