@@ -12,6 +12,7 @@ import json
 import struct
 from base64 import b64decode
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,8 @@ def varint(value: int) -> bytes:
 def default_bytes(connect: ConnectType) -> bytes:
     """A default in Avro, without the branch of a union."""
     value = json.loads(connect.default or "null")
+    if connect.kind == "struct":
+        return b"".join(_part_of_default(child, value[child.name]) for child in connect.fields)
     if connect.kind in _INTEGERS:
         return varint(value)
     if connect.kind == "boolean":
@@ -180,6 +183,13 @@ def default_bytes(connect: ConnectType) -> bytes:
         return struct.pack("<f" if connect.kind == "float" else "<d", float(value))
     data = b64decode(value) if connect.kind == "bytes" else str(value).encode()
     return varint(len(data)) + data
+
+
+def _part_of_default(field: pa.Field, value: Any) -> bytes:
+    """A field of a record that is a default."""
+    connect = described(field)
+    present, null = _branches(connect)
+    return null if value is None else present + default_bytes(replace(connect, default=json.dumps(value)))
 
 
 def _joined(pieces: Sequence[bytes | pa.Array], rows: int) -> pa.Array:

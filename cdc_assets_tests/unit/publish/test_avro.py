@@ -31,6 +31,7 @@ from cdc_assets.envelope.avro_schema import avro_schema
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, InvalidValueError
 from cdc_assets.registry import SchemaRegistry
 from cdc_assets.typemap.connect import ConnectType, array, struct
+from cdc_assets.typemap.structured import structured_type
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.unit.publish.memory import TOPIC, MemoryBroker
 from cdc_assets_tests.unit.publish.registry import Registry, avro_of
@@ -249,6 +250,15 @@ def test_rows_of_any_values_are_read_back_by_another_library(rows: list[dict[str
     assert read == [
         {name: defaults.get(name) if value is None else value for name, value in row.items()} for row in rows
     ]
+
+
+def test_a_default_that_is_a_record_takes_the_place_of_null() -> None:
+    day = {"year": 2020, "month": 1, "day": 2, "specialValue": None}
+    inner = replace(structured_type("StructuredDate"), default=json.dumps(day)).to_field("day")
+    field = struct("t.Row", [inner], optional=False).to_field("value")
+    (data,) = event_avro(field, pa.array([{"day": None}], field.type), b"", defaults=True).to_pylist()
+    schema = fastavro.parse_schema(json.loads(avro_schema(field)))
+    assert fastavro.schemaless_reader(io.BytesIO(data), schema) == {"day": day}
 
 
 def test_defaults_stay_null_if_told_so() -> None:
