@@ -14,8 +14,8 @@ from cdc_assets.errors import ConfigurationError, has_credentials
 
 PATTERN = "custom.sanitize.pattern"
 _SECRET = re.compile(
-    r"passw|passphrase|secret|token|credential|\.salt\.|private.?key|(access|account|api|sas).?key|jaas|user\.?info|"
-    r"connection\.string|(database|jdbc)\.url|initial\.statements|grpc\.headers|"
+    r"passw|passphrase|secret|token|credential|\.salt\.|private.?key|(access|account|api|sas|keystore).?key|key\.pem|jaas|"
+    r"user\.?info|connection\.?string|(database|jdbc)\.(connection\.)?url|initial\.statements|grpc\.headers|"
     r"^(consumer\.override|files\.storage\.option|schema\.history\.internal\.(producer|consumer))\.",
     re.IGNORECASE,
 )
