@@ -41,7 +41,7 @@ from typing import ClassVar
 _LONGEST_VALUE = 300
 _LONGEST_LIST = 3_500
 """Bytes of a list of errors."""
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]*:[^/\s]+(?=@)")
 
 
 def shortened(text: str) -> str:
