@@ -6,6 +6,7 @@ import pytest
 
 from cdc_assets.config.build import build_config
 from cdc_assets.config.engine import engine_config
+from cdc_assets.config.load import config_of
 from cdc_assets.config.masks import Masks
 from cdc_assets.defs.configuration import source_fields
 from cdc_assets.errors import ConfigurationError
@@ -112,6 +113,12 @@ def test_no_error_about_another_connector_repeats_it() -> None:
         with pytest.raises(ConfigurationError) as told:
             engine_config(KINDS["mysql"] | {"custom.sanitize.pattern": "metrics|heap", name: text})
         assert "s3cret!" not in str(told.value)
+
+
+def test_a_password_that_looks_like_a_placeholder_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError, match=r"database\.password") as told:
+        config_of(MINIMUM | {"database.password": "x${y:s3cret!}z"}, {})
+    assert "s3cret!" not in str(told.value)
 
 
 def test_a_registry_takes_no_password_in_its_address() -> None:
