@@ -10,6 +10,8 @@ from cdc_assets.config.patterns import PatternError, compiled
 _LIST_ENTRY = re.compile(r"(?:\A|,)((?:[^\\,]|\\.?)*)", re.DOTALL)
 """A comma separates list entries; `\\,` stands for a comma inside one, in a name or in a quantifier such as
 `{1\\,3}`. A backslash and what is behind it are read as one, as in the connector: `a\\\\,b` are two entries."""
+_COMMA = re.compile(r"(\\.)|,", re.DOTALL)
+"""A comma, unless it stands behind a backslash already."""
 LONGEST_TOPIC = 249
 """Maximum characters of a topic name (spec debezium-sqlserver §4.1)."""
 LONGEST_MS = 2**31 - 1
@@ -45,7 +47,9 @@ class Kind:
 
     def joined(self, entries: Sequence[str]) -> str:
         """The text of a list that a file gives as single items."""
-        return self.separator.join(entry.replace(",", r"\,") if self.separator == "," else entry for entry in entries)
+        if self.separator != ",":
+            return self.separator.join(entries)
+        return ",".join(_COMMA.sub(lambda found: found[1] or r"\,", entry) for entry in entries)
 
 
 def split_list(text: str) -> tuple[str, ...]:

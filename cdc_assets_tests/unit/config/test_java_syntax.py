@@ -6,7 +6,7 @@ import pytest
 
 from cdc_assets.config.column_rules import rule_for
 from cdc_assets.config.filters import ColumnFilter, Names, TableFilter
-from cdc_assets.config.kinds import split_list
+from cdc_assets.config.kinds import REGEXES, split_list
 from cdc_assets.config.patterns import PatternError, compiled, matches
 from cdc_assets.config.settings import ColumnRule, EventSettings, FilterSettings
 from cdc_assets.core.identifiers import TableId
@@ -113,3 +113,12 @@ def test_topic_names_may_keep_letters_of_every_script() -> None:
 def test_lists_are_divided_as_the_connector_divides_them(text: str, entries: tuple[str, ...]) -> None:
     """Measured with its class `RegExSplitter`, which refuses the last."""
     assert split_list(text) == entries
+
+
+@pytest.mark.parametrize("entries", [(r"dbo\.t{1,3}", r"dbo\.a"), (r"a\\", "b"), (r"a\\,b",), ("a", "b,c,")])
+def test_items_of_a_list_stay_apart(entries: tuple[str, ...]) -> None:
+    assert split_list(REGEXES.joined(entries)) == entries
+
+
+def test_an_item_of_a_list_may_have_its_comma_as_in_a_text() -> None:
+    assert split_list(REGEXES.joined([r"dbo\.t{1\,3}", r"a\\\,b"])) == (r"dbo\.t{1,3}", r"a\\,b")
