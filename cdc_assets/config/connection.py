@@ -5,7 +5,14 @@ from typing import Any
 
 from cdc_assets.config.found import Found, of_pattern
 from cdc_assets.config.settings import ConnectionSettings
-from cdc_assets.config.table.connection import DRIVER_OPTIONS, JAVA_STORES, JDBC_ONLY, STORE_REASON
+from cdc_assets.config.table.connection import (
+    DRIVER_OPTIONS,
+    ENCRYPTED,
+    ENCRYPTED_REASON,
+    JAVA_STORES,
+    JDBC_ONLY,
+    STORE_REASON,
+)
 from cdc_assets.errors import ConfigurationError
 
 
@@ -19,6 +26,8 @@ def driver_options(found: Found) -> tuple[tuple[tuple[str, str], ...], tuple[tup
             options.append((DRIVER_OPTIONS[option], text))
         elif option.startswith(JAVA_STORES):
             ignored.append((name, STORE_REASON))
+        elif option == ENCRYPTED and text.strip().lower() != "disabled":
+            ignored.append((name, ENCRYPTED_REASON))
         elif option in JDBC_ONLY:
             ignored.append((name, "only Microsoft's JDBC driver has it"))
         else:

@@ -199,16 +199,22 @@ JDBC_ONLY = frozenset(
     {
         "calcbigdecimalprecision", "cachebulkcopymetadata", "cancelquerytimeout", "clientcertificate",
         "clientkey", "clientkeypassword", "columnencryptionsetting", "datetimeparametertype", "delayloadinglobs",
-        "disablestatementpooling", "fips", "gsscredential", "iamtoken", "instancename", "jaasconfigurationname", "lastupdatecount",
-        "locktimeout", "logintimeout", "maxresultbuffer", "preparemethod", "querytimeout", "quotedidentifier", "replication",
-        "responsebuffering", "retryconn", "retryexec", "selectmethod", "sendstringparametersasunicode",
-        "sendtemporaldatatypesasstringforbulkcopy", "sendtimeasdatetime", "serverpreparedstatementdiscardthreshold",
-        "sockettimeout", "sslprotocol", "statementpoolingcachesize", "transparentnetworkipresolution",
+        "disablestatementpooling", "enableprepareonfirstpreparedstatementcall", "fips", "gsscredential", "iamtoken",
+        "instancename", "jaasconfigurationname", "lastupdatecount", "locktimeout", "logintimeout", "maxresultbuffer",
+        "preparemethod", "querytimeout", "quotedidentifier", "replication", "responsebuffering",
+        "retryconn", "retryexec", "selectmethod", "sendstringparametersasunicode",
+        "sendtemporaldatatypesasstringforbulkcopy", "sendtimeasdatetime", "servernameasace",
+        "serverpreparedstatementdiscardthreshold", "socketfactoryclass", "socketfactoryconstructorarg", "sockettimeout",
+        "sslprotocol", "statementpoolingcachesize", "transparentnetworkipresolution",
         "trustmanagerclass", "trustmanagerconstructorarg", "usebulkcopyforbatchinsert", "usedefaultgsscredential",
         "usefmtonly", "workstationid", "xopenstates",
     }
 )  # fmt: skip
-"""Options in lower case that only Microsoft's JDBC driver has; they do not affect the data that are read."""
+"""Options in lower case that only Microsoft's JDBC driver has; but for one they do not affect the data that are read."""
+
+ENCRYPTED = "columnencryptionsetting"
+ENCRYPTED_REASON = "columns under Always Encrypted are not decrypted here; leave them out with column.exclude.list"
+"""What it means that this one is ignored."""
 
 JAVA_STORES = ("truststore", "keystore")
 """Beginnings of the JDBC driver's options, in lower case, that name stores of certificates of the JVM."""

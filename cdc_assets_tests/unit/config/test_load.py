@@ -257,6 +257,18 @@ def test_driver_options_in_both_spellings() -> None:
     assert [name for name, _ in config.ignored] == ["driver.sendstringparametersasunicode"]
 
 
+def test_options_that_only_the_jdbc_driver_has_are_named() -> None:
+    given = ("enablePrepareOnFirstPreparedStatementCall", "serverNameAsACE", "socketFactoryClass")
+    config = build_config(MINIMUM | {f"driver.{option}": "x" for option in given})
+    assert [name for name, _ in config.ignored] == [f"driver.{option}" for option in given]
+
+
+@pytest.mark.parametrize(("text", "is_told"), [("Enabled", True), ("Disabled", False)])
+def test_encrypted_columns_stay_encrypted(text: str, is_told: bool) -> None:
+    ((_, reason),) = build_config(MINIMUM | {"driver.columnEncryptionSetting": text}).ignored
+    assert ("column.exclude.list" in reason) == is_told
+
+
 def test_column_rules_keep_their_order() -> None:
     config = build_config(
         {
