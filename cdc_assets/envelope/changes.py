@@ -204,6 +204,9 @@ def unequal(before: pa.Array, after: pa.Array) -> Numbers:
         parts = [unequal(left, right) for left, right in zip(before.flatten(), after.flatten(), strict=True)]
         result: Numbers = np.logical_or.reduce(parts)
         return result
+    if pa.types.is_floating(before.type):  # 0.0 and -0.0 are two values for the connector, and two texts
+        bits = pa.int64() if pa.types.is_float64(before.type) else pa.int32()
+        before, after = before.view(bits), after.view(bits)
     different = pc.not_equal(before, after).fill_null(False).to_numpy(zero_copy_only=False)
     one_null = before.is_null().to_numpy(zero_copy_only=False) != after.is_null().to_numpy(zero_copy_only=False)
     either: Numbers = different | one_null

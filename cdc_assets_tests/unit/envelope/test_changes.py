@@ -245,6 +245,21 @@ def test_values_that_the_log_does_not_hold(operation: int, mask: bytes, big: str
     assert (held["big"], held["old"], held["blob"]) == (big, old, b"x")
 
 
+@pytest.mark.parametrize("type_name", ["real", "float"])
+def test_a_zero_whose_sign_changes_is_a_change(type_name: str) -> None:
+    """As for the connector (Java's `Double.equals`), and for whoever reads keys as text."""
+    columns = [column("id", type_name, nullable=False), column("size", type_name)]
+    plan = plan_of("t", columns, settings=EventSettings("shop", skip_unchanged=True))
+    for images, letters in (
+        (([1.0, 0.0], [1.0, -0.0]), ["u"]),
+        (([1.0, None], [1.0, None]), []),
+        (([0.0, 2.0], [-0.0, 2.0]), ["d", "c"]),
+    ):
+        rows = [(change(*FIRST, op), image) for op, image in zip((3, 4), images, strict=True)]
+        events = changed(plan, change_batch(plan, rows)).to_pylist()
+        assert [event["value"]["op"] for event in events if event["value"]] == letters
+
+
 def test_a_mask_does_not_hide_that_a_value_is_missing() -> None:
     from cdc_assets.config.settings import ColumnRule
 
