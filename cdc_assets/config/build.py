@@ -130,10 +130,10 @@ def _check_characters(name: str, text: str) -> None:
 
 def _canonical(given: Given) -> Iterator[tuple[str, str]]:
     """Names in the property table's spelling; driver options are given in any letter case or as `database.<option>`,
-    the older form."""
+    the older form, which comes first: if both are given, the newer one holds, as in the connector."""
     known = DRIVER_OPTIONS.keys() | JDBC_ONLY
     exact = {row.name for row in PROPERTIES}
-    for name, text in given.items():
+    for name, text in sorted(given.items(), key=lambda entry: not entry[0].startswith("database.")):
         option = name.removeprefix("database.").lower()
         if (
             name.startswith("database.")

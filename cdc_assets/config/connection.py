@@ -18,12 +18,12 @@ from cdc_assets.errors import ConfigurationError
 
 def driver_options(found: Found) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """ODBC keywords with their values, and options that only the JDBC driver has."""
-    options: list[tuple[str, str]] = []
+    options: dict[str, str] = {}
     ignored: list[tuple[str, str]] = []
     for name, holes, text in of_pattern(found, "driver.<option>"):
         option = holes["option"].lower()
         if option in DRIVER_OPTIONS:
-            options.append((DRIVER_OPTIONS[option], text))
+            options[DRIVER_OPTIONS[option]] = text
         elif option.startswith(JAVA_STORES):
             ignored.append((name, STORE_REASON))
         elif option == ENCRYPTED and text.strip().lower() != "disabled":
@@ -34,9 +34,9 @@ def driver_options(found: Found) -> tuple[tuple[tuple[str, str], ...], tuple[tup
             near = difflib.get_close_matches(option, [*DRIVER_OPTIONS, "encrypt", "trustservercertificate"], n=1)
             hint = f"did you mean driver.{near[0]}" if near else "see `cdc-assets properties driver`"
             raise ConfigurationError("driver option", name, "an option of the ODBC or JDBC driver", hint)
-    options += [("Authentication", text) for name, row, text in found if row.name == "driver.authentication"]
-    options += [("Driver", text) for name, row, text in found if row.name == "odbc.driver"]
-    return tuple(options), tuple(ignored)
+    named = {"driver.authentication": "Authentication", "odbc.driver": "Driver"}
+    options |= {named[row.name]: text for _, row, text in found if row.name in named}
+    return tuple(options.items()), tuple(ignored)
 
 
 def connection_settings(values: dict[str, Any], options: tuple[tuple[str, str], ...]) -> ConnectionSettings:

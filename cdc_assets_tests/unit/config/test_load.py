@@ -257,6 +257,14 @@ def test_driver_options_in_both_spellings() -> None:
     assert [name for name, _ in config.ignored] == ["driver.sendstringparametersasunicode"]
 
 
+def test_of_both_names_of_an_option_the_newer_holds() -> None:
+    newer = {"driver.encrypt": "strict", "driver.applicationIntent": "ReadWrite"}
+    older = {"database.encrypt": "false", "database.applicationIntent": "ReadOnly"}
+    for both in (newer | older, older | newer):
+        found = build_config(MINIMUM | both).connection
+        assert (found.encrypt, found.extra) == ("strict", (("ApplicationIntent", "ReadWrite"),))
+
+
 def test_options_that_only_the_jdbc_driver_has_are_named() -> None:
     given = ("enablePrepareOnFirstPreparedStatementCall", "serverNameAsACE", "socketFactoryClass")
     config = build_config(MINIMUM | {f"driver.{option}": "x" for option in given})
