@@ -21,7 +21,7 @@ MAX_BYTES = 1024 * 1024
 _MAX_LEVELS = 50
 _LONGEST_NAME = 1_000
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>\s*[=:]\s*|\s+)")
+_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _TEMPLATE = re.compile(r"\{\{\s*env(?:\.(\w+)|\(\s*['\"](\w+)['\"]\s*\))\s*\}\}")

@@ -364,6 +364,7 @@ def test_refused_property_with_its_default_changes_nothing() -> None:
         ("a=\\u0041\\n\\:", {"a": "A\n:"}),
         ("! no\n#no\n\na=1,\\\n   2", {"a": "1,2"}),
         ("a\\=b=c", {"a=b": "c"}),
+        ("a\u3000b=\u00a0c", {"a\u3000b": "\u00a0c"}),
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
     ],
 )
