@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.adoption.offsets import ConnectorOffset
+from cdc_assets.adoption.offsets import ConnectorOffset, of_its_form
 from cdc_assets.core.identifiers import TableId, parts_of
 from cdc_assets.errors import ConfigurationError, InvalidValueError
 
@@ -33,6 +33,11 @@ def read_history(path: Path, offsets: Mapping[str, ConnectorOffset]) -> dict[Tab
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError("schema history", str(path), "a text file of JSON records", str(error)) from error
+    with of_its_form("schema history", path):
+        return _known_tables(text, offsets)
+
+
+def _known_tables(text: str, offsets: Mapping[str, ConnectorOffset]) -> dict[TableId, Columns]:
     known: dict[TableId, Columns] = {}
     for record in _records(text):
         database = str(record["source"].get("database") or record.get("databaseName") or "")

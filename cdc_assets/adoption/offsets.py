@@ -18,7 +18,8 @@ again at such an offset leaves that event out; this does not.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,16 @@ from typing import Any
 from cdc_assets.adoption.java_map import MAGIC, parse_java_map
 from cdc_assets.capture.instances import before
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.errors import ConfigurationError, InvalidValueError
+from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError, describe_error
 
 _NULL = "NULL"
 _COUNT = "transaction_data_collection_order_"
 _INCREMENTAL = "incremental_snapshot_collections"
 _REST = re.compile(r"[^\[{n]*")
 """What may be between two JSON values: white space, tabs, arrows, commas."""
+
+Pair = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
+"""Name of the connector or "", partition, offset; None for one that was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,34 @@ def read_offsets(path: Path, server: str, name: str = "") -> dict[str, Connector
         content = path.read_bytes()
     except OSError as error:
         raise ConfigurationError("offset file", str(path), "a file that can be read", str(error)) from error
-    pairs = list(_pairs_of(content, path))
+    with of_its_form("offset file", path):
+        return _of_server(list(_pairs_of(content, path)), server, name, path)
+
+
+@contextmanager
+def of_its_form(what: str, path: Path) -> Iterator[None]:
+    """A block that reads what a connector has written.
+
+    Args:
+        what: the file, for messages.
+
+    Raises:
+        InvalidValueError: the file holds something else.
+    """
+    try:
+        yield
+    except CdcError:
+        raise
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise InvalidValueError(
+            what,
+            str(path),
+            f"what the connector writes ({describe_error(error)})",
+            "copy the whole file; see docs/migration.md",
+        ) from error
+
+
+def _of_server(pairs: Sequence[Pair], server: str, name: str, path: Path) -> dict[str, ConnectorOffset]:
     own = [pair for pair in pairs if pair[1].get("server") == server]
     if not own:
         others = ", ".join(sorted({str(partition.get("server")) for _, partition, _ in pairs})) or "nothing"
@@ -91,10 +122,6 @@ def read_offsets(path: Path, server: str, name: str = "") -> dict[str, Connector
         own = [pair for pair in own if pair[0] == name]
     latest = {str(partition.get("database", "")): offset for _, partition, offset in own}
     return {database: _offset(database, offset) for database, offset in latest.items() if offset is not None}
-
-
-Pair = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
-"""Name of the connector or "", partition, offset; None for one that was deleted."""
 
 
 def _pairs_of(content: bytes, path: Path) -> Iterator[Pair]:

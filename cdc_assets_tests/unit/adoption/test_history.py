@@ -46,7 +46,16 @@ def test_tables_are_read_from_each_form(tmp_path: Path, form: str) -> None:
     assert known(tmp_path, FORMS[form]) == {TableId("TestDB", "dbo", table): ("id {",) for table in tables}
 
 
-@pytest.mark.parametrize("text", ["CREATE TABLE orders", FORMS["a topic's values"][:-9], FORMS["a file"][:-9]])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE orders",
+        FORMS["a topic's values"][:-9],
+        FORMS["a file"][:-9],
+        FORMS["a file"].replace('"id"', '"name"'),
+        '{"source": "TestDB"}',
+    ],
+)
 def test_something_else_is_told(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidValueError, match="schema history"):
         known(tmp_path, text)

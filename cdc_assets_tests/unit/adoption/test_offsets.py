@@ -103,6 +103,9 @@ def test_an_event_whose_boundary_was_delivered_was_not(tmp_path: Path, more: dic
         ([PARTITION | {"server": "other"}, OFFSET], "it holds those of other"),
         ([["one", PARTITION], OFFSET, ["two", PARTITION], OFFSET], "one of one, two"),
         ("text", "it holds those of nothing"),
+        ([PARTITION, OFFSET | {"commit_lsn": None}], "what the connector writes"),
+        ([PARTITION, OFFSET | {"event_serial_no": "x"}], "what the connector writes"),
+        ([PARTITION, OFFSET | {"incremental_snapshot_collections": "[1]"}], "what the connector writes"),
     ],
 )
 def test_offsets_that_cannot_be_used(tmp_path: Path, value: object, said: str) -> None:
