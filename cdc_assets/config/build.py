@@ -70,7 +70,7 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
     events = EventSettings(**values["events"], column_rules=column_rules(found))
     options, ignored_options = driver_options(found)
     capture = {"name": events.topic_prefix} | values["capture"]
-    return CaptureConfig(
+    config = CaptureConfig(
         **capture,
         connection=connection_settings(values["connection"], options),
         filters=FilterSettings(**values["filters"], also=also),
@@ -95,6 +95,34 @@ def _build(given: Given, masks: Masks) -> CaptureConfig:
             *ignored_options,
         ),
     )
+    _check_own_topics(config)
+    return config
+
+
+def _check_own_topics(config: CaptureConfig) -> None:
+    """Refuse one name for two of a capture's own topics: rows of the one would count as those of the other, whose next ones
+    were then taken for written."""
+    prefix = config.events.topic_prefix
+    owners = {prefix.lower(): "topic.prefix"}
+    for name, topic in _named_topics(config):
+        if topic.lower().startswith(f"{prefix}.__".lower()):
+            expected = f"a name that does not begin with {prefix}.__, as the capture's own records do"
+            raise ConfigurationError(name, topic, expected, "choose another name")
+        if (other := owners.setdefault(topic.lower(), name)) != name:
+            raise ConfigurationError(name, topic, f"another topic than that of {other}", "choose another name")
+
+
+def _named_topics(config: CaptureConfig) -> Iterator[tuple[str, str]]:
+    """The capture's own topics that it writes, besides that of schema changes, with the properties that name them."""
+    events, heartbeat, notifications = config.events, config.heartbeat, config.notifications
+    if events.transaction_metadata:
+        yield "topic.transaction", f"{events.topic_prefix}{events.topic_delimiter}{events.transaction_topic}"
+    if heartbeat.interval_s and heartbeat.topic_name:
+        yield "topic.heartbeat.name", heartbeat.topic_name
+    elif heartbeat.interval_s:
+        yield "topic.heartbeat.prefix", f"{heartbeat.topic_prefix}{events.topic_delimiter}{events.topic_prefix}"
+    if "sink" in notifications.channels:
+        yield "notification.sink.topic.name", notifications.sink_topic
 
 
 def _lake(values: Mapping[str, Any], found: Found, *, mirrored: bool) -> LakeSettings:

@@ -1,6 +1,7 @@
 """Files become settings; whatever is wrong is one clear error."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -255,6 +256,30 @@ def test_driver_options_in_both_spellings() -> None:
     assert config.connection.trust_server_certificate is True
     assert config.connection.extra == (("ApplicationIntent", "ReadOnly"), ("PacketSize", "16000"))
     assert [name for name, _ in config.ignored] == ["driver.sendstringparametersasunicode"]
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "other"),
+    [
+        ("topic.heartbeat.name", "Shop", "topic.prefix"),
+        ("topic.heartbeat.name", "shop.transaction", "topic.transaction"),
+        ("topic.heartbeat.name", "shop.__windows", "own records"),
+        ("topic.transaction", "__schema_history", "own records"),
+        ("notification.sink.topic.name", "shop", "topic.prefix"),
+        ("notification.sink.topic.name", "__debezium-heartbeat.shop", "topic.heartbeat.prefix"),
+    ],
+)
+def test_own_topics_have_names_of_their_own(name: str, topic: str, other: str) -> None:
+    """Heartbeats in the topic of schema changes, numbered by the clock, made later schema changes count as written."""
+    used = {
+        "heartbeat.interval.ms": "1000",
+        "provide.transaction.metadata": "true",
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": "shop.notices",
+    }
+    assert build_config(MINIMUM | used).name == "shop"
+    with pytest.raises(ConfigurationError, match=f"{re.escape(name)} .*{re.escape(other)}"):
+        build_config(MINIMUM | used | {name: topic})
 
 
 def test_of_both_names_of_an_option_the_newer_holds() -> None:
