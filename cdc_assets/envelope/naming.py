@@ -120,14 +120,18 @@ def _replacement(character: str, unicode_form: bool) -> str:
 _BY_CASE = "; lists ignore letter case, but not in (?-i:Name)"
 
 
-def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:
+def check_conflicts(tables: Iterable[TableId], settings: EventSettings, own: Iterable[str] = ()) -> None:
     """Check that no two tables share a topic or a schema name, and that no topic has the name of another one's mirror.
 
     Delta directories on some file systems ignore letter case, so names that differ only by case conflict too.
 
+    Args:
+        own: topics of the capture itself, such as that of notifications, which no table may have.
+
     Raises:
         ConfigurationError: two tables would write to the same place.
     """
+    reserved = {topic.lower() for topic in own}
     owners: dict[str, TableId] = {}
     topics: dict[str, TableId] = {}
     for table in tables:
@@ -142,6 +146,9 @@ def check_conflicts(tables: Iterable[TableId], settings: EventSettings) -> None:
                 f"exclude {other} or {table}, or set topic.sanitize.pattern so that their names differ"
                 + (_BY_CASE if str(other).lower() == str(table).lower() else ""),
             )
+        if topic.lower() in reserved:
+            hint = f"exclude {table}, or rename the capture's topic of heartbeats, notifications or transactions"
+            raise ConfigurationError("topic name", topic, f"one for events of {table} alone", hint)
         topics[topic.lower()] = table
     for topic, table in topics.items():
         for end in (CURRENT, HISTORY):

@@ -248,7 +248,7 @@ class CaptureOverview:
             if not facts.problem:
                 found |= {table: table in facts.instances or not self.streams for table in self._tables_of(database)}
         new = {table: waits for table, waits in found.items() if table not in self.known and self._included(table)}
-        refused = unfit(new, self.known, self.config.events)
+        refused = unfit(new, self.known, self.config)
         return [self._new(table, refused.get(table), waits=waits) for table, waits in new.items()]
 
     def _new(self, table: TableId, refused: CdcError | None, *, waits: bool) -> TableOverview:

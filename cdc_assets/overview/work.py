@@ -45,7 +45,7 @@ class Work:
         channels: Sequence[SignalChannel],
     ) -> None:
         self._state, self._source, self._rule, self._streaming = state, source, rule, config.streaming
-        self._events, self._signals, self._is_mirrored = config.events, config.signals, config.mirror.enabled
+        self._config, self._signals, self._is_mirrored = config, config.signals, config.mirror.enabled
         self._included, self._channels = included, channels
 
     def waiting(self, tables: Sequence[TableId], *, first_tick: bool = False) -> list[TableId]:
@@ -92,7 +92,7 @@ class Work:
             with suppress(CdcDisabledError, DatabaseAwayError):
                 found += by_table(self._source.capture_instances(database), self._streaming)
         new = sorted(table for table in found if table not in self._state.tables and self._included(table))
-        refused = unfit(new, self._state.tables, self._events) if self._state.tables else {}
+        refused = unfit(new, self._state.tables, self._config) if self._state.tables else {}
         return [table for table in new if table not in refused]
 
     def unread_databases(self) -> Mapping[str, Lsn]:

@@ -54,7 +54,7 @@ class NewTables:
     def _join(self, database: str, tables: Sequence[TableId]) -> None:
         known = self._ledger.state.tables
         chosen = self._wanted(tables)
-        refused = unfit(chosen, known, self._config.events)
+        refused = unfit(chosen, known, self._config)
         failed = [TroubledTable(table, "failed", str(error)) for table, error in refused.items()]
         if fit := [table for table in chosen if table not in refused]:
             log.info("Added to the capture: %s", ", ".join(map(str, fit)))

@@ -16,12 +16,13 @@ from cdc_assets.capture.lake import Lake
 from cdc_assets.capture.progress import TroubledTable
 from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import TableFilter
-from cdc_assets.config.settings import CaptureConfig, EventSettings
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts
 from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError, describe_error
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.system_topics import system_topics
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import EXCLUDED, CaptureState, TableState
@@ -125,9 +126,9 @@ def select(config: CaptureConfig, server: Server, state: CaptureState) -> Select
     known = set(state.tables)
     found = [table for members in tables.values() for table in members]
     chosen = TableFilter(config.filters).select(found) if unavailable else _required(config, server, found, known)
-    refused = unfit(chosen, known, config.events) if known else {}
+    refused = unfit(chosen, known, config) if known else {}
     fit = [table for table in chosen if table not in refused]
-    check_conflicts(fit, config.events)
+    check_conflicts(fit, config.events, system_topics(config).values())
     return Selection(
         {database: [table for table in fit if table.database == database] for database in tables}, unavailable, refused
     )
@@ -150,20 +151,20 @@ def _required(
     return filters.require(found, guard_all=not config.history.only_captured_tables)
 
 
-def unfit(tables: Iterable[TableId], known: Collection[TableId], events: EventSettings) -> dict[TableId, CdcError]:
+def unfit(tables: Iterable[TableId], known: Collection[TableId], config: CaptureConfig) -> dict[TableId, CdcError]:
     """New tables that cannot have a topic of their own, with the reason.
 
     Args:
         tables: tables that pass the filters, in order; of two new ones that share a topic the first gets it.
         known: tables that are captured already, and keep their topics.
-        events: settings that name the topics.
+        config: names the topics.
     """
     taken, found = list(known), dict[TableId, CdcError]()
     for table in tables:
         if table in known:
             continue
         try:
-            check_conflicts([*taken, table], events)
+            check_conflicts([*taken, table], config.events, system_topics(config).values())
         except ConfigurationError as error:
             found[table] = error
             log.error("%s is not captured: %s", table, error)

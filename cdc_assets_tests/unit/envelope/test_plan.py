@@ -94,6 +94,13 @@ def test_tables_that_share_a_topic_are_refused() -> None:
         check_conflicts([TableId("db", "dbo", "T"), TableId("db", "dbo", "t")], SHOP)
 
 
+def test_no_table_has_a_topic_of_the_capture_itself() -> None:
+    table = TableId("db", "dbo", "notices")
+    check_conflicts([table], SHOP, ["shop.transaction"])
+    with pytest.raises(ConfigurationError, match=r"events of db\.dbo\.notices alone.*exclude db\.dbo\.notices"):
+        check_conflicts([table], SHOP, ["shop.db.dbo.Notices"])
+
+
 def test_of_two_tables_that_differ_in_case_one_can_be_left_out() -> None:
     tables = [TableId("db", "dbo", "Orders"), TableId("db", "dbo", "orders")]
     with pytest.raises(ConfigurationError, match=r"\(\?-i:Name\)"):
