@@ -99,7 +99,9 @@ class EngineConfig:
     @property
     def heartbeat_topic(self) -> str:
         """Where the connector's heartbeats go."""
-        return f"{self.properties.get('topic.heartbeat.prefix') or '__debezium-heartbeat'}.{self.topic_prefix}"
+        given = self.properties
+        parts = (given.get("topic.heartbeat.prefix") or "__debezium-heartbeat", self.topic_prefix)
+        return given.get("topic.heartbeat.name") or (given.get("topic.delimiter") or ".").join(parts)
 
 
 def is_engine_file(path: Path) -> bool:

@@ -73,3 +73,17 @@ def test_stores_of_the_engine_are_ours() -> None:
 def test_wrong_properties_of_ours_are_reported(name: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         engine_config(MYSQL | {name: text})
+
+
+@pytest.mark.parametrize(
+    ("given", "topic"),
+    [
+        ({}, "__debezium-heartbeat.shop"),
+        ({"topic.heartbeat.prefix": "beats"}, "beats.shop"),
+        ({"topic.delimiter": "-"}, "__debezium-heartbeat-shop"),
+        ({"topic.heartbeat.name": "beats", "topic.delimiter": "-"}, "beats"),
+    ],
+)
+def test_heartbeats_are_known_by_the_name_that_the_connector_gives_them(given: dict[str, str], topic: str) -> None:
+    """Read from its class `AbstractTopicNamingStrategy`."""
+    assert engine_config(MYSQL | given).heartbeat_topic == topic
