@@ -34,6 +34,7 @@ Given = Mapping[str, str]
 _TYPED_DRIVER_OPTIONS = {
     row.name.lower(): row.name for row in PROPERTIES if row.name.startswith("driver.") and not row.patterned
 }
+_NAMES = frozenset(row.name for row in PROPERTIES)
 _REFUSED = tuple(row for row in PROPERTIES if row.status is Status.REFUSED)
 _PLUGIN_LISTS = ("converters", "post.processors")
 """Refused properties with names, whose options begin with these names or with the property's own."""
@@ -157,20 +158,20 @@ def _check_characters(name: str, text: str) -> None:
 
 
 def _canonical(given: Given) -> Iterator[tuple[str, str]]:
-    """Names in the property table's spelling; driver options are given in any letter case or as `database.<option>`,
-    the older form, which comes first: if both are given, the newer one holds, as in the connector."""
-    known = DRIVER_OPTIONS.keys() | JDBC_ONLY
-    exact = {row.name for row in PROPERTIES}
-    for name, text in sorted(given.items(), key=lambda entry: not entry[0].startswith("database.")):
-        option = name.removeprefix("database.").lower()
-        if (
-            name.startswith("database.")
-            and name not in exact
-            and (option in known or option.startswith(JAVA_STORES) or f"driver.{option}" in _TYPED_DRIVER_OPTIONS)
-        ):
-            yield _TYPED_DRIVER_OPTIONS.get(f"driver.{option}", f"driver.{option}"), text
-        else:
-            yield _TYPED_DRIVER_OPTIONS.get(name.lower(), name), text
+    """Properties by their names in the property table; the older name of a driver option comes last, so that it holds if the
+    newer one is given too, as in the connector (measured)."""
+    ordered = sorted(given.items(), key=lambda entry: entry[0].startswith("database."))
+    return ((canonical_name(name), text) for name, text in ordered)
+
+
+def canonical_name(name: str) -> str:
+    """A name in the property table's spelling; driver options are given in any letter case or as `database.<option>`, the
+    older form."""
+    option = name.removeprefix("database.").lower()
+    known = option in DRIVER_OPTIONS or option in JDBC_ONLY or option.startswith(JAVA_STORES)
+    if name.startswith("database.") and name not in _NAMES and (known or f"driver.{option}" in _TYPED_DRIVER_OPTIONS):
+        return _TYPED_DRIVER_OPTIONS.get(f"driver.{option}", f"driver.{option}")
+    return _TYPED_DRIVER_OPTIONS.get(name.lower(), name)
 
 
 def _problems(given: Sequence[tuple[str, str]], masks: Masks) -> Iterator[ConfigurationError]:

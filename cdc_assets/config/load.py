@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.config.build import build_config
+from cdc_assets.config.build import build_config, canonical_name
 from cdc_assets.config.formats import COMPONENT_FILE, MAX_BYTES, READERS, flat, parse, parse_java_properties
 from cdc_assets.config.masks import Masks
 from cdc_assets.config.properties import PROPERTIES
@@ -42,7 +42,7 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
     """
     variables = os.environ if environment is None else environment
     texts = {name: substitute(name, text, variables) for name, text in read_properties(Path(path)).items()}
-    return build_config(texts | dict(overrides(variables)))
+    return build_config(_overridden(texts, variables))
 
 
 def load_lake_config(
@@ -76,7 +76,7 @@ def load_lake_config(
                 unresolved = unresolved or error
             if name in _REQUIRED:
                 texts[name] = _UNRESOLVED
-    return build_config(texts | overridden), unresolved
+    return build_config(_overridden(texts, variables)), unresolved
 
 
 def given_properties(path: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -86,7 +86,7 @@ def given_properties(path: Path, environment: Mapping[str, str] | None = None) -
         ConfigurationError: the file is missing, of an unknown form or malformed.
     """
     variables = os.environ if environment is None else environment
-    return read_properties(path) | dict(overrides(variables))
+    return _overridden(read_properties(path), variables)
 
 
 def config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> CaptureConfig:
@@ -105,7 +105,7 @@ def config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | No
     """
     variables = os.environ if environment is None else environment
     texts = {name: substitute(name, text, variables) for name, text in flat(dict(properties)).items()}
-    return build_config(texts | dict(overrides(variables)))
+    return build_config(_overridden(texts, variables))
 
 
 def literal_secrets(properties: Mapping[str, Any]) -> list[str]:
@@ -164,6 +164,12 @@ def overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         variable = environment_name(row.name)
         if not row.patterned and variable in environment:
             yield row.name, environment[variable]
+
+
+def _overridden(texts: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Property texts, with those of the environment in place of what a file has under this name or an older one."""
+    own = dict(overrides(environment))
+    return {name: text for name, text in texts.items() if canonical_name(name) not in own} | own
 
 
 def environment_name(name: str) -> str:

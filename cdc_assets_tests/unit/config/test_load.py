@@ -254,7 +254,7 @@ def test_driver_options_in_both_spellings() -> None:
     )
     assert config.connection.encrypt == "no"
     assert config.connection.trust_server_certificate is True
-    assert config.connection.extra == (("ApplicationIntent", "ReadOnly"), ("PacketSize", "16000"))
+    assert dict(config.connection.extra) == {"ApplicationIntent": "ReadOnly", "PacketSize": "16000"}
     assert [name for name, _ in config.ignored] == ["driver.sendstringparametersasunicode"]
 
 
@@ -282,12 +282,14 @@ def test_own_topics_have_names_of_their_own(name: str, topic: str, other: str) -
         build_config(MINIMUM | used | {name: topic})
 
 
-def test_of_both_names_of_an_option_the_newer_holds() -> None:
+def test_of_both_names_of_an_option_the_older_holds() -> None:
+    """As in the connector (`SqlServerConnectorConfig.getJdbcConfig`), whatever their order; but the environment holds."""
     newer = {"driver.encrypt": "strict", "driver.applicationIntent": "ReadWrite"}
     older = {"database.encrypt": "false", "database.applicationIntent": "ReadOnly"}
     for both in (newer | older, older | newer):
         found = build_config(MINIMUM | both).connection
-        assert (found.encrypt, found.extra) == ("strict", (("ApplicationIntent", "ReadWrite"),))
+        assert (found.encrypt, found.extra) == ("no", (("ApplicationIntent", "ReadOnly"),))
+    assert config_of(MINIMUM | older, {"CDC_DRIVER_ENCRYPT": "strict"}).connection.encrypt == "strict"
 
 
 def test_options_that_only_the_jdbc_driver_has_are_named() -> None:
