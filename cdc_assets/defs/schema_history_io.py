@@ -14,7 +14,7 @@ from pyspark.sql.functions import concat_ws, regexp_replace
 from cdc_assets.defs.envelope_io import Committed, EnvelopeFiles, LakeIOManager
 from cdc_assets.defs.keys import TABLE, asset_facts, table_and_role
 from cdc_assets.defs.own_tables import require_frame
-from cdc_assets.envelope.naming import NOT_IN_TOPIC
+from cdc_assets.envelope.naming import NOT_IN_TOPIC, TWO_UNITS
 from cdc_assets.errors import InvalidValueError
 
 
@@ -40,7 +40,8 @@ class SchemaHistoryIOManager(LakeIOManager):
         if len(parts) < 4:
             return frame
         for column, value in zip(("database", "schema", "table"), parts[1:4], strict=True):
-            frame = frame.where(regexp_replace(frame[column], NOT_IN_TOPIC, "_") == value)
+            plain = regexp_replace(regexp_replace(frame[column], TWO_UNITS, "__"), NOT_IN_TOPIC, "_")
+            frame = frame.where(plain == value)
         return frame
 
     def handle_output(self, context: dg.OutputContext, obj: "DataFrame | EnvelopeFiles | Committed | None") -> None:

@@ -15,6 +15,8 @@ from cdc_assets.errors import ConfigurationError
 
 NOT_IN_TOPIC = r"[^A-Za-z0-9._-]"
 """Characters that become `_`."""
+TWO_UNITS = "[\U00010000-\U0010ffff]"
+"""Characters that become two of them, because they are two for Java."""
 CURRENT, HISTORY = ".__current", ".__history"
 """Ends of the names of a topic's mirrors, which are next to it."""
 _NOT_IN_ADDRESS = re.compile(r"[/\\%#?@\x00-\x1f]")
@@ -39,7 +41,7 @@ def sanitized(name: str, settings: EventSettings) -> str:
         ConfigurationError: the name is longer than 249 bytes, is `.` or `..`, or no directory can have it.
     """
     try:
-        topic = replaced(settings.sanitize_pattern or NOT_IN_TOPIC, "_", name)
+        topic = replaced(settings.sanitize_pattern, "_", name) if settings.sanitize_pattern else key_part(name)
     except PatternError as error:
         raise ConfigurationError(
             "topic.sanitize.pattern",
@@ -63,7 +65,7 @@ def key_part(name: str) -> str:
 
     So two tables with the same key would share a topic, which `check_conflicts` refuses.
     """
-    return re.sub(NOT_IN_TOPIC, "_", name)
+    return re.sub(NOT_IN_TOPIC, "_", re.sub(TWO_UNITS, "__", name))
 
 
 def key_parts(table: TableId) -> tuple[str, ...]:
@@ -111,9 +113,9 @@ def _ascii_letter(character: str) -> bool:
 
 
 def _replacement(character: str, unicode_form: bool) -> str:
-    if not unicode_form:
-        return "_"
     units = character.encode("utf-16-be")
+    if not unicode_form:
+        return "_" * (len(units) // 2)
     return "".join(f"_u{units[index : index + 2].hex()}" for index in range(0, len(units), 2))
 
 

@@ -55,6 +55,7 @@ def test_a_plan_travels() -> None:
         ("orders", "shop.SalesDb.dbo.orders"),
         ("UAT WAG CZ$Fixed Asset #1", "shop.SalesDb.dbo.UAT_WAG_CZ_Fixed_Asset__1"),
         ("żółw", "shop.SalesDb.dbo.____"[:-1] + "w"),
+        ("\U00020bb7x", "shop.SalesDb.dbo.__x"),
     ],
 )
 def test_topics(table: str, topic: str) -> None:
@@ -127,6 +128,7 @@ def test_no_topic_has_the_name_of_the_mirror_of_another() -> None:
         ("1st.my-col", "avro", True, "_1st.my_col"),
         ("1st.my-col", "avro", False, "_1st_my_col"),
         ("-a", "avro", False, "_a"),
+        ("\U0001f600a\U0001f600", "avro", False, "__a__"),
         ("a_b-c", "avro_unicode", False, "a_u005fb_u002dc"),
         ("1a", "avro_unicode", False, "_u0031a"),
         ("a.b", "avro_unicode", True, "a.b"),
