@@ -1,9 +1,9 @@
 r"""Java's expressions as those of the package `regex`, so that a connector's settings select the same names.
 
-Translated is what is written otherwise: `\Q…\E` and `(?<name>…)`. Refused is what both compile with another meaning (measured with
-Java 17): a brace that begins no count is an error in Java, a text in Python, and may be a fuzzy match in `regex`; a bracket inside
-of a class begins a class in Java and is a text here; `\v` is one character or seven. All else that has another meaning does not
-compile here, or is told by a warning of Python's `re`.
+Translated is what is written otherwise: `\Q…\E`, `(?<name>…)`, and a hyphen behind a set in a class, as in `[\w-.]`. Refused is
+what both compile with another meaning (measured with Java 17): a brace that begins no count is an error in Java, a text in Python,
+and may be a fuzzy match in `regex`; a bracket inside of a class begins a class in Java and is a text here; `\v` is one character or
+seven. All else that has another meaning does not compile here, or is told by a warning of Python's `re`.
 """
 
 import re
@@ -15,6 +15,8 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 
+_SETS: Final = frozenset({r"\w", r"\W", r"\d", r"\D", r"\s", r"\S"})
+
 
 def translated(text: str) -> str:
     """The expression in the syntax of `regex`.
@@ -22,7 +24,7 @@ def translated(text: str) -> str:
     Raises:
         ValueError: Java does not take it, or reads it otherwise; says which part.
     """
-    in_class = False
+    in_class, before = False, ""
     parts = []
     for token in _TOKEN.finditer(text):
         part, kind = token[0], token.lastgroup
@@ -40,5 +42,8 @@ def translated(text: str) -> str:
             raise ValueError(r"a brace that begins no count such as {2,3}; a plain brace is \{")
         elif kind == "named" and not in_class:
             part = "(?P<"
+        elif part == "-" and in_class and before in _SETS:
+            part = r"\-"
         parts.append(part)
+        before = part
     return "".join(parts)
