@@ -10,8 +10,8 @@ from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import unquoted
 from cdc_assets.errors import ConfigurationError, InvalidValueError
 
-_ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|[^,])+""")
-"""One item of a comma list; commas in brackets or quotes are part of a name."""
+_ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|\\,|[^,])+""")
+"""One item of a comma list; commas in brackets, in quotes or behind a backslash are part of a name."""
 
 
 def snapshot_settings(values: dict[str, Any], found: Found) -> SnapshotSettings:
@@ -48,7 +48,7 @@ def _overrides(found: Found) -> tuple[tuple[str, str], ...]:
 
 def _overridden(found: Found) -> list[str]:
     text = next((text for _, row, text in found if row.name == "snapshot.select.statement.overrides"), "")
-    return [_bare(entry) for entry in _ENTRY.findall(text) if entry.strip()]
+    return [_bare(entry.replace(r"\,", ",")) for entry in _ENTRY.findall(text) if entry.strip()]
 
 
 def without_statement(found: Found) -> Iterator[tuple[str, str]]:

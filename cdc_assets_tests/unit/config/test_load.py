@@ -369,6 +369,12 @@ def test_read_uncommitted_is_read_committed_and_says_so() -> None:
     assert build_config({**MINIMUM, "snapshot.isolation.mode": "read_committed"}).ignored == ()
 
 
+@pytest.mark.parametrize("tables", [["dbo.b", "[dbo].[a,b]"], r"dbo.b, dbo.a\,b", "dbo.b,[dbo].[a,b]"])
+def test_overrides_of_a_name_with_a_comma(tables: object) -> None:
+    given = {"snapshot.select.statement.overrides": tables, "snapshot.select.statement.overrides.dbo.a,b": "SELECT 1"}
+    assert config_of(MINIMUM | given, {}).snapshot.overrides == (("dbo.a,b", "SELECT 1"),)
+
+
 def test_multiplier_of_one_table() -> None:
     many = {"snapshot.max.threads.multiplier": "2", "snapshot.max.threads.multiplier.dbo.[big]": "5"}
     settings = build_config({**MINIMUM, **many}).snapshot
