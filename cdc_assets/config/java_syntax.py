@@ -1,6 +1,6 @@
 r"""Java's expressions as those of the package `regex`, so that a connector's settings select the same names.
 
-Translated is what is written otherwise: `\Q…\E`, `(?<name>…)`, and a hyphen behind a set in a class, as in `[\w-.]`. Refused is
+Translated is what is written otherwise: `\Q…\E`, `(?<name>…)`, and a hyphen after a set in a class, as in `[\w-.]`. Refused is
 what both compile with another meaning (measured with Java 17): a brace that begins no count is an error in Java, a text in Python,
 and may be a fuzzy match in `regex`; a bracket inside of a class begins a class in Java and is a text here; `\v` is one character or
 seven. All else that has another meaning does not compile here, or is told by a warning of Python's `re`.

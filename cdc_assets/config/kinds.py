@@ -11,7 +11,7 @@ _LIST_ENTRY = re.compile(r"(?:\A|,)((?:[^\\,]|\\.?)*)", re.DOTALL)
 """A comma separates list entries; `\\,` stands for a comma inside one, in a name or in a quantifier such as
 `{1\\,3}`. A backslash and what is behind it are read as one, as in the connector: `a\\\\,b` are two entries."""
 _COMMA = re.compile(r"(\\.)|,", re.DOTALL)
-"""A comma, unless it stands behind a backslash already."""
+"""A comma, unless a backslash precedes it."""
 LONGEST_TOPIC = 249
 """Maximum characters of a topic name (spec debezium-sqlserver §4.1)."""
 LONGEST_MS = 2**31 - 1

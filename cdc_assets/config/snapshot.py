@@ -11,7 +11,7 @@ from cdc_assets.core.identifiers import unquoted
 from cdc_assets.errors import ConfigurationError, InvalidValueError
 
 _ENTRY = re.compile(r"""(?:\[[^\]]*\]|"[^"]*"|\\,|[^,])+""")
-"""One item of a comma list; commas in brackets, in quotes or behind a backslash are part of a name."""
+"""One item of a comma list; commas in brackets, in quotes or after a backslash are part of a name."""
 
 
 def snapshot_settings(values: dict[str, Any], found: Found) -> SnapshotSettings:
