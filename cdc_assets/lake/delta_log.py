@@ -207,8 +207,12 @@ _HINT = "_delta_log/_last_checkpoint"
 
 
 def _hinted(files: fs.FileSystem) -> object:
+    """The version that the hint names; None if it is damaged, as what damages a checkpoint may damage the hint written after it."""
     with files.open_input_stream(_HINT) as stream:
-        return json.loads(stream.read())["version"]
+        try:
+            return json.loads(stream.read())["version"]
+        except (ValueError, KeyError, TypeError):
+            return None
 
 
 def _is_parquet(files: fs.FileSystem, path: str) -> bool:

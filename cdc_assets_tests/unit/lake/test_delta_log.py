@@ -93,6 +93,20 @@ def test_newest_checkpoint_can_be_lost(tables: TopicTables, how: str) -> None:
     assert DeltaTable(tables.location.uri("topic")).version() == 150 + CHECKPOINT_EVERY - 1, "others read it too"
 
 
+@pytest.mark.parametrize("hint", [b"", b'{"ver', b"{}", b"[]", b"\0\0", b"\xff"])
+def test_newest_checkpoint_can_be_lost_with_the_hint_that_names_it(tables: TopicTables, hint: bytes) -> None:
+    """Both are written at the same moment, so a power cut damages both."""
+    tables.ensure("topic", SCHEMA)
+    for windows in (range(1, 3), range(3, 5)):
+        commit(tables, windows)
+        DeltaTable(tables.location.uri("topic")).create_checkpoint()
+    log = Path(tables.location.uri("topic")) / "_delta_log"
+    max(log.glob("*.checkpoint.parquet")).write_bytes(b"")
+    (log / "_last_checkpoint").write_bytes(hint)
+    again = TopicTables(tables.location, "shop")
+    assert (again.reached("topic"), again.row_count("topic")) == (4, 4)
+
+
 def test_log_that_lacks_a_commit_is_not_touched(tables: TopicTables) -> None:
     tables.ensure("topic", SCHEMA)
     commit(tables, range(1, 6 * CHECKPOINT_EVERY))
