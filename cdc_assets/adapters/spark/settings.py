@@ -30,6 +30,9 @@ _OURS = frozenset({"spark.master", "spark.remote", _TASKS, _THREADS, _TIMEOUT})
 _LOCAL = re.compile(r"local(\[\s*(\*|\d+)\s*(,\s*\d+\s*)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 _SECONDS = re.compile(r"(\d+)\s*(s|m|min|h)?")
+_REMOTE = re.compile(r"sc://(?:\[[\w:.%]+\]|[^][/:;?#@]+)(?::\d+)?(?:/(?:;[^=;/?#]+=[^=;/?#]*)*)?")
+"""An address that pyspark takes. What it says of others would show their parameters, one of which may be a token."""
+_BEHIND_PLACE = re.compile(r"[/;?#]")
 _UNITS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
@@ -109,9 +112,12 @@ def spark_settings(
         (found.get("spark.master", ""), found.get("spark.remote", "")),
     )
     chosen = next((pair for pair in wanted if any(pair)), (LOCAL, ""))
-    if chosen[1] and not chosen[1].startswith("sc://"):
+    if chosen[1] and not _REMOTE.fullmatch(chosen[1]):
         raise ConfigurationError(
-            "Spark remote", chosen[1].partition(";")[0], "an address such as sc://host:15002", "correct it"
+            "Spark remote",
+            _BEHIND_PLACE.split(chosen[1].removeprefix("sc://"))[0].rpartition("@")[2],  # the rest may be secret
+            "an address such as sc://host:15002, behind it /;name=value for each parameter",
+            "correct it; in a value, such as a token, write = / ; ? # as %3D %2F %3B %3F %23",
         )
     return SparkSettings(
         chosen[0] or LOCAL,

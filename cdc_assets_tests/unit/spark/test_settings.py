@@ -76,6 +76,30 @@ def test_token_of_a_connect_address_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
+    "remote",
+    [
+        "sc://host:443/;token=secret==",
+        "sc://host:443/;token=sec/secret;use_ssl=true",
+        "sc://host:443/;token=secret;",
+        "sc://host:443;token=secret",
+        "sc://host:443/token=secret",
+        "sc://user:secret@host:443/",
+        "host:443/;token=secret",
+    ],
+)
+def test_connect_address_that_pyspark_would_refuse_and_show_is_refused_without_its_token(remote: str) -> None:
+    with pytest.raises(ConfigurationError, match="%3D") as error:
+        spark_settings(remote=remote, environment={})
+    assert "host:443" in str(error.value)
+    assert "secret" not in f"{error.value} {error.value.value}"
+
+
+def test_connect_addresses_with_and_without_parameters_are_taken() -> None:
+    for remote in ("sc://host", "sc://a-b.c:1/", "sc://[::1]:15002/;use_ssl=true;x-id=7;token=abc%3D%3D"):
+        assert spark_settings(remote=remote, environment={}).remote == remote
+
+
+@pytest.mark.parametrize(
     ("master", "slots", "local"),
     [("local", 1, True), ("local[3]", 3, True), ("local[2,4]", 2, True), ("local-cluster[2, 3,1024]", 6, False), ("yarn", 0, False)],
 )  # fmt: skip
