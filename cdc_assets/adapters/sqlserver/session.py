@@ -137,7 +137,14 @@ def _open(pairs: dict[str, str], settings: ConnectionSettings) -> Link:
             connection_string(pairs | tcp.keywords()), autocommit=True, timeout=settings.login_timeout_s
         )
     tcp.opened()
+    for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
+        connection.add_output_converter(kind, _text)
     return Link(connection, tcp, settings)
+
+
+def _text(units: bytes | None) -> str | None:
+    """A text of UTF-16, of which nvarchar may hold half a pair, at which pyodbc's own conversion fails: it comes as U+FFFD, as in rows."""
+    return None if units is None else units.decode("utf-16-le", "replace")
 
 
 def translate(error: pyodbc.Error, settings: ConnectionSettings, link: Link | None = None) -> CdcError:

@@ -1,11 +1,15 @@
 """What `MS_Description` says about tables and columns is read with few statements, and its lack stops nothing."""
 
+import socket
+from dataclasses import replace
+
 import pytest
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets_tests.contract.source.conftest import DATABASE, Server
+from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection
+from cdc_assets_tests.contract.source.proxy import Proxy
 from cdc_assets_tests.descriptions import call
 from mssql_standin.control import StandIn
 
@@ -47,3 +51,30 @@ def test_descriptions_that_cannot_be_read_are_left_out(
 ) -> None:
     standin.faults.error(number, matching="cdc-assets: descriptions", times=100)
     assert source.descriptions(schemas) == {}
+
+
+_SNOWMAN, _HALF_A_PAIR = b"\x03\x26", b"\x3d\xd8"
+
+
+class Halving(Proxy):
+    """A server with half of a surrogate pair in place of a sign: our own cannot hold it."""
+
+    def _answer(self, client: socket.socket, data: bytes, number: int) -> None:
+        super()._answer(client, data.replace(_SNOWMAN, _HALF_A_PAIR), number)
+
+
+def test_half_of_a_surrogate_pair_stops_nothing(standin: StandIn) -> None:
+    """A text that is cut after so many units of UTF-16 may end in one, and `nvarchar` takes it as well."""
+    for statement in (
+        "CREATE TABLE dbo.goods (id int NOT NULL PRIMARY KEY, name nvarchar(9) DEFAULT N'\u2603')",
+        call("dbo.goods", "add", "Sold \u2603"),
+    ):
+        standin.execute(statement, database=DATABASE)
+    between = Halving((standin.host, standin.port))
+    try:
+        with SqlServerSource(replace(connection(standin, DATABASE), port=between.port)) as source:
+            [schema] = source.table_schemas(_TABLES[:1]).values()
+            assert schema.columns[1].default == "(N'\ufffd')"
+            assert source.descriptions([schema]) == {_TABLES[0]: {0: "Sold \ufffd"}}
+    finally:
+        between.close()
