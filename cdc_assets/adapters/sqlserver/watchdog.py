@@ -100,12 +100,13 @@ class _Watchdog:
 
     def add(self, wait: _Wait) -> None:
         with self._changed:
-            self._waits.add(wait)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="cdc-assets watchdog", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="cdc-assets watchdog", daemon=True)
+                thread.start()  # where no thread is left, this wait fails, and the next one begins here again
+                self._thread = thread
             elif wait.deadline < self._wakes:
                 self._changed.notify()
+            self._waits.add(wait)
 
     def remove(self, wait: _Wait) -> None:
         """End the supervision of a wait; its connection is not cut from now on."""

@@ -57,3 +57,16 @@ def test_silence_is_ended_by_a_process_that_had_no_descriptors_left_for_a_while(
             restore()
     assert "its socket was not found" in caplog.text
     wait_for_nothing()
+
+
+def test_silence_is_ended_by_a_process_that_had_no_thread_left_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(watchdog, "_watchdog", watchdog._Watchdog())
+    with monkeypatch.context() as without, silent() as (tcp, _):
+        without.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"), bounded(tcp, LIMIT_S, "it"):
+            raise AssertionError("begun")
+    wait_for_nothing()
+    assert not tcp.ended, "the wait that failed is not watched"
