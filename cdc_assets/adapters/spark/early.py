@@ -125,13 +125,14 @@ class EarlyRunner:
         """The start in the background."""
         with self._starts:
             if self._start is None or _is_interrupted(self._start):
-                self._start = Future()
+                start = Future[None]()
                 self._launch.renew()
                 if self._settings.threads:
-                    self._start.set_result(None)
+                    start.set_result(None)
                 else:
                     _started.add(self)
-                    threading.Thread(target=self._warm, args=(self._start,), name="spark-start", daemon=True).start()
+                    threading.Thread(target=self._warm, args=(start,), name="spark-start", daemon=True).start()
+                self._start = start  # not of a thread that could not be started: it would be waited for without end
             return self._start
 
     def _on_spark(self) -> TaskRunner:

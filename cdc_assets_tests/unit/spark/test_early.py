@@ -117,6 +117,23 @@ def test_session_that_somebody_else_has_started_takes_small_jobs_too() -> None:
     assert spark.kinds == ["start", "window"]
 
 
+def test_session_is_started_by_the_next_job_of_a_process_that_had_no_thread_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    runner, spark = started()
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            runner.get_ready()
+    done = threading.Thread(target=runner.run, args=(square, [1, 2], JOB), daemon=True)
+    done.start()
+    done.join(20)
+    assert spark.kinds == ["start", JOB.kind]
+
+
 def test_session_starts_once_beside_other_work() -> None:
     spark = FakeSpark()
     runner = EarlyRunner(CLUSTER, lambda: spark)
