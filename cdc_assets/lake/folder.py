@@ -26,9 +26,9 @@ class Folder:
         self._try("written", lambda: self._location.write(self._directory, name, content))
 
     def names(self, suffix: str) -> Sequence[str]:
-        """Sorted names of files with this suffix, without names that are not valid text, which are foreign."""
+        """Sorted names of files with this suffix."""
         found = self._try("listed", lambda: list_files(self._files()))
-        return sorted(name for info in found if (name := _name(info)) and name.endswith(suffix))
+        return sorted(info.base_name for info in found if info.base_name.endswith(suffix))
 
     def read(self, name: str) -> bytes:
         """A file's content."""
@@ -60,10 +60,3 @@ class Folder:
         except (*STORE_ERRORS, ValueError) as error:
             folder = self._location.uri(self._directory)
             raise trouble(f"The folder {folder} cannot be {what}", error, "check lake.path") from error
-
-
-def _name(info: fs.FileInfo) -> str:
-    try:
-        return str(info.base_name)
-    except UnicodeDecodeError:
-        return ""

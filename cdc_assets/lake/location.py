@@ -87,15 +87,23 @@ writes a line to the standard error about each of its attempts, millions of them
 
 
 def list_files(files: fs.FileSystem, folder: str = "") -> list[fs.FileInfo]:
-    """What is in a folder; nothing if there is no such folder.
+    """What is in a folder, without names that are not valid text, which are foreign; nothing if there is no such folder.
 
     Arrow asks whether the folder is there only after it could not be listed. If somebody creates it in between, that is an error.
     """
     selector = fs.FileSelector(folder, allow_not_found=True)
     try:
-        return list(files.get_file_info(selector))
+        found = files.get_file_info(selector)
     except FileNotFoundError:
-        return list(files.get_file_info(selector))
+        found = files.get_file_info(selector)
+    return [info for info in found if _has_text_name(info)]
+
+
+def _has_text_name(info: fs.FileInfo) -> bool:
+    try:
+        return bool(info.base_name)
+    except UnicodeDecodeError:
+        return False
 
 
 def _require_address_space() -> None:

@@ -1,16 +1,21 @@
 """Where the lake lies."""
 
+import os
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import fs
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.lake.audit import examine
 from cdc_assets.lake.location import Location, list_files, plain
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets_tests.unit.lake.writing import schema_of, write
 
 
 def test_local_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +75,19 @@ def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
         Location.of(LakeSettings("s3://user:pl4nted@bucket/lake"))
     assert "pl4nted" not in str(told.value)
     assert Location.of(LakeSettings("abfss://lake@account.dfs.core.windows.net/x")).root.startswith("abfss://lake@")
+
+
+def test_names_that_are_no_text_are_passed_over(tmp_path: Path) -> None:
+    """Folders and files that somebody has put into the lake from a system with another encoding."""
+    tables, schema = TopicTables(Location(str(tmp_path)), "shop"), schema_of(id=pa.int32())
+    tables.ensure("topic", schema)
+    many = [file for _ in range(5) for file in write(tables, schema, 1, {"id": 1})]  # so many are listed
+    assert tables.commit("topic", schema, many, 1, {})
+    for folder in (tmp_path, tmp_path / "topic"):
+        os.makedirs(os.fsencode(folder) + b"/f\xfcr")  # noqa: PTH103 - of bytes
+    assert tables.location.directories() == ["topic"]
+    found = examine(tables, "topic", None)
+    assert (found.loss, found.mark and found.mark.rows) == (None, 5)
 
 
 def test_a_folder_that_is_created_while_it_is_listed_is_listed(tmp_path: Path) -> None:
