@@ -8,7 +8,7 @@ there were. One that leaves more has put rows in again, and one that leaves fewe
 *A vacuum* that was set to keep nothing also takes files that are written and not committed yet, or were just counted as being
 there. The log shows that there was one; then the files of the table are listed.
 
-*No false alarms.* An append or a deletion names itself in its commit: it is reported, and not undone. Delta refuses a DELETE,
+*No false alarms.* An append, a deletion or a change of rows names itself in its commit: it is reported, and not undone. Delta refuses a DELETE,
 UPDATE or MERGE that was planned before ours, and would put rows in again. Our own commits name themselves
 (`replacing`), or carry an application transaction of the capture or of Dagster. Appends of a crash are such. Only what is read
 is judged: if the store does not answer, the look fails and is repeated.
@@ -32,7 +32,7 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.replacing import OURS, UNDONE, WHOLE
 from cdc_assets.lake.tables import DeltaTables
 
-Kind = Literal["doubled", "lost", "unclear", "appended", "removed"]
+Kind = Literal["doubled", "lost", "unclear", "appended", "removed", "changed"]
 
 OR_EARLIER = "or one before it, a commit"
 """Operation of a commit that is only known by what it did."""
@@ -50,7 +50,7 @@ class ForeignCommit:
 
     Args:
         kind: `doubled` or `lost` rows, by a commit that says it changes none, or `unclear` if nobody can count them any more; or
-            rows that it `appended` or `removed`.
+            rows that it `appended` or `removed`; or some of these rows `changed`, where there are as many as before.
         rows: how many.
         operation: what its writer calls it.
         remedy: the next step if it cannot be undone; empty if a run undoes it.
@@ -76,6 +76,8 @@ class ForeignCommit:
                 return f"{by}, has appended {self.rows} rows that are not of this capture"
             case "removed":
                 return f"{by}, has removed {self.rows} rows"
+            case "changed":
+                return f"{by}, has changed some of {self.rows} rows"
 
     @property
     def trouble(self) -> str:
@@ -181,11 +183,13 @@ def judged(tables: DeltaTables, directory: str, commit: Commit) -> ForeignCommit
     if more is None and not commit.changes:
         return ForeignCommit(directory, commit.version, "unclear", 0, commit.operation)
     more = -commit.deleted if more is None else more
-    if not more:
-        return None
     kind: Kind = "appended" if more > 0 else "removed"
     if not commit.changes:
         kind = "doubled" if more > 0 else "lost"
+    elif not more:
+        kind, more = "changed", total_rows(tables.location, directory, commit.added) or 0
+    if not more:
+        return None
     return ForeignCommit(directory, commit.version, kind, abs(more), commit.operation)
 
 

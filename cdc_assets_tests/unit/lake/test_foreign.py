@@ -211,6 +211,23 @@ def go_back(handle: DeltaTable) -> None:
     handle.restore(2)
 
 
+def replace_all(handle: DeltaTable) -> None:
+    rows = [{"id": 9}] * 8
+    write_deltalake(handle, pa.Table.from_batches([batch_of(SCHEMA, 77, *rows)]), mode="overwrite")
+
+
+@pytest.mark.parametrize(("change", "rows"), [(renumber, 2), (replace_all, 8)])
+def test_what_others_change_is_told_though_there_are_as_many_rows_as_before(
+    tables: TopicTables, change: Callable[[DeltaTable], None], rows: int
+) -> None:
+    change(handle_of(tables))
+    looking = watch(tables)
+    [found] = looking.check(["topic"])["topic"]
+    assert (found.kind, found.version) == ("changed", handle_of(tables).version())
+    assert str(found).endswith(f"of another program, has changed some of {rows} rows")
+    assert looking.check(["topic"]) == {}
+
+
 @pytest.mark.parametrize(("change", "rows"), [(renumber, 8), (merge, 8), (order, 8), (overwrite, 1), (go_back, 4)])
 def test_what_others_do_on_purpose_is_not_undone(
     tables: TopicTables, change: Callable[[DeltaTable], None], rows: int
