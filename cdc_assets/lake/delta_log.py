@@ -16,7 +16,7 @@ checkpoint, if there is one that early, so each remaining version can be opened.
 *A damaged checkpoint* is redundant: `repair` removes it, and the hint that names it, if the checkpoint before it and
 all later commits exist. Both files are optional, so a crash between the two removals does no harm.
 
-*A truncated newest commit*, as a power cut may leave it, makes the whole table unreadable. `repair` renames it; the
+*A truncated newest commit*, as a power cut may leave it, makes the whole table unreadable. `repair` renames it, and when it is called again the one before, if that is truncated too; the
 table is then as if that commit had been lost, which `audit` detects and reports. Commits appear atomically in all
 stores, so one that is incomplete for `_TORN_S` is not being written any more. After a crash following the renaming
 nothing is left to do.

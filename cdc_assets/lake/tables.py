@@ -81,14 +81,14 @@ class DeltaTables:
 
     def _loaded(self, directory: str) -> DeltaTable:
         uri, options = self.location.uri(directory), self.location.storage_options
-        try:
-            return DeltaTable(uri, storage_options=options)
-        except TableNotFoundError:
-            raise
-        except DeltaError:
-            if not repair(self.location, directory):
+        while True:
+            try:
+                return DeltaTable(uri, storage_options=options)
+            except TableNotFoundError:
                 raise
-        return DeltaTable(uri, storage_options=options)
+            except DeltaError:
+                if not repair(self.location, directory):  # which removes one file of the log at least
+                    raise
 
     def forget(self, directory: str) -> None:
         """Drop a handle, so that the next use reads the table from the store."""

@@ -1,5 +1,6 @@
 """The log of a table stays small, and what is left of it is the whole table."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,18 @@ def test_newest_checkpoint_can_be_lost_with_the_hint_that_names_it(tables: Topic
     (log / "_last_checkpoint").write_bytes(hint)
     again = TopicTables(tables.location, "shop")
     assert (again.reached("topic"), again.row_count("topic")) == (4, 4)
+
+
+def test_several_newest_commits_can_be_cut_off_at_once(tables: TopicTables) -> None:
+    """A loop commits several times before the system writes them to the disk."""
+    tables.ensure("topic", SCHEMA)
+    commit(tables, range(1, 5))
+    log = Path(tables.location.uri("topic")) / "_delta_log"
+    for path in sorted(log.glob("*.json"))[-2:]:
+        path.write_bytes(bytes(100))
+        os.utime(path, (0, 0))
+    again = TopicTables(tables.location, "shop")
+    assert (again.reached("topic"), again.row_count("topic")) == (2, 2)
 
 
 def test_log_that_lacks_a_commit_is_not_touched(tables: TopicTables) -> None:
