@@ -21,6 +21,8 @@ from cdc_assets.core.schema import Column, TableSchema
 WHOLE = KeyRange(None, None, None)
 MIN_ROWS_PER_RANGE = 1000
 """Minimum rows of a range; smaller tables are not worth a second connection."""
+_LOSSY = "\ufffd"
+"""In place of half a surrogate pair, which has another place in the order: ranges up to such bounds might overlap."""
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
@@ -90,7 +92,7 @@ def _walk(session: Session, schema: TableSchema, key: Column, rows: int, parts: 
         )
         if found == low and low is not None:  # one value fills the whole range: the next one starts the next range
             found = session.value(table_queries.key_after(table, column, shown, bound), low)
-        if found is None:
+        if found is None or _LOSSY in str(found):
             return
         low = str(found)
         yield low

@@ -1,9 +1,11 @@
 """Ranges become conditions that compare as the server does."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.ranges import key_ranges
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.ranges import can_bound, fit, from_text, to_text, type_text, where
@@ -93,3 +95,11 @@ def test_where_without_key_or_with_a_strange_one() -> None:
     assert where(schema_with(True), KeyRange(None, None, None)) == ("", ())
     with pytest.raises(InvalidValueError, match="other"):
         where(schema_with(True), KeyRange("other", "1", None))
+
+
+def test_half_of_a_surrogate_pair_is_no_bound() -> None:
+    """It comes as a sign with another place in the order, so the range behind it might begin before its own beginning."""
+    session, key = Mock(), column("nvarchar", length=40)
+    session.value.side_effect = ["a", "b\ufffd", "a\ufffd"]
+    found = key_ranges(session, TableSchema(TableId("d", "dbo", "t"), 1, (key,), ("k]",)), 9000, 4)
+    assert [(one.low, one.high) for one in found] == [(None, "a"), ("a", None)]
