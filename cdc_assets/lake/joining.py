@@ -28,7 +28,7 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import rows_at_once
 from cdc_assets.lake.replacing import Fence, NewFile, Replacement
 from cdc_assets.lake.rewriting import rewrite_files
-from cdc_assets.lake.tables import DeltaTables, arrow_schema
+from cdc_assets.lake.tables import DeltaTables, arrow_schema, require_plain
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +179,7 @@ class SmallFiles:
         handle = self._tables.open(directory)
         if handle is None:
             return {}, pa.schema([])
+        require_plain(directory, handle)
         rows = pa.table(handle.get_add_actions(flatten=True)).to_pylist()
         rows.sort(key=lambda row: (row.get("min.position") or "", row["modification_time"], row["path"]))
         plain = [pa.field(field.name, _plain(field.type), field.nullable) for field in arrow_schema(handle)]

@@ -5,7 +5,8 @@ files another writer has replaced meanwhile, and then every row of them is there
 itself upon a newer version; and even without repetitions it accepts the removal of a file that the version before does
 not have. So here, and only here (a test counts the places):
 
-1. all files that go are found among those of version v;
+1. all files that go are found among those of version v, and hold its rows as they are: a file whose log says which of its rows
+   are deleted would stay, and what was read of it come once more;
 2. as many rows come as go, less those that the caller says it drops;
 3. the caller's fence is checked: another writer may have taken over;
 4. the commit becomes version v + 1, or none (`max_commit_retries=0`).
@@ -39,7 +40,7 @@ from cdc_assets.errors import InvariantError, LakeConflictError, LakeError
 from cdc_assets.lake.commits import read_commit, rows_by_path
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.presence import WrittenFile, require_files
-from cdc_assets.lake.tables import HOOKS, DeltaTables
+from cdc_assets.lake.tables import HOOKS, DeltaTables, require_plain
 
 OURS = "cdc.replaced"
 """Key of a commit's metadata under which it names itself; a commit without it is of another program."""
@@ -170,8 +171,11 @@ def _actions(
 
     Raises:
         LakeConflictError: a file went.
+        LakeError: the rows of the table are not those of its files.
         InvariantError: rows would be lost or come twice.
     """
+    if wanted.schema is None:
+        require_plain(directory, handle)
     live = rows_by_path(handle)
     paths = wanted.paths(live)
     if gone := [path for path in paths if path not in live]:

@@ -27,6 +27,8 @@ COMMIT_ATTEMPTS = 5
 """Attempts of a commit that conflicts with another writer of the same table, such as a compaction."""
 _FEATURES = {"timestampNtz": TableFeatures.TimestampWithoutTimezone, "invariants": TableFeatures.Invariants}
 """Features of tables with timestamps without zone. Once a table names features, NOT NULL is one of them: Spark does not read it else."""
+_PLAIN = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of Delta tables whose files hold their rows as they are."""
 _REPLACED_MINUTES = 1
 """Retention of the log's entries of replaced files of a table that is often folded. Its checkpoints list them all, so ten
 minutes of a busy stream doubled the cost of its commits; the files themselves stay for an hour (`run.housekeeping`)."""
@@ -235,6 +237,24 @@ def missing_features(handle: DeltaTable, schema: pa.Schema) -> list[TableFeature
 def _has_plain_timestamps(kind: pa.DataType) -> bool:
     inner = (kind.field(number).type for number in range(kind.num_fields))
     return kind.tz is None if pa.types.is_timestamp(kind) else any(_has_plain_timestamps(part) for part in inner)
+
+
+def require_plain(directory: str, handle: DeltaTable) -> None:
+    """Check that the rows of a table are those of its files.
+
+    Raises:
+        LakeError: they are not, because another program has changed the table.
+    """
+    other = set(handle.protocol().reader_features or ()) - _PLAIN
+    if handle.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        other.add("columnMapping")
+    if handle.metadata().partition_columns:
+        other.add("partition columns")
+    if other:
+        raise LakeError(
+            f"The table {directory} uses {', '.join(sorted(other))}, so its rows cannot be read from its files only. "
+            "Next: read it with a reader that knows this, and find the program that has changed it."
+        )
 
 
 def arrow_schema(handle: DeltaTable) -> pa.Schema:

@@ -31,10 +31,9 @@ from cdc_assets.errors import InvalidValueError, LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.overwriting import is_outside
 from cdc_assets.lake.retained import retained
+from cdc_assets.lake.tables import require_plain
 from cdc_assets.lake.topics import TopicTables
 
-_PLAIN = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of Delta tables whose files hold their rows as they are."""
 _EXACT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "datetimeRebaseMode": "CORRECTED"}
 _NAMED = 20
 """Tables that an error names at most."""
@@ -67,7 +66,7 @@ class LakeReader:
         handle = self._tables.open(directory)
         if handle is None:
             raise _missing(self._tables.location, directory)
-        _require_plain(directory, handle)
+        require_plain(directory, handle)
         structure = StructType.fromJson(json.loads(handle.schema().to_json()))
         if lsns != LsnRange() and "position" not in structure.names:
             raise InvalidValueError(
@@ -122,24 +121,6 @@ def _missing(location: Location, directory: str) -> LakeError:
         f"There is no table {directory!r} in {location.root}. It has {', '.join(named) or 'no table at all'}{more}. "
         "Next: correct the name or the place of the lake; a table must be captured first, and its mirror be made."
     )
-
-
-def _require_plain(directory: str, handle: DeltaTable) -> None:
-    """Check that the rows of a table are those of its files.
-
-    Raises:
-        LakeError: they are not, because another program has changed the table.
-    """
-    other = set(handle.protocol().reader_features or ()) - _PLAIN
-    if handle.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-        other.add("columnMapping")
-    if handle.metadata().partition_columns:
-        other.add("partition columns")
-    if other:
-        raise LakeError(
-            f"The table {directory} uses {', '.join(sorted(other))}, so its rows cannot be read from its files only. "
-            "Next: read it with a reader that knows this, and find the program that has changed it."
-        )
 
 
 def _files(handle: DeltaTable, lsns: LsnRange) -> list[str]:

@@ -1,6 +1,7 @@
 """Commits that remove files: no row is lost or there twice, whoever rewrites beside them."""
 
 import ast
+import json
 import os
 import signal
 import subprocess
@@ -12,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.core.steps import VARIABLE, listening
-from cdc_assets.errors import FencedError, InvariantError, LakeConflictError
+from cdc_assets.errors import FencedError, InvariantError, LakeConflictError, LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.replacing import Replacement, replace_files
 from cdc_assets.lake.topics import TopicTables
@@ -163,6 +164,32 @@ def test_no_row_is_lost_unless_it_is_said(tables: TopicTables) -> None:
     assert ids(tables) == IDS
     assert replace_files(tables, "topic", Replacement(files(tables)[:1], dropped=1), nobody_else)
     assert len(ids(tables)) == 3
+
+
+def delete_in_place(tables: TopicTables) -> None:
+    """Another program says in the log which rows of the newest file are deleted, and leaves the file as it is."""
+    handle_of(tables).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    version = handle_of(tables).version() + 1
+    log = Path(tables.location.uri("topic")) / "_delta_log"
+    actions = [json.loads(line) for path in sorted(log.glob("*.json")) for line in path.read_text().splitlines()]
+    add = [action["add"] for action in actions if "add" in action][-1]
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
+    made = [
+        {"commitInfo": {"timestamp": 1, "operation": "DELETE"}},
+        {"remove": {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}},
+        {"add": {**add, "dataChange": True, "deletionVector": {**vector, "cardinality": 1}}},
+    ]
+    (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in made))
+
+
+def test_files_of_which_rows_are_deleted_in_the_log_are_not_rewritten(tables: TopicTables) -> None:
+    """Their rows would come back; and as the log names such a file by more than its path, it would stay beside the new one."""
+    delete_in_place(tables)
+    version, before = handle_of(tables).version(), files(tables)
+    assert not join_all(tables, "topic")
+    with pytest.raises(LakeError, match="uses deletionVectors"):
+        replace_files(tables, "topic", Replacement(before[:1], dropped=1), nobody_else)
+    assert (handle_of(tables).version(), files(tables)) == (version, before)
 
 
 def test_a_file_that_is_not_there_is_not_removed(tables: TopicTables) -> None:
