@@ -116,7 +116,7 @@ def spark_settings(
         raise ConfigurationError(
             "Spark remote",
             _BEHIND_PLACE.split(chosen[1].removeprefix("sc://"))[0].rpartition("@")[2],  # the rest may be secret
-            "an address such as sc://host:15002, behind it /;name=value for each parameter",
+            "an address such as sc://host:15002, then /;name=value for each parameter",
             "correct it; in a value, such as a token, write = / ; ? # as %3D %2F %3B %3F %23",
         )
     return SparkSettings(
