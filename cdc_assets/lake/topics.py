@@ -39,6 +39,7 @@ from deltalake.exceptions import CommitFailedError
 
 from cdc_assets.config.settings import CaptureConfig, LakeSettings
 from cdc_assets.errors import FencedError, LakeConflictError, LakeError
+from cdc_assets.lake.commits import is_newest
 from cdc_assets.lake.evolution import is_compatible
 from cdc_assets.lake.expected import expected_rows, settled
 from cdc_assets.lake.files import STATISTICS, DataFile
@@ -276,8 +277,10 @@ class TopicTables(DeltaTables):
                 mark = replace(self._behind(handle, directory, files, window_id), timed=timed)
                 also = () if files else (self._left_out,)
                 self.append(handle, files, window_id, metadata, also)
-            except CommitFailedError:
+            except CommitFailedError as error:
                 self.forget(directory)
+                if attempt == COMMIT_ATTEMPTS - 1 and is_newest(self.location, directory, handle.version()):
+                    raise unreadable(self.location.uri(directory), error) from error  # nobody was first
                 time.sleep(0.05 * attempt)
                 continue
             except STORE_ERRORS as error:

@@ -1,6 +1,7 @@
 """Topic tables: one commit per window, structure that follows, generations."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -139,6 +140,22 @@ def test_a_commit_that_others_came_before_is_repeated(tables: TopicTables, monke
     with pytest.raises(LakeConflictError, match="5 times in a row"):
         tables.commit("topic", schema, write(tables, schema, 2, {"id": 2}), 2, {})
     assert (other.reached("topic"), tables.fresh_marks()["topic"].window) == (1, 1), "nothing is taken for committed"
+
+
+def test_a_table_that_cannot_be_written_as_it_is_says_why_and_names_no_other_writer(tables: TopicTables) -> None:
+    """Another program has given it a feature that the store's client does not know."""
+    schema = schema_of(id=pa.int32())
+    tables.ensure("topic", schema)
+    log = Path(tables.location.path("topic")) / "_delta_log"
+    features = {"readerFeatures": [], "writerFeatures": ["rowTracking", "domainMetadata"]}
+    actions = [
+        {"commitInfo": {"timestamp": 1}},
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | features},
+    ]
+    (log / f"{1:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    with pytest.raises(LakeError, match="RowTracking") as error:
+        tables.commit("topic", schema, write(tables, schema, 1, {"id": 1}), 1, {})
+    assert not error.value.retryable
 
 
 def test_files_carry_statistics_and_operations(tables: TopicTables) -> None:
