@@ -19,7 +19,8 @@ all later commits exist. Both files are optional, so a crash between the two rem
 *A truncated newest commit*, as a power cut may leave it, makes the whole table unreadable. `repair` renames it, and when it is called again the one before, if that is truncated too; the
 table is then as if that commit had been lost, which `audit` detects and reports. Commits appear atomically in all
 stores, so one that is incomplete for `_TORN_S` is not being written any more. After a crash following the renaming
-nothing is left to do.
+nothing is left to do. Only one process repairs a log at a time: who slept after it saw a truncated commit would rename the
+one that was made in its place meanwhile.
 
 *Effect on readers.* A reader that has opened a table is not affected: `upkeep.vacuum` keeps the files of its version,
 and a later refresh continues from a checkpoint. Readers that need each commit, such as a stream over the table or a
@@ -31,12 +32,15 @@ removes the remaining files. Positions, transactions and files are in every chec
 removed commit.
 """
 
+import fcntl
 import json
 import logging
+import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow.parquet as pq
@@ -160,13 +164,14 @@ def repair(location: Location, directory: str) -> bool:
         Whether anything was removed, so that the table may be readable now.
     """
     try:
-        entries, files = _entries(location, directory), location.existing(directory)
-        damaged = _damaged_checkpoints(entries, files)
-        torn = _torn(entries, files)
-        for path in damaged:
-            files.delete_file(path)
-        if torn:
-            files.move(torn, f"{torn}.damaged")
+        with _one_by_one(location, directory):
+            entries, files = _entries(location, directory), location.existing(directory)
+            damaged = _damaged_checkpoints(entries, files)
+            torn = _torn(entries, files)
+            for path in damaged:
+                files.delete_file(path)
+            if torn:
+                files.move(torn, f"{torn}.damaged")
     except (*STORE_ERRORS, ValueError) as error:
         log.debug("The log of %s cannot be repaired: %s", location.uri(directory), error)
         return False
@@ -177,6 +182,29 @@ def repair(location: Location, directory: str) -> bool:
     if torn:
         log.error("The newest commit of %s is truncated; it was renamed to %s.damaged.", location.uri(directory), torn)
     return bool(damaged or torn)
+
+
+@contextmanager
+def _one_by_one(location: Location, directory: str) -> Iterator[None]:
+    """A block in which no other process repairs this log.
+
+    Raises:
+        BlockingIOError: one does.
+    """
+    if not location.on_disk:  # no store of objects has commits that are truncated
+        yield
+        return
+    folder = os.open(location.path(f"{directory}/_delta_log"), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            log.debug("%s has no locks: %s", location.uri(directory), error)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _damaged_checkpoints(entries: Sequence[_Entry], files: fs.FileSystem) -> list[str]:

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyarrow import fs
 
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import LakeSettings
@@ -118,6 +120,32 @@ def test_several_newest_commits_can_be_cut_off_at_once(tables: TopicTables) -> N
         os.utime(path, (0, 0))
     again = TopicTables(tables.location, "shop")
     assert (again.reached("topic"), again.row_count("topic")) == (2, 2)
+
+
+def test_a_commit_in_place_of_one_that_was_cut_off_stays_whoever_else_finds_that(
+    tables: TopicTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page and a run open the table at the same moment; the run commits before the page, which slept, renames what it saw."""
+    tables.ensure("topic", SCHEMA)
+    commit(tables, range(1, 5))
+    newest = max((Path(tables.location.uri("topic")) / "_delta_log").glob("*.json"))
+    newest.write_bytes(bytes(100))
+    os.utime(newest, (0, 0))
+    real, made = delta_log._is_commit, []
+
+    def sleep(files: fs.FileSystem, path: str) -> bool:
+        found = real(files, path)
+        if not made:
+            made.append(path)
+            with suppress(LakeError):
+                commit(TopicTables(tables.location, "shop"), range(5, 6))
+                made.append("window 5")
+        return found
+
+    monkeypatch.setattr(delta_log, "_is_commit", sleep)
+    page = TopicTables(tables.location, "shop")
+    assert page.open("topic") is not None
+    assert page.reached("topic") == (5 if "window 5" in made else 3)
 
 
 def test_log_that_lacks_a_commit_is_not_touched(tables: TopicTables) -> None:
