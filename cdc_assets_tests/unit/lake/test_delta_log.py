@@ -131,7 +131,7 @@ def test_a_commit_in_place_of_one_that_was_cut_off_stays_whoever_else_finds_that
     newest = max((Path(tables.location.uri("topic")) / "_delta_log").glob("*.json"))
     newest.write_bytes(bytes(100))
     os.utime(newest, (0, 0))
-    real, made = delta_log._is_commit, []
+    real, made = delta_log._is_commit, list[str]()
 
     def sleep(files: fs.FileSystem, path: str) -> bool:
         found = real(files, path)

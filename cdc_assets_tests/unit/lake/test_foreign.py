@@ -212,7 +212,7 @@ def go_back(handle: DeltaTable) -> None:
 
 
 def replace_all(handle: DeltaTable) -> None:
-    rows = [{"id": 9}] * 8
+    rows: list[dict[str, object] | None] = [{"id": 9}] * 8
     write_deltalake(handle, pa.Table.from_batches([batch_of(SCHEMA, 77, *rows)]), mode="overwrite")
 
 
