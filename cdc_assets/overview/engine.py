@@ -48,7 +48,7 @@ from cdc_assets.overview.report import (
     TableReport,
     Trouble,
 )
-from cdc_assets.overview.report_builder import PERIOD, STUCK_S
+from cdc_assets.overview.report_builder import PERIOD, STUCK_S, left_unread
 
 OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 
@@ -123,7 +123,7 @@ def _report(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureRepo
         capture=overview.config.name,
         at=at,
         troubles=tuple(_troubles(overview, asked)),
-        unknown=(*_unknown(overview, asked), *_ahead(databases), *_left_waiting(overview, tables, at)),
+        unknown=(*_unknown(overview, asked), *_ahead(databases), *_left_waiting(overview, databases, tables, at)),
         databases=databases,
         tables=tables,
         queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
@@ -167,18 +167,22 @@ def _ahead(databases: Sequence[DatabaseReport]) -> Iterator[Trouble]:
             )
 
 
-def _left_waiting(overview: EngineOverview, tables: Sequence[TableReport], at: datetime) -> Iterator[Trouble]:
-    """That tables are to be read, and nothing comes: whether a run works is not known here."""
-    waiting = [str(table.table) for table in tables if table.condition == "waiting"]
-    if not waiting or not overview.rows:
+def _left_waiting(
+    overview: EngineOverview, databases: Sequence[DatabaseReport], tables: Sequence[TableReport], at: datetime
+) -> Iterator[Trouble]:
+    """That tables or changes are to be read, and nothing comes: whether a run works is not known here."""
+    if not overview.rows:
         return
+    waiting = [str(table.table) for table in tables if table.condition == "waiting"]
     idle_s = seconds_behind(at, overview.state.unheard_since or overview.rows[-1]["at"])
-    if idle_s is None or idle_s > STUCK_S:
+    if waiting and (idle_s is None or idle_s > STUCK_S):
         yield Trouble(
             waiting[0],
             f"{len(waiting):,} tables are to be read, and no event has come for {duration(idle_s)}, so it is not known whether a run reads. "
             "Next: see whether a run works, and its log; else start one",
         )
+    for database in databases:
+        yield from left_unread(database, idle_s or 0.0)
 
 
 def not_seen(unread: Unread) -> str:

@@ -62,7 +62,7 @@ NOT_ASKED = "The server cannot be reached,"
 _UNKNOWN = "changes that it still keeps and table structures are not checked"
 KAFKA = "Kafka"
 STUCK_S = 15 * 60.0
-"""Seconds without a row of the manifest after which it is not known whether anybody reads a table that is to be read."""
+"""Seconds without a row of the manifest after which it is not known whether anybody reads what is to be read."""
 _MAX_NAMED = 5
 PERIOD = timedelta(seconds=60)
 """Interval of which rates are the mean."""
@@ -305,6 +305,7 @@ def _unknown(
                 f"changes wait, and no run has read for {_for(idle(database.database))}; how long they wait is not known, because the server "
                 "has no time of them. Next: start a run, or find out what holds it",
             )
+        yield from left_unread(database, idle(database.database))
     # databases are snapshotted one after the other
     if not any(idle(name) <= STUCK_S for name in overview.state.snapshots):
         yield from _left_waiting(tables, idle)
@@ -317,6 +318,21 @@ def _unknown(
         )
     yield from _unknown_of_kafka(published)
     yield from _ahead_of_kafka(published)
+
+
+def left_unread(database: DatabaseReport, idle_s: float) -> Iterator[Trouble]:
+    """That changes have waited for long, and nothing is written: what is late is read by a run, and whether one works is not known here.
+
+    Args:
+        idle_s: seconds for which nothing has been recorded of the database.
+    """
+    behind_s = database.lag.behind_s or 0.0
+    if min(behind_s, idle_s) > STUCK_S:
+        yield Trouble(
+            database.database,
+            f"changes have waited for {duration(behind_s)}, and nothing has been written of {database.database} for {_for(idle_s)}, so it is "
+            "not known whether a run reads. Next: see whether a run works, and its log; else start one",
+        )
 
 
 def _left_waiting(tables: Sequence[TableReport], idle: Callable[[str], float]) -> Iterator[Trouble]:

@@ -126,9 +126,10 @@ def test_healthy_if_it_is_proved_that_nothing_is_unread(look: Callable[..., Capt
 def test_late_if_the_log_goes_on_and_nobody_reads(look: Callable[..., CaptureReport]) -> None:
     database = Database()
     database.end, database.proved = 12, False
-    late = look(database.opened, seconds=3600)
-    assert late.health == "working"
+    late, later = look(database.opened, seconds=600), look(database.opened, captured=False, seconds=3600)
+    assert (late.health, later.health) == ("working", "not known")
     assert "behind what the server has captured" in late.headline
+    assert "changes have waited for 1 h 0 min" in later.headline
     fresh = look(database.opened, captured=False)
     assert fresh.databases[0].lag.poll_s == 90.0, "while events arrive, they are as late as the newest"
 
@@ -274,7 +275,7 @@ def test_batch_of_a_run_that_died_is_late_after_a_minute(look: Callable[..., Cap
     ledger.plan(now, Batch(state.next_batch, {TOPIC: []}, [], 10))
     database.end, database.proved = 20, False
     looks = [look(database.opened, captured=False, seconds=seconds) for seconds in (1, 120, 3 * 86400, -3600)]
-    assert [report.health for report in looks] == ["healthy", "working", "working", "not known"]
+    assert [report.health for report in looks] == ["healthy", "working", "not known", "not known"]
     assert "db is 120 s behind" in looks[1].headline
     assert all(report.late for report in looks[1:])
 

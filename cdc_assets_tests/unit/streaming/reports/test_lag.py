@@ -122,11 +122,15 @@ def test_what_waits_is_late_also_on_a_quiet_server_and_when_it_was_not_read_sinc
     plain.commit((lines, "insert", 50, "a"))
     plain.__class__ = Broken
     server: Broken = plain  # type: ignore[assignment]
-    look_now = lambda: inspect_server(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value] # noqa: E731
+    look_now = lambda: inspect_server(config, lambda: opened(server), now=server.server_time()).report  # type: ignore[arg-type, return-value] # noqa: E731
     assert look_now().healthy
     server.behind = timedelta(seconds=LATE_S + 1)
     assert look_now().health == "working"
     assert "61 s behind what the server has captured" in look_now().headline
+    server.behind = timedelta(seconds=report_builder.STUCK_S + 1)
+    report = look_now()
+    assert (report.health, health_result(report).passed) == ("not known", False)
+    assert "changes have waited for 15 min 1 s, and nothing has been written of SalesDb" in report.headline
 
 
 def test_table_that_nobody_reads_on_is_not_known_after_a_while(tmp_path: Path) -> None:
