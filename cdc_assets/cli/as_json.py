@@ -91,7 +91,9 @@ def of_mirrors(states: Mapping[str, MirrorState], troubles: Mapping[str, object]
 
 def of_comparison(table: TableId, found: Pass) -> dict[str, Any]:
     """One entry of the document of `cdc-assets reconcile`."""
-    numbers = {name: getattr(found, name) for name in ("rows", "differing", "absent", "removed", "asked", "waiting")}
+    numbers = {
+        name: getattr(found, name) for name in ("rows", "differing", "absent", "removed", "asked", "waiting", "left")
+    }
     return {
         "table": str(table),
         "complete_to": found.lsn,

@@ -66,7 +66,7 @@ def reconcile(
         for one in found.values():
             _print_comparison(one)
         out.print(f"ran on {reconciler.account.of('reconcile')}", markup=False, soft_wrap=True)
-    if any(one.differing > one.asked + one.removed for one in found.values()):
+    if any(one.left for one in found.values()):
         raise typer.Exit(FAILED)
 
 

@@ -65,7 +65,11 @@ def matches_check(catalog: CaptureCatalog) -> dg.AssetChecksDefinition:
                     yield result_of(MATCHES, not_known(describe_error(error)), key)
                     continue
                 ran_on = ran_on_facts(reconciler.account.of("reconcile").since(before))
-                yield result_of(MATCHES, Verdict(not found.differing, found.summary, facts=facts(found) | ran_on), key)
+                yield result_of(
+                    MATCHES,
+                    Verdict(not (found.differing or found.left), found.summary, facts=facts(found) | ran_on),
+                    key,
+                )
 
     return check
 

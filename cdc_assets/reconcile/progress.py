@@ -57,6 +57,7 @@ class Pass:
         lsn: LSN at which the newest range was compared.
         began, at: when it began, and when the newest range was compared.
         doubled: keys that more than one row of the mirror has.
+        before: rows that were known to differ when it began, and that nobody had mended.
     """
 
     object_id: int
@@ -76,6 +77,14 @@ class Pass:
     at: str = ""
     removed: int = 0
     doubled: int = 0
+    before: int = 0
+
+    @property
+    def left(self) -> int:
+        """Rows that are known to differ, at least, and are neither to be read again nor removed; those of the pass before count until all
+        ranges are compared again."""
+        own = self.differing - self.asked - self.removed
+        return own if self.ended else max(own, self.before)
 
     @property
     def ended(self) -> bool:
@@ -87,7 +96,9 @@ class Pass:
         """The result in a sentence or two."""
         where = f"{self.done:,} of {len(self.ranges):,} key ranges" if not self.ended else "all key ranges"
         if not self.differing:
-            return f"The mirror equals the server at {self.lsn}: {where}, {self.rows:,} rows."
+            text = f"The mirror equals the server at {self.lsn}: {where}, {self.rows:,} rows."
+            again = f" {self.left:,} rows differed in the comparison before, and not all key ranges are compared again."
+            return text + again if self.left else text
         text = f"{self.differing:,} of {self.rows:,} rows differ at {self.lsn} ({where})."
         if self.asked:
             text += f" {self.asked:,} of them will be read again by the streaming run."
@@ -113,6 +124,7 @@ class Pass:
             made,
             ranges=self.ranges,
             began=self.began,
+            before=self.before,
             done=self.done + made.done,
             rows=self.rows + made.rows,
             mirrored=self.mirrored + made.mirrored,

@@ -176,7 +176,8 @@ class Reconciler:
         same = newest is not None and newest.object_id == schema.object_id and fit(newest.ranges, schema)
         if newest is not None and same and not (newest.ended or wishes.anew):
             return newest
-        return Pass(schema.object_id, self._ranges(subject), began=self._clock.now().isoformat())
+        before = newest.left if newest is not None and same else 0
+        return Pass(schema.object_id, self._ranges(subject), began=self._clock.now().isoformat(), before=before)
 
     def _ranges(self, subject: Subject) -> tuple[KeyRange, ...]:
         known = self._table(subject.schema.table)

@@ -264,6 +264,16 @@ def test_some_ranges_at_a_time(world: World) -> None:
     assert world.reconcile(ranges=1).began > rest.began, "a new pass begins when one is complete"
 
 
+def test_what_differed_counts_until_it_is_compared_again(world: World) -> None:
+    world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id = 99")
+    assert world.reconcile().left == 1
+    again = world.reconcile(ranges=1)
+    assert (again.differing, again.left, again.ended) == (0, 1, False)
+    assert "1 rows differed in the comparison before" in again.summary
+    world.behind_the_log("UPDATE dbo.t SET note = N'row 99' WHERE id = 99")
+    assert world.reconcile().left == 0
+
+
 def test_a_comparison_that_dies_continues_behind_what_it_has_recorded(world: World) -> None:
     world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id IN (1, 99)")
     done: list[int] = []
