@@ -17,6 +17,8 @@ from cdc_assets.errors import describe_error
 
 MIRRORS_TAG = "cdc/mirrors"
 """On a run that was started because mirrors lag their topics: these topics."""
+MIRRORED_TAG = "cdc/mirrored"
+"""On the same run: the newest row of the manifest when it was requested."""
 KAFKA_TAG = "cdc/kafka"
 """On a run that was started because windows wait to be published: how many."""
 _MAX_TRIES = 8
@@ -34,11 +36,12 @@ def mirroring(
 ) -> dg.RunRequest | dg.SkipReason | None:
     """A request for a run of the mirrors only, if they lag their topics and none is under way. One that fails is repeated after pauses
     that grow, a few times after each run of the capture, because a refused mirror keeps lagging; meanwhile the sensor does everything
-    else."""
+    else. One that succeeded has come as far as it could, until more is recorded, which need not be by a run of the capture's jobs."""
     if not catalog.keys("current"):
         return None
     try:
         behind = resource.mirrors().behind()
+        recorded = str(resource.recorded()) if behind else ""
     except Exception as error:  # noqa: BLE001 - whatever it is, topics do not wait for it
         return dg.SkipReason(f"How far the mirrors are is not known: {describe_error(error)}")
     own = catalog.mirror_runs().of(runs.repository)
@@ -50,11 +53,18 @@ def mirroring(
         for record in own.finished_of(instance, catalog.names.mirror, _MAX_TRIES)
         if record.storage_id > since and record.dagster_run.tags.get(MIRRORS_TAG) == what
     ]
-    has_failed = tries and tries[0].dagster_run.status is dg.DagsterRunStatus.FAILURE
-    if tries and (not has_failed or len(tries) == _MAX_TRIES or growing_retry_time(tries, MIRRORS_TAG, what)):
+    if tries and not _is_tried_again(tries, what, recorded):
         return None
     key = run_key(catalog.names.capture, tries or records, "mirrors")
-    return dg.RunRequest(run_key=key, job_name=catalog.names.mirror, tags={MIRRORS_TAG: what})
+    return dg.RunRequest(run_key=key, job_name=catalog.names.mirror, tags={MIRRORS_TAG: what, MIRRORED_TAG: recorded})
+
+
+def _is_tried_again(tries: Sequence[dg.RunRecord], what: str, recorded: str) -> bool:
+    """Whether mirrors that lag after some runs for them get another one now."""
+    last = tries[0].dagster_run
+    if last.status is dg.DagsterRunStatus.FAILURE:
+        return len(tries) < _MAX_TRIES and growing_retry_time(tries, MIRRORS_TAG, what) is None
+    return last.tags.get(MIRRORED_TAG) != recorded
 
 
 class KafkaRuns:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from dagster._core.utils import make_new_run_id
 
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs import process, runs, service
+from cdc_assets.defs.derived_runs import MIRRORS_TAG, mirroring
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
 from cdc_assets.defs.run_troubles import troubles_of_runs
@@ -152,6 +154,26 @@ def test_runs_that_end_without_a_word_are_told_if_they_are_many(instance: dg.Dag
     assert "(RUN_WORKER_FAILED, START_TIMEOUT, its process is gone)" in text
     run_of(instance, made, DagsterRunStatus.FAILURE, **{PROGRESS_TAG: "4"})
     assert not list(troubles_of_runs(instance, RUNS, is_reported=False)), "it went on"
+
+
+def test_mirrors_that_lag_again_are_made_again_whoever_has_written(instance: dg.DagsterInstance) -> None:
+    """The command line writes to topics, too, and no run of the capture's jobs tells of it."""
+    rows, made = [1], job(NAMES.mirror, NAMES.mirror_op)
+    own = CaptureRuns(frozenset({NAMES.mirror}), frozenset())
+    catalog = SimpleNamespace(keys=lambda _: {KEY: "t"}, names=NAMES, mirror_runs=lambda: own)
+    resource = SimpleNamespace(mirrors=lambda: SimpleNamespace(behind=lambda: ["shop.t"]), recorded=lambda: rows[-1])
+    ask: Any = partial(mirroring, catalog, resource, instance, RUNS, [])  # type: ignore[arg-type]
+    keys = [ask().run_key]
+    for _ in range(2):
+        run_of(instance, made, DagsterRunStatus.SUCCESS, **ask().tags)
+        assert ask() is None, "it has come as far as it could"
+        rows.append(rows[-1] + 1)
+        keys.append(ask().run_key)
+    assert len(set(keys)) == 3
+    for _ in range(8):
+        rows.append(rows[-1] + 1)
+        run_of(instance, made, DagsterRunStatus.FAILURE, **{MIRRORS_TAG: "shop.t"})
+    assert ask() is None, "it is refused, whatever is written"
 
 
 def test_a_run_whose_process_nobody_knows_is_left_to_dagster(instance: dg.DagsterInstance) -> None:
