@@ -141,7 +141,8 @@ class _Decider:
         if catalog.has_kafka and isinstance(request, dg.SkipReason):
             publishing = catalog.publishing_runs().of(runs.repository)
             request = self._published.request(context.instance, publishing, resource) or request
-        context.update_cursor(self._start)
+        if not (is_first and unread):  # what a start requests waits for the end of the pause
+            context.update_cursor(self._start)
         return request
 
 

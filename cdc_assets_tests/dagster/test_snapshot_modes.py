@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from cdc_assets.defs import schedule
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG
 from cdc_assets_tests.shop import TABLES, key, open_shop, tick_with_cursor
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
@@ -35,6 +36,24 @@ def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         before = len(shop.events("products"))
         assert shop.snapshot(instance).success
         assert len(shop.events("products")) == 2 * before
+
+
+@pytest.mark.long
+def test_start_during_a_pause_is_no_less_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        job = shop.definitions().resolve_job_def("shop_snapshot")
+        tags = {COMMITTED_TAG: "3", FAILURE_REASON_TAG: "STEP_FAILURE"}
+        instance.report_run_failed(instance.create_run_for_job(job, tags=tags))
+        shop.write({"snapshot.mode": "always"})
+        found, cursor = tick_with_cursor(shop, instance, "the process before")
+        assert "the next attempt starts after" in found.skip_message
+        shop.add_customers(1)
+        found, cursor = tick_with_cursor(shop, instance, cursor)
+        assert found.job_name == "shop_follow", "changes do not wait for it"
+        monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
+        request, _ = tick_with_cursor(shop, instance, cursor)
+        assert (request.job_name, len(request.asset_selection)) == ("shop_snapshot", len(TABLES))
 
 
 @pytest.mark.long
