@@ -4,7 +4,7 @@
 again, and stay *Canceling* until the monitor gives it up and the sensor starts another one beside it. So a step
 requests its retry itself, and an interruption passes unchanged: Dagster then reports the run as canceled.
 
-*A step begins* by recording the process of its run, and that nothing is committed yet: a re-execution has its parent's tags.
+*A step begins* by recording itself and the process of its run, and that nothing is committed yet: a re-execution has its parent's tags.
 
 *No run hangs.* A run that hangs where it cannot be interrupted, such as in a driver that waits for a dead network, is
 reported as canceled and killed. That is as safe as any crash (`core.steps`), and better than an invisible writer.
@@ -21,7 +21,7 @@ from dagster import DagsterRunStatus
 
 from cdc_assets.core.interruption import PATIENCE_S, listening
 from cdc_assets.defs.process import ended_with_dev, process_of_run, process_tag
-from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, PROGRESS_TAG
+from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, PROGRESS_TAG, step_tag
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.errors import CdcError
 
@@ -61,7 +61,8 @@ def as_step(context: dg.AssetExecutionContext) -> Iterator[None]:
 
     run = context.run
     inherited = {tag: "" for tag in (COMMITTED_TAG, LEFT_AT_TAG, PROGRESS_TAG) if run.tags.get(tag)}
-    tag_run(context.instance, run.run_id, process_tag(run.run_id, process_of_run(context)) | inherited)
+    own = process_tag(run.run_id, process_of_run(context)) | step_tag(context.op_execution_context.op_handle.name)
+    tag_run(context.instance, run.run_id, own | inherited)
 
     with listening(give_up), ended_with_dev():
         try:

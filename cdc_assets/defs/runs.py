@@ -1,8 +1,9 @@
 """Finds the runs of a capture in Dagster's run storage.
 
 Runs are identified by their job, their selected assets, or, if they select none, the steps of their plan; not by tags only, so
-that a run started by hand counts too, and one of a user's own job that a schedule has started. A capture of the same name in another
-code location is another capture.
+that a run started by hand counts too, and one of a user's own job that a schedule has started. A run that has ended is known by its job, or
+by the tag that its step has left, since plans of all runs of an instance cannot be looked through: what a person materializes on the pages of assets
+is a run of Dagster's own job. A capture of the same name in another code location is another capture.
 
 *Who is dead.* A run whose recorded process is gone. One that has recorded none died before its first step did, if three things
 hold: that takes long, the code server that would have reported it is gone too, and no step of anybody else is at work.
@@ -10,7 +11,7 @@ hold: that takes long, the code server that would have reported it is gone too, 
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
@@ -30,6 +31,9 @@ COMMITTED_TAG = "cdc/committed"
 
 PROGRESS_TAG = "cdc/progress"
 """On a run that failed after it had committed windows: how many. What the run before had met was over by then."""
+
+_STEP_TAG = ".dagster/cdc_step/"
+"""On a run whose step of this name, which follows, has begun, whatever its job is."""
 
 _REPOSITORY_TAG = ".dagster/repository"
 """Dagster's: of runs that were started through a code location."""
@@ -106,9 +110,11 @@ class CaptureRuns:
         return any(run.run_id != own.run_id and run.status not in WAITING for run in runs)
 
     def finished(self, instance: DagsterInstance, limit: int) -> Sequence[dg.RunRecord]:
-        """The newest ended runs of the capture's jobs, newest first."""
-        records = [record for job in sorted(self.jobs) for record in self.finished_of(instance, job, limit)]
-        return sorted(records, key=lambda record: record.storage_id, reverse=True)[:limit]
+        """The newest ended runs of the capture, newest first: of its jobs, and those whose steps have begun."""
+        found = [record for job in sorted(self.jobs) for record in self.finished_of(instance, job, limit)]
+        found += [record for step in sorted(self.steps) for record in self._ended(instance, limit, step_tag(step))]
+        records = {record.storage_id: record for record in found}
+        return [records[number] for number in sorted(records, reverse=True)[:limit]]
 
     def gap_s(self, instance: DagsterInstance) -> float | None:
         """Seconds for which nothing streams by now because the last run stopped; None if it had read everything."""
@@ -118,8 +124,13 @@ class CaptureRuns:
 
     def finished_of(self, instance: DagsterInstance, job: str, limit: int) -> Sequence[dg.RunRecord]:
         """The newest ended runs of one job, newest first."""
-        tags = {_REPOSITORY_TAG: self.repository} if self.repository else None
-        return instance.get_run_records(RunsFilter(job_name=job, tags=tags, statuses=_ENDED), limit=limit)
+        return self._ended(instance, limit, {}, job)
+
+    def _ended(
+        self, instance: DagsterInstance, limit: int, tags: Mapping[str, str], job: str | None = None
+    ) -> Sequence[dg.RunRecord]:
+        own = {_REPOSITORY_TAG: self.repository} if self.repository else {}
+        return instance.get_run_records(RunsFilter(job_name=job, tags={**tags, **own}, statuses=_ENDED), limit=limit)
 
     def _end_if_gone(self, instance: DagsterInstance, record: dg.RunRecord) -> bool:
         """Report the end of a run whose process is gone; returns whether it was."""
@@ -143,6 +154,15 @@ class CaptureRuns:
         return not any(
             step.start_time and not step.end_time and _name(step.step_key) not in self.steps for step in stats
         )
+
+
+def step_tag(name: str) -> dict[str, str]:
+    """The tag of a run in which a step has begun.
+
+    Args:
+        name: of the step.
+    """
+    return {f"{_STEP_TAG}{_name(name)}": "begun"}
 
 
 def repository_of(run: DagsterRun) -> str:

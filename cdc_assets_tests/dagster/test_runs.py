@@ -20,6 +20,7 @@ from dagster._core.utils import make_new_run_id
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs import process, runs, service
 from cdc_assets.defs.derived_runs import MIRRORS_TAG, mirroring
+from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
 from cdc_assets.defs.run_troubles import troubles_of_runs
@@ -154,6 +155,25 @@ def test_runs_that_end_without_a_word_are_told_if_they_are_many(instance: dg.Dag
     assert "(RUN_WORKER_FAILED, START_TIMEOUT, its process is gone)" in text
     run_of(instance, made, DagsterRunStatus.FAILURE, **{PROGRESS_TAG: "4"})
     assert not list(troubles_of_runs(instance, RUNS, is_reported=False)), "it went on"
+
+
+def test_a_run_that_was_started_from_the_page_of_an_asset_is_one_of_the_last_runs(
+    instance: dg.DagsterInstance,
+) -> None:
+    """Its job is Dagster's own. Its failure is told, and signals that it has read and not carried out are looked for."""
+
+    @dg.multi_asset(name=NAMES.changes_op, specs=[dg.AssetSpec(KEY)])
+    def changes(context: dg.AssetExecutionContext) -> None:
+        with as_step(context):
+            raise dg.Failure("The lake is gone.", allow_retries=False)
+
+    run_of(instance, job(NAMES.changes, NAMES.changes_op), DagsterRunStatus.SUCCESS)
+    failed = dg.materialize([changes], instance=instance, raise_on_error=False)
+    last = RUNS.finished(instance, 10)
+    assert (len(last), last[0].dagster_run.run_id) == (2, failed.run_id)
+    (told,) = troubles_of_runs(instance, RUNS, is_reported=False)
+    assert "failed: The lake is gone" in told.what
+    assert not list(troubles_of_runs(instance, RUNS.of("other@location"), is_reported=False))
 
 
 def test_mirrors_that_lag_again_are_made_again_whoever_has_written(instance: dg.DagsterInstance) -> None:
