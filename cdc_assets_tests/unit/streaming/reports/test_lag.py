@@ -122,7 +122,10 @@ def test_what_waits_is_late_also_on_a_quiet_server_and_when_it_was_not_read_sinc
     plain.commit((lines, "insert", 50, "a"))
     plain.__class__ = Broken
     server: Broken = plain  # type: ignore[assignment]
-    look_now = lambda: inspect_server(config, lambda: opened(server), now=server.server_time()).report  # type: ignore[arg-type, return-value] # noqa: E731
+
+    def look_now() -> CaptureReport:
+        return inspect_server(config, lambda: opened(server), now=server.server_time()).report  # type: ignore[arg-type, return-value]
+
     assert look_now().healthy
     server.behind = timedelta(seconds=LATE_S + 1)
     assert look_now().health == "working"
