@@ -30,6 +30,7 @@ The broker is not queried again before the manifest has grown.
 
 *New tables.* While nothing else is to do, the sensor queries the server for enabled tables of which nothing is captured, and
 starts a streaming run that adds them. It does so once a minute, or at each tick if the code location lists no table: a quiet database would have no other run.
+One that a run could not add is tried again after pauses that grow.
 
 *What a run has met* is told until another one has gone on: that the last run failed, and what hindered the stream. If that is over while
 nothing is new, no other run would come, so one is started for it, after pauses that grow.
@@ -191,7 +192,7 @@ def _request(
     run_for = partial(_run_for, catalog, records)
     if new:
         pauses = "{} could not be added; the next attempt starts"
-        return run_for(NEW_TABLES_TAG, new, "tables", again=retry_time, pauses=pauses)
+        return run_for(NEW_TABLES_TAG, new, "tables", again=_if_not_added, pauses=pauses)
     if asked:
         pauses = "A run for signals ({}) has just ended; the next starts"
         return run_for(SIGNAL_TAG, sorted(asked), "signals", again=retry_time, pauses=pauses)
@@ -246,6 +247,12 @@ def _run_for(
     if until := again(records, tag, about):
         return dg.SkipReason(f"{pauses.format(about)} after {until:%H:%M:%S} UTC.")
     return _streaming_run(catalog, run_key(catalog.names.capture, records, name), {tag: about})
+
+
+def _if_not_added(records: Records, tag: str, what: str) -> datetime | None:
+    """At once if the last run was for something else, since a new table has waited for none yet."""
+    is_same = bool(records) and records[0].dagster_run.tags.get(tag) == what
+    return growing_retry_time(records, tag, what) if is_same else None
 
 
 def _for_any_reason(records: Records, tag: str, _: str) -> datetime | None:

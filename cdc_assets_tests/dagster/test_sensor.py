@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -17,12 +18,14 @@ from dagster import DagsterRunStatus
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.core import processes
 from cdc_assets.core.processes import is_gone, own_process
-from cdc_assets.defs import runs, schedule
+from cdc_assets.defs import runs, schedule, sensors
+from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.schedule import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
+    Seldom,
     failures_in_a_row,
     growing_retry_time,
     pause_ends,
@@ -294,6 +297,29 @@ def test_pause_before_failed_tables_are_tried_again_doubles() -> None:
         growing_retry_time([tried] * 10, RETRY_TAG, "a") == datetime.fromtimestamp(now.timestamp(), UTC) + LONGEST_PAUSE
     )
     assert growing_retry_time([], RETRY_TAG, "a") is None
+
+
+def test_new_table_that_no_run_can_add_starts_fewer_and_fewer_runs() -> None:
+    """A right is missing, and the code location is not loaded again, so that it is no table that waits for its snapshot."""
+    nothing = dict.fromkeys(("pending_signals", "failed", "readings_without_end", "unheeded"), list)
+    work = SimpleNamespace(
+        waiting=lambda *_, **__: [],
+        unread_databases=dict,
+        signalled=lambda _: [],
+        new_tables=lambda: ["SalesDb.dbo.late"],
+        **nothing,
+    )
+    overview = SimpleNamespace(work=work, streams=True, hindrances={})
+    resource: Any = SimpleNamespace(overview=lambda **_: nullcontext(overview))
+    catalog: Any = SimpleNamespace(names=Names("shop"), keys=lambda _: {})
+    tried = record(DagsterRunStatus.SUCCESS, ended=time.time() - 90)
+    tried.dagster_run.tags[NEW_TABLES_TAG] = "SalesDb.dbo.late"
+
+    def asked(tries: int) -> Any:
+        return sensors._request(catalog, resource, [tried] * tries, None, Seldom(0.0), first_tick=False)
+
+    assert asked(1).tags == {NEW_TABLES_TAG: "SalesDb.dbo.late"}
+    assert "SalesDb.dbo.late could not be added; the next attempt starts after" in asked(5).skip_message
 
 
 def test_server_away_is_a_reason_not_a_failure(shop: Shop, instance: dg.DagsterInstance) -> None:
