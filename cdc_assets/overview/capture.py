@@ -223,8 +223,11 @@ class CaptureOverview:
         table, facts = state.table, self._facts_of(state.table.database)
         topic = self._topic(table)
         losses = [loss for loss in self.losses if topic_of(loss.directory) == topic]
-        is_back = state.status == "excluded" and self._included(table)
-        state = followed(state, included=True) if is_back else state
+        included = self._included(table)
+        is_back = state.status == "excluded" and included
+        state = followed(
+            state, included=included
+        )  # what the settings leave out is not read, whether a run has recorded that or not
         status, reason = verdict(state, losses, facts, streams=self.streams)
         if is_back and status == "healthy":
             status, reason = "waiting", f"the settings include it again; {NEXT_RUN}"
@@ -332,8 +335,10 @@ class CaptureOverview:
         return self.facts(database) if self.knows(database) else None
 
     def _streaming(self) -> Sequence[str]:
-        """Databases with a table that streams."""
-        return sorted({state.table.database for state in self.known.values() if state.streams})
+        """Databases with a table that streams, and that the settings include."""
+        return sorted(
+            {state.table.database for state in self.known.values() if state.streams and self._included(state.table)}
+        )
 
     def problems(self) -> Mapping[str, CdcError]:
         """Databases that are to be read but cannot be captured now, or were restored: those with streaming tables in the
@@ -343,7 +348,8 @@ class CaptureOverview:
         Raises:
             RetryableError: the server is away or busy.
         """
-        known = {table.database.lower() for table, state in self.known.items() if state.status != "excluded"}
+        captured = (table for table, state in self.known.items() if state.status != "excluded")
+        known = {table.database.lower() for table in captured if self._included(table)}
         unread = [
             name for name in self._source.databases() if name.lower() not in known or name in self.state.snapshots
         ]

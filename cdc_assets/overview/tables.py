@@ -3,7 +3,8 @@
 The manifest knows what runs have found. The lake shows what was lost since the last run. The server shows what the next
 run will find: changes that were cleaned up, capture that was turned off, a restore. A table is healthy if none of them
 reports a problem; one that cannot be read reports none. So a table may be unhealthy here before it is in the manifest,
-but a table that is unhealthy in the manifest is never healthy here; one that the settings exclude no longer waits for a run.
+but a table that is unhealthy in the manifest is never healthy here; one that the settings exclude no longer waits for a run, and one
+that they exclude now is not said to be streamed until a run records that.
 """
 
 from collections.abc import Sequence

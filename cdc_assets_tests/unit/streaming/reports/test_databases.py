@@ -41,6 +41,26 @@ def test_database_whose_tables_are_all_left_out_is_asked_because_a_new_one_may_w
     assert (seen().report.health, seen().report.next_steps) == ("in trouble", ["bring it up"])
 
 
+def test_database_that_is_removed_from_the_settings_is_not_streamed_before_a_run_has_recorded_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reads its changes, and if nothing else is new, no run comes."""
+    server = TwoDatabases()
+    lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
+    server.commit((lines, "insert", 50, "x"), (other, "insert", 50, "x"))
+    config = config_of_two(tmp_path)
+    make_capture(server, config).snapshot([lines, other])
+    server.commit((other, "insert", 51, "x"))
+    less = replace(config, connection=replace(config.connection, databases=(lines.database,)))
+    monkeypatch.setattr(server, "databases", lambda: [lines.database])
+    server.troubles[OTHER] = DatabaseAwayError("it was dropped")
+    for _ in range(2):
+        report = report_of(CaptureOverview(less, server), server.now)
+        assert {table.table: table.condition for table in report.tables} == {lines: "streaming", other: "excluded"}
+        assert report.healthy
+        make_capture(server, less).stream()
+
+
 @pytest.mark.parametrize("problem", [DatabaseAwayError("it is offline"), CdcDisabledError("capture is off")])
 def test_database_of_which_nothing_is_captured_yet_is_in_trouble(tmp_path: Path, problem: CdcError) -> None:
     config, _, _, server = other_database(tmp_path)
