@@ -12,7 +12,7 @@ import dagster as dg
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.runs import CaptureRuns
-from cdc_assets.defs.schedule import MAX_FAILURES, growing_retry_time, pause_ends, run_key
+from cdc_assets.defs.schedule import MAX_FAILURES, growing_retry_time, pause_ends, run_key, terminated_until
 from cdc_assets.errors import describe_error
 
 MIRRORS_TAG = "cdc/mirrors"
@@ -92,6 +92,10 @@ class KafkaRuns:
         if runs.active(instance):
             return None
         records = runs.finished_of(instance, names.publish, MAX_FAILURES)
+        if again := terminated_until(records):
+            return dg.SkipReason(
+                f"The last run that published was terminated; the next starts after {again:%H:%M:%S} UTC."
+            )
         if ends := pause_ends(records, of_any_kind=True):
             return dg.SkipReason(f"Publishing to Kafka failed; the next attempt starts after {ends:%H:%M:%S} UTC.")
         size = resource.recorded()

@@ -19,7 +19,7 @@ from dagster._core.utils import make_new_run_id
 
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs import process, runs, service
-from cdc_assets.defs.derived_runs import MIRRORS_TAG, mirroring
+from cdc_assets.defs.derived_runs import MIRRORS_TAG, KafkaRuns, mirroring
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
@@ -28,6 +28,7 @@ from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, PROGRESS_TAG
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.schedule import failures_in_a_row, is_failing
 from cdc_assets.defs.service import start_id
+from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.unit.streaming.captures import make_config
 
 NAMES, KEY = Names("shop"), dg.AssetKey(["shop", "orders"])
@@ -174,6 +175,21 @@ def test_a_run_that_was_started_from_the_page_of_an_asset_is_one_of_the_last_run
     (told,) = troubles_of_runs(instance, RUNS, is_reported=False)
     assert "failed: The lake is gone" in told.what
     assert not list(troubles_of_runs(instance, RUNS.of("other@location"), is_reported=False))
+
+
+def test_a_run_that_published_and_was_terminated_is_not_followed_at_once(instance: dg.DagsterInstance) -> None:
+    made = job(NAMES.publish, NAMES.publish_op)
+    own = CaptureRuns(frozenset({NAMES.publish}), frozenset())
+    waits: Any = SimpleNamespace(recorded=lambda: 7, published=lambda: PublishedReport(waiting=3))
+    kafka = KafkaRuns(SimpleNamespace(names=NAMES))  # type: ignore[arg-type]
+    request = kafka.request(instance, own, waits)
+    assert isinstance(request, dg.RunRequest)
+    run_of(instance, made, DagsterRunStatus.SUCCESS, **{COMMITTED_TAG: "3"})
+    assert isinstance(kafka.request(instance, own, waits), dg.RunRequest)
+    instance.report_run_canceled(run_of(instance, made))
+    said = kafka.request(instance, own, waits)
+    assert isinstance(said, dg.SkipReason)
+    assert "was terminated; the next starts after" in str(said.skip_message)
 
 
 def test_mirrors_that_lag_again_are_made_again_whoever_has_written(instance: dg.DagsterInstance) -> None:
