@@ -83,7 +83,7 @@ class KafkaRuns:
     def request(
         self, instance: dg.DagsterInstance, runs: CaptureRuns, resource: CaptureResource
     ) -> dg.RunRequest | dg.SkipReason | None:
-        """A request if windows wait and no run publishes them; the reason if it has to wait itself.
+        """A request if windows wait, or a topic is stopped, and no run publishes; the reason if it has to wait itself.
 
         Args:
             runs: those that publish only.
@@ -107,7 +107,7 @@ class KafkaRuns:
         if found is None or found.problem:
             self._next = monotonic() + _BROKER_AWAY_S
             return None
-        if not found.waiting:
+        if not (found.waiting or found.stopped):  # of a topic of the capture as a whole it is not known what waits
             self._done = size
             return None
         key = run_key(names.capture, records, f"kafka:{size}")

@@ -192,6 +192,19 @@ def test_a_run_that_published_and_was_terminated_is_not_followed_at_once(instanc
     assert "was terminated; the next starts after" in str(said.skip_message)
 
 
+def test_a_topic_without_numbers_of_windows_that_is_stopped_is_tried_again(instance: dg.DagsterInstance) -> None:
+    """Such as that of transactions: no row of the manifest, and no mark, says that it lacks something."""
+    found, own = (
+        PublishedReport(window=3, stopped={"shop.transaction": "too large"}),
+        CaptureRuns(frozenset(), frozenset()),
+    )
+    lake: Any = SimpleNamespace(recorded=lambda: 7, published=lambda: found)
+    kafka = KafkaRuns(SimpleNamespace(names=NAMES))  # type: ignore[arg-type]
+    assert isinstance(kafka.request(instance, own, lake), dg.RunRequest)
+    found = PublishedReport(window=3)
+    assert kafka.request(instance, own, lake) is None
+
+
 def test_mirrors_that_lag_again_are_made_again_whoever_has_written(instance: dg.DagsterInstance) -> None:
     """The command line writes to topics, too, and no run of the capture's jobs tells of it."""
     rows, made = [1], job(NAMES.mirror, NAMES.mirror_op)
