@@ -2,7 +2,8 @@
 
 *What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So it is late if it has not moved for
 `mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts from
-then, so that a change after quiet hours is not late at once. A capture that never had any has had that time since its manifest was made.
+then, so that a change after quiet hours is not late at once. A mirror that was never begun has had that time since its table was read, and since
+the record of mirrors was made, or the manifest if there is no such record.
 """
 
 import json
@@ -17,11 +18,12 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.system_topics import manifest_directory
+from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.mirror.capture import ALL, check_settings, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
-from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
+from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, ledger_directory
 from cdc_assets.mirror.steps import is_behind
 from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.overview.formatting import duration
@@ -112,10 +114,12 @@ def _ahead(ahead: Sequence[_Waiting]) -> Iterator[Trouble]:
 
 
 def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datetime) -> Iterator[_Waiting]:
-    ledger = MirrorLedger(MirrorTables.of(overview.config).tables, overview.config.events.topic_prefix)
+    tables, prefix = MirrorTables.of(overview.config).tables, overview.config.events.topic_prefix
+    ledger = MirrorLedger(tables, prefix)
     rows = ledger.rows()
     states = ledger.read() if rows else {}
-    newest = rows[-1]["at"] if rows else _begun(overview)
+    begun = _made(tables, ledger_directory(prefix)) if rows else _made(overview.lake, manifest_directory(prefix))
+    newest = rows[-1]["at"] if rows else begun
     came = cache(lambda database, lsn: _came(overview.rows(), database, lsn))
     let_go = cache(lambda database: _let_go(overview.rows(), database))
     for topic, table in topics.items():
@@ -125,12 +129,11 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
         is_held = _is_held(state, readings)
         if is_held and table.database in overview.state.snapshots:
             continue  # it is reading still, which its table says
-        moved = newest if is_held or state.moved is None else state.moved
-        times = (
-            [moved]
-            if is_held
-            else [moved, came(table.database, state.lsn), let_go(table.database) if readings else None]
-        )
+        times = [newest]
+        if not is_held:
+            is_begun = state.moved or state.step
+            moved = [state.moved or newest] if is_begun else [begun, _read(overview.rows(), table)]
+            times = [*moved, came(table.database, state.lsn), let_go(table.database) if readings else None]
         since = max(filter(None, times), default=None)
         yield _Waiting(table, is_held, 0.0 if since is None else seconds_behind(at, since), not rows)
 
@@ -178,8 +181,19 @@ def _named(tables: Sequence[TableId]) -> str:
     return ", ".join(map(str, tables[:_MAX_NAMED])) + more
 
 
-def _begun(overview: CaptureOverview) -> datetime | None:
-    """When the manifest was made."""
-    handle = overview.lake.open(manifest_directory(overview.config.events.topic_prefix))
+def _read(rows: Sequence[Row], table: TableId) -> datetime | None:
+    """When a snapshot has read a table, as far as rows of the manifest show it."""
+    name = [table.database, table.schema, table.table]
+    for row in reversed(rows):
+        if row["event"] == "snapshot-complete" and name in [
+            one["table"] for one in json.loads(row["detail"])["tables"]
+        ]:
+            return row["at"]  # type: ignore[no-any-return]
+    return None
+
+
+def _made(tables: DeltaTables, directory: str) -> datetime | None:
+    """When a table of the lake was made."""
+    handle = tables.open(directory)
     created = handle.metadata().created_time if handle is not None else None
     return datetime.fromtimestamp(created / 1000, UTC) if created else None

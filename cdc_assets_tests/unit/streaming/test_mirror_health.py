@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -101,6 +102,18 @@ def test_mirror_that_never_moves_is_a_trouble_though_others_do(world: World) -> 
     assert f"those of {world.orders} are behind" in said
     world.mirrors.catch_up()
     assert about_mirrors(world.report()) == []
+
+
+def test_mirror_that_was_never_begun_is_a_trouble_though_others_move(world: World) -> None:
+    """Somebody keeps some of them only, or what begins it kills the process each time."""
+    some = world.mirrors.named(["dbo.lines"])
+    with patch.object(SystemClock, "now", lambda _: datetime.now(UTC) + LATE):
+        world.mirrors.catch_up(some)
+    assert about_mirrors(world.report()) == []
+    (said,) = about_mirrors(world.report(LATE))
+    assert f"those of {world.orders} are behind their topics" in said
+    world.mirrors.catch_up()
+    assert about_mirrors(world.report(LATE)) == []
 
 
 def test_change_after_quiet_hours_is_not_late_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
