@@ -36,7 +36,8 @@ One that a run could not add is tried again after pauses that grow.
 nothing is new, no other run would come, so one is started for it, after pauses that grow.
 
 *Starts.* If the snapshot mode reads tables at each start, the first evaluation under another
-start of Dagster, or with another snapshot mode, is a start (`service`).
+start of Dagster, or with another snapshot mode, is a start (`service`). It is over when a run for it has committed something, or there was
+nothing to read: a run that failed before is requested again.
 
 *The page.* Whatever a tick finds, and whatever hinders it, it reports if no run does (`ticks`).
 """
@@ -55,7 +56,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.derived_runs import KafkaRuns, mirroring
 from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.partitions import all_ranges
-from cdc_assets.defs.runs import repository_here
+from cdc_assets.defs.runs import COMMITTED_TAG, repository_here
 from cdc_assets.defs.schedule import (
     MAX_FAILURES,
     Asks,
@@ -84,6 +85,8 @@ HINDERED_TAG = "cdc/hindered"
 """On a run that was started to see whether what the runs before have met is over: what could not continue."""
 SIGNAL_TAG = "cdc/signals"
 """On a run that was started for signals: the channels (`source` is the signal table), or the databases with unfinished requests."""
+START_TAG = ".dagster/cdc_start"
+"""On a snapshot run that was requested at a start of Dagster: which."""
 _SOURCE = "source"
 NEW_TABLES_TAG = "cdc/tables"
 """On a run that was started because tables were enabled: these."""
@@ -135,14 +138,17 @@ class _Decider:
             and isinstance(left := mirrors(), dg.RunRequest)
         ):
             return left
-        unread, is_first = pause_ends(snapshots, of_any_kind=True), start_of(context) != self._start
-        request = _request(catalog, resource, records, unread, self._new_tables, first_tick=is_first)
+        unread = pause_ends(snapshots, of_any_kind=True)
+        is_over = start_of(context) == self._start or _has_read(snapshots, self._start)
+        start = "" if is_over else self._start
+        request = _request(catalog, resource, records, unread, self._new_tables, start)
+        reads = isinstance(request, dg.RunRequest) and request.job_name == names.snapshot
         if isinstance(request, dg.SkipReason):
             request = mirrors() or request
         if catalog.has_kafka and isinstance(request, dg.SkipReason):
             publishing = catalog.publishing_runs().of(runs.repository)
             request = self._published.request(context.instance, publishing, resource) or request
-        if not (is_first and unread):  # what a start requests waits for the end of the pause
+        if is_over or not (unread or reads):
             context.update_cursor(self._start)
         return request
 
@@ -153,8 +159,7 @@ def _request(
     records: Records,
     unread: datetime | None,
     new_tables: Seldom,
-    *,
-    first_tick: bool,
+    start: str,
 ) -> Answer:
     """What to do next for a capture without a running run.
 
@@ -162,21 +167,21 @@ def _request(
         records: records of its newest ended runs.
         unread: time from which tables that could not be read may be tried again; None if now.
         new_tables: when to search for new tables.
-        first_tick: whether this is the first evaluation since the start.
+        start: the start of Dagster that is to be carried out; empty if it was.
     """
     capture = catalog.names.capture
     with resource.overview(at_signals=True) as overview:
         work = overview.work
         # rows before changes: a table without its rows cannot stream
         snapshots = list(catalog.keys("snapshot").values())
-        waiting = work.waiting(snapshots, first_tick=first_tick)
+        waiting = work.waiting(snapshots, first_tick=bool(start))
         if waiting and unread is None:
             return dg.RunRequest(
                 run_key=run_key(capture, records, "snapshot"),
                 job_name=catalog.names.snapshot,
                 asset_selection=[catalog.key(table, "snapshot") for table in waiting[:_MAX_SELECTED]],
                 run_config=dg.RunConfig(ops={catalog.names.snapshot_op: SnapshotConfig(due_only=True)}),
-                tags=dict(all_ranges(catalog.partitions)),
+                tags={**all_ranges(catalog.partitions), **({START_TAG: start} if start else {})},
             )
         # from here on cheap questions first; each is asked only if none before it has found work
         fresh = work.unread_databases() if overview.streams else {}
@@ -213,6 +218,12 @@ def _request(
     newest = max(fresh.values())
     tags = {"cdc/lsn": str(newest)} | ({SIGNAL_TAG: _SOURCE} if signalled else {})
     return _streaming_run(catalog, run_key(capture, records, newest), tags)
+
+
+def _has_read(snapshots: Records, start: str) -> bool:
+    """Whether a run that was requested at a start has read what it was to read, but for tables that could not be."""
+    own = [record.dagster_run for record in snapshots if record.dagster_run.tags.get(START_TAG) == start]
+    return any(run.status is dg.DagsterRunStatus.SUCCESS or run.tags.get(COMMITTED_TAG) for run in own)
 
 
 def _has_left(records: Records) -> bool:

@@ -316,7 +316,7 @@ def test_new_table_that_no_run_can_add_starts_fewer_and_fewer_runs() -> None:
     tried.dagster_run.tags[NEW_TABLES_TAG] = "SalesDb.dbo.late"
 
     def asked(tries: int) -> Any:
-        return sensors._request(catalog, resource, [tried] * tries, None, Seldom(0.0), first_tick=False)
+        return sensors._request(catalog, resource, [tried] * tries, None, Seldom(0.0), "")
 
     assert asked(1).tags == {NEW_TABLES_TAG: "SalesDb.dbo.late"}
     assert "SalesDb.dbo.late could not be added; the next attempt starts after" in asked(5).skip_message

@@ -32,6 +32,11 @@ def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         shop.write({"snapshot.mode": "always"})
         request, cursor = tick_with_cursor(shop, instance, "the process before")
         assert (request.job_name, len(request.asset_selection)) == ("shop_snapshot", len(TABLES))
+        job, failed = shop.definitions().resolve_job_def("shop_snapshot"), {FAILURE_REASON_TAG: "START_TIMEOUT"}
+        instance.report_run_failed(instance.create_run_for_job(job, tags={**request.tags, **failed}))
+        again, cursor = tick_with_cursor(shop, instance, cursor)
+        assert (again.job_name, len(again.asset_selection)) == ("shop_snapshot", len(TABLES)), "nothing was read"
+        instance.create_run_for_job(job, status=dg.DagsterRunStatus.SUCCESS, tags=again.tags)
         assert tick_with_cursor(shop, instance, cursor)[0].job_name == "shop_follow"
         before = len(shop.events("products"))
         assert shop.snapshot(instance).success
