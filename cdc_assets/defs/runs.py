@@ -2,8 +2,8 @@
 
 Runs are identified by their job, their selected assets, or, if they select none, the steps of their plan; not by tags only, so
 that a run started by hand counts too, and one of a user's own job that a schedule has started. A run that has ended is known by its job, or
-by the tag that its step has left, since plans of all runs of an instance cannot be looked through: what a person materializes on the pages of assets
-is a run of Dagster's own job. A capture of the same name in another code location is another capture.
+by the tag that its step has left: what a person materializes on the pages of assets is a run of Dagster's own job. A capture of the same name in
+another code location is another capture.
 
 *Who is dead.* A run whose recorded process is gone. One that has recorded none died before its first step did, if three things
 hold: that takes long, the code server that would have reported it is gone too, and no step of anybody else is at work.
@@ -157,11 +157,7 @@ class CaptureRuns:
 
 
 def step_tag(name: str) -> dict[str, str]:
-    """The tag of a run in which a step has begun.
-
-    Args:
-        name: of the step.
-    """
+    """The tag of a run in which a step of this name has begun."""
     return {f"{_STEP_TAG}{_name(name)}": "begun"}
 
 

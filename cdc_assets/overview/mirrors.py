@@ -2,8 +2,8 @@
 
 *What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So it is late if it has not moved for
 `mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts from
-then, so that a change after quiet hours is not late at once. A mirror that was never begun has had that time since its table was read, and since
-the record of mirrors was made, or the manifest if there is no such record.
+then, so that a change after quiet hours is not late at once. A mirror that was never begun has had that time since its table was read, and
+since the first mirror was begun. If none ever was, the time counts from when the manifest was made.
 """
 
 import json

@@ -57,7 +57,7 @@ class Pass:
         lsn: LSN at which the newest range was compared.
         began, at: when it began, and when the newest range was compared.
         doubled: keys that more than one row of the mirror has.
-        before: rows that were known to differ when it began, and that nobody had mended.
+        before: rows that were known to differ when it began, and that nobody had repaired.
     """
 
     object_id: int
