@@ -16,10 +16,10 @@ checkpoint, if there is one that early, so each remaining version can be opened.
 *A damaged checkpoint* is redundant: `repair` removes it, and the hint that names it, if the checkpoint before it and
 all later commits exist. Both files are optional, so a crash between the two removals does no harm.
 
-*A truncated newest commit*, as a power cut may leave it, makes the whole table unreadable. `repair` renames it, and when it is called again the one before, if that is truncated too; the
-table is then as if that commit had been lost, which `audit` detects and reports. Commits appear atomically in all
-stores, so one that is incomplete for `_TORN_S` is not being written any more. After a crash following the renaming
-nothing is left to do. Only one process repairs a log at a time: who slept after it saw a truncated commit would rename the
+*A truncated newest commit*, as a power cut may leave it, makes the whole table unreadable. `repair` renames it, and when it
+is called again the one before, if that is truncated too; the table is then as if that commit had been lost, which `audit`
+detects and reports. Commits appear atomically in all stores, so one that is incomplete for `_TORN_S` is not being written
+any more. After a crash following the renaming nothing is left to do. Only one process repairs a log at a time: who slept after it saw a truncated commit would rename the
 one that was made in its place meanwhile.
 
 *Effect on readers.* A reader that has opened a table is not affected: `upkeep.vacuum` keeps the files of its version,
