@@ -14,7 +14,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
@@ -26,7 +26,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 import cdc_assets
@@ -116,6 +116,7 @@ class _Log:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._identity = -1
+        self._changed = -1
         self.versions: list[_Version] = []
 
     def path(self, number: int) -> str:
@@ -126,11 +127,16 @@ class _Log:
 
         Raises:
             TableNotFoundError: there is none.
+            DeltaError: a commit is missing or cut off.
         """
         try:
-            identity = Path(self._folder).stat().st_ino
+            about = Path(self._folder).stat()
+            identity, changed = about.st_ino, about.st_mtime_ns
         except FileNotFoundError:
-            identity = -1
+            identity, changed = -1, -1
+        if changed not in (-1, self._changed):
+            self._require_all()
+        self._changed = changed
         if identity != self._identity or not (self.versions and Path(self.path(len(self.versions) - 1)).exists()):
             self._identity, self.versions = identity, []
         while (actions := self._read(len(self.versions))) is not None:
@@ -139,12 +145,20 @@ class _Log:
             raise TableNotFoundError(f"no log in {self._folder}")
         return self.versions[-1]
 
+    def _require_all(self) -> None:
+        numbers = sorted(int(path.stem) for path in Path(self._folder).glob("*.json") if path.stem.isdigit())
+        if numbers and len(numbers) <= numbers[-1] - numbers[0]:
+            raise DeltaError("Expected contiguous commit files, but found gap")
+
     def _read(self, number: int) -> list[dict[str, Any]] | None:
         try:
             text = Path(self.path(number)).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return [json.loads(line) for line in text.splitlines()]
+        try:
+            return [json.loads(line) for line in text.splitlines()]
+        except ValueError as error:
+            raise DeltaError(f"Json error: {error}") from error
 
     def write(self, base: _Version, actions: Sequence[Mapping[str, Any]]) -> _Version:
         """Commit after a version; FileExistsError if another commit did."""
@@ -231,10 +245,22 @@ class QuickTable:
         )
 
     def transaction_version(self, app_id: str) -> int | None:
+        if not Path(self._log.path(self._at.number)).exists():
+            raise DeltaError(f"File not found: {self._log.path(self._at.number)}")
         return self._at.transactions.get(app_id)
 
     def update_incremental(self) -> None:
-        self._at = self._log.newest()
+        with suppress(TableNotFoundError):  # it says so when it reads the log
+            self._at = self._newest()
+
+    def _newest(self) -> _Version:
+        """The table now, and no other in its place."""
+        newest = self._log.newest()
+        if newest.number < self._at.number or self._log.versions[self._at.number] is not self._at:
+            raise DeltaError(
+                f"the newest version in the log {newest.number} is older than snapshot version {self._at.number}"
+            )
+        return newest
 
     def move(self, version: int) -> None:
         """Have the handle at a version."""
@@ -263,7 +289,7 @@ class QuickTable:
             )
             return
         wanted = list(_written(actions, commit_properties))
-        newest, attempts = self._log.newest(), commit_properties.max_commit_retries
+        newest, attempts = self._newest(), commit_properties.max_commit_retries
         if newest.number > self._at.number:
             if attempts == 0:
                 raise CommitFailedError(f"Transaction failed: Version {self._at.number + 1} already exists")

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,47 @@ def test_two_handles_see_and_do_the_same(tmp_path: Path, seed: int) -> None:
             assert quick.seen(one) == real.seen(one), number
     read = Side(DeltaTable, tmp_path / "quick")
     assert read.seen(0) == Side(QuickTable, tmp_path / "real").seen(0)
+
+
+def _replaced(kind: Any, folder: Path) -> None:
+    shutil.rmtree(folder)
+    Side(kind, folder)
+
+
+def _lost(number: int) -> Callable[[Any, Path], None]:
+    return lambda kind, folder: (folder / "_delta_log" / f"{number:020d}.json").unlink()
+
+
+def _cut(kind: Any, folder: Path) -> None:
+    Path(folder / "_delta_log" / f"{4:020d}.json").write_bytes(b'{"add":{"pa')
+    shutil.move(folder / "_delta_log", folder / "log")  # nobody remembers it
+    shutil.copytree(folder / "log", folder / "_delta_log")
+
+
+DAMAGE: dict[str, Callable[[Any, Path], None]] = {
+    "removed": lambda kind, folder: shutil.rmtree(folder),
+    "replaced": _replaced,
+    "without its newest commit": _lost(4),
+    "without a commit in the middle": _lost(2),
+    "cut off": _cut,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_handle_of_a_table_that_is_damaged_meanwhile(tmp_path: Path, damage: Callable[[Any, Path], None]) -> None:
+    """What delta-rs refuses is refused: no other table is taken for the handle's own, and nothing is committed to it."""
+    found = []
+    for kind in (DeltaTable, QuickTable):
+        side = Side(kind, tmp_path / kind.__name__)
+        for number in range(4):
+            commit([number], [], number, 5)(side.handles[0])
+            side.handles[0].update_incremental()
+        damage(kind, side.folder)
+        calls = (lambda table: table.transaction_version("one"), commit([9], [], None, 5), commit([9], [], None, 0))
+        done = [side.do(call, 0) for call in calls]
+        opened = side.do(lambda _, kind=kind, side=side: kind(str(side.folder)) and None, 0)
+        found.append([outcome if isinstance(outcome, int | None) else "refused" for outcome in (*done, opened)])
+    assert all(quick in (real, "refused") for real, quick in zip(*found, strict=True)), found
 
 
 @pytest.mark.parametrize("kind", [DeltaTable, QuickTable])
