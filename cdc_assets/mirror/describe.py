@@ -19,7 +19,7 @@ from cdc_assets.envelope.plan import ConnectorIdentity, plan_events
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.events import EventColumn, TopicDescription, TopicGeneration
-from cdc_assets.lake.keys import key_part
+from cdc_assets.lake.keys import KeyPart, key_part
 from cdc_assets.mirror.exact_keys import coarse_tables
 from cdc_assets.mirror.natural import EXACT, Conversion, Natural, is_cut, target_of
 from cdc_assets.mirror.shape import OWN, OWN_OF_HISTORY, Shape, ShapeColumn
@@ -102,7 +102,8 @@ def describe(
     identity = [own.get(name, name) for name in key] or _identity(
         [column for column in found if column.name in names_now]
     )
-    parts = tuple(key_part(name, known[name]) for name in identity)
+    # the log tells a row without a key by the very values that the server stores, not by others that compare equal
+    parts = tuple(key_part(name, known[name]) if key else KeyPart(name) for name in identity)
     shape = Shape(tuple(columns), parts, keyed=bool(key))
     made = tuple(
         _generation(directory, schema, shape, {**names, **{column.name: column.field.name for column in extra}}, known)
