@@ -38,22 +38,35 @@ def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | N
     """
     ended, changed = [shape.versions.empty_table()], False
     for operation, portion in _portions(events):
-        whole = void is not None and operation == "r" and portion[POSITION][0].as_py()[:LSN_WIDTH] >= void.lsn
-        fold_one = {"r": _read, MISSING_ROW: _end_absent}.get(operation, _change)
-        rows, gone, different = fold_one(shape, rows, portion, whole=whole)
+        if operation == "r":
+            rows, gone, different = _read(shape, rows, portion)
+        elif operation == MISSING_ROW:
+            rows, gone, different = _end_absent(shape, rows, portion)
+        else:
+            rows, gone, different = _change(shape, rows, portion)
         ended.append(gone)
         changed |= different
-    if void is not None and not _was_read(events, void):
-        empty = events.slice(0, 0)
-        rows, gone, different = _read(shape, rows, empty, whole=True, void=void)
+    if void is not None:
+        rows, gone = _end_unread(shape, rows, events, void)
         ended.append(gone)
-        changed |= different
+        changed |= bool(gone.num_rows)
     return Folded(rows, pa.concat_tables(ended), changed)
 
 
-def _was_read(events: pa.Table, void: Void) -> bool:
-    reads = events.filter(pc.equal(events[OPERATION], "r"))
-    return bool(reads.num_rows) and pc.max(reads[POSITION]).as_py()[:LSN_WIDTH] >= void.lsn
+def _end_unread(shape: Shape, rows: pa.Table, events: pa.Table, void: Void) -> tuple[pa.Table, pa.Table]:
+    """End rows that no reading has named when the whole table was read again; others of some rows may have been at that LSN, too."""
+    is_read = pc.and_(pc.equal(events[OPERATION], "r"), pc.greater_equal(events[POSITION], void.lsn))
+    reads = events.filter(is_read)
+    stays = pc.is_in(shape.keys(rows), value_set=shape.keys(reads))
+    gone = rows.filter(pc.invert(stays))
+    at = pc.max(reads[CHANGED_AT]).as_py() if reads.num_rows else void.at
+    ended = shape.ended(
+        gone,
+        pa.repeat(pa.scalar(void.lsn, pa.string()), gone.num_rows),
+        pa.repeat(pa.scalar(at, AT), gone.num_rows),
+        pa.repeat(pa.scalar("r", pa.string()), gone.num_rows),
+    )
+    return rows.filter(stays), ended
 
 
 def _portions(events: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -80,9 +93,8 @@ def _ranks(codes: Numbers) -> Numbers:
     return ranks
 
 
-def _change(shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool) -> tuple[pa.Table, pa.Table, bool]:
+def _change(shape: Shape, rows: pa.Table, events: pa.Table) -> tuple[pa.Table, pa.Table, bool]:
     """Apply changes."""
-    del whole
     operations = events[OPERATION]
     removes = mask_of(pc.or_(pc.equal(operations, "d"), pc.equal(operations, "-")))
     adds = pa.concat_tables([shape.as_events(rows), events.filter(pa.array(~removes)).select(shape.event_names)])
@@ -107,9 +119,8 @@ def _change(shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool) -> t
     return made.filter(pa.array(lives)), versions.filter(seen), True
 
 
-def _end_absent(shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool) -> tuple[pa.Table, pa.Table, bool]:
+def _end_absent(shape: Shape, rows: pa.Table, events: pa.Table) -> tuple[pa.Table, pa.Table, bool]:
     """End all copies of rows that a comparison did not find, but those that have come since."""
-    del whole
     said = events.select(shape.event_names).combine_chunks()
     at = pc.index_in(shape.keys(rows), value_set=shape.keys(said))
     lsns = pc.utf8_slice_codeunits(said[POSITION].combine_chunks(), 0, LSN_WIDTH)
@@ -156,31 +167,22 @@ def _with_omitted(
     return adds
 
 
-def _read(
-    shape: Shape, rows: pa.Table, events: pa.Table, *, whole: bool, void: Void | None = None
-) -> tuple[pa.Table, pa.Table, bool]:
+def _read(shape: Shape, rows: pa.Table, events: pa.Table) -> tuple[pa.Table, pa.Table, bool]:
     """Apply one reading: of each row that was read there are as many copies as were read, with the large values that were read."""
     events = events.select(shape.event_names).combine_chunks()
     codes = pa.concat_arrays([shape.keys(rows), shape.keys(events)]).dictionary_encode()
     numbers = codes.indices.to_numpy(zero_copy_only=False)
     old, read = numbers[: rows.num_rows], numbers[rows.num_rows :]
     pairs = _with_large_values(shape, rows, events, old, read)
-    stays = np.zeros(rows.num_rows, dtype=bool) if whole else ~np.isin(old, read)
+    stays = ~np.isin(old, read)
     stays[pairs[pairs >= 0]] = True
-    new = pairs < 0
     lsn = pc.utf8_slice_codeunits(events[POSITION], 0, LSN_WIDTH)
-    made = shape.as_rows(events, lsn).filter(pa.array(new))
+    made = shape.as_rows(events, lsn).filter(pa.array(pairs < 0))
     gone = rows.filter(pa.array(~stays))
-    at_lsn = void.lsn if void is not None else (events[POSITION][0].as_py()[:LSN_WIDTH] if events.num_rows else "")
-    at = (
-        pa.scalar(void.at, AT)
-        if void is not None
-        else (events[CHANGED_AT][0] if events.num_rows else pa.scalar(None, AT))
-    )
     ended = shape.ended(
         gone,
-        pa.repeat(pa.scalar(at_lsn, pa.string()), gone.num_rows),
-        pa.repeat(at, gone.num_rows),
+        pa.repeat(pa.scalar(events[POSITION][0].as_py()[:LSN_WIDTH], pa.string()), gone.num_rows),
+        pa.repeat(events[CHANGED_AT][0], gone.num_rows),
         pa.repeat(pa.scalar("r", pa.string()), gone.num_rows),
     )
     changed = bool(gone.num_rows or made.num_rows)

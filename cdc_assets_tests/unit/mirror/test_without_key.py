@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.signals.requests import ask, compose
 from cdc_assets_tests.unit.mirror.world import World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
@@ -37,3 +38,22 @@ def test_rows_that_compare_equal_are_not_exchangeable(server: StandIn, tmp_path:
     assert (
         ordered(world.rows()) == ordered(world.on_server("a, n")) == ordered([{"a": kept, "n": 1}, {"a": None, "n": 2}])
     )
+
+
+def test_some_rows_that_are_read_after_all_of_them(server: StandIn, tmp_path: Path) -> None:
+    """Both readings have one LSN, and only the first one says which rows there are."""
+    world = started(
+        server, tmp_path, "at datetime2(7), n int", "('2026-01-01 01:02:05.67', 1)", "(NULL, 2)", "(NULL, 3)"
+    )
+    world.execute("ALTER TABLE dbo.t ALTER COLUMN at datetime2(0)")
+    world.execute("DELETE FROM dbo.t WHERE n = 3")
+    world.capture()
+    world.read_again()
+    name = rf"{DATABASE}\.dbo\.t"
+    some = {name: "SELECT * FROM dbo.t WHERE n = 2"}
+    ask(world.config, compose("some", "execute-snapshot", [name], some, snapshot="blocking"))
+    for _ in range(2):
+        world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("at, n"))
+    assert len(world.rows()) == 2
