@@ -97,17 +97,17 @@ def _declared(column: Column) -> str:
 
 
 def followed(
-    topic: str, entries: Sequence[HistoryEntry], target: Target, lsn: str
+    topic: str, entries: Sequence[HistoryEntry], found: Sequence[tuple[int, str]], target: Target, lsn: str
 ) -> tuple[list[HistoryEntry], Target, MirrorError | None]:
     """The structures that a mirror follows now, and how far; and why it goes no further until the table was read again.
 
     Args:
-        lsn: that the mirror has reached; empty if there is none.
+        found: see `changes`.
+        lsn: that the mirror has reached; empty if there is none, or it is made anew.
     """
-    found = [(number, str(entries[number].lsn), what) for number, what in changes(entries)]
-    target = replace(target, altered=tuple(at for _, at, _ in found))
+    target = replace(target, altered=tuple(str(entries[number].lsn) for number, _ in found))
     goes_over = False
-    for number, at, what in found:
+    for (number, what), at in zip(found, target.altered, strict=True):
         is_unread, end = at > target.read, before(at)
         if is_unread or (lsn and not goes_over and lsn < outside(end, target.spans)):
             capped = replace(target, position=min(target.position, end))

@@ -150,11 +150,12 @@ class Mirrors:
 
         None if it can do neither now. A mirror that fails or waits keeps its LSN: there may be events after it that it has not taken.
         """
-        state, key = self._state(table.topic), table.description.shape.key_text
-        anew = table.topic in rebuilt
+        state, anew = self._state(table.topic), table.topic in rebuilt
         if unknown := unknown_step(self._tables, table.topic, state):
             state, anew = replace(state, step=unknown, pending=None), True
-        planned = state.pending
+        if table.anew is not None and (anew or self._begins_anew(table, state)):
+            table, anew = table.anew, True
+        key, planned = table.description.shape.key_text, state.pending
         if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
             anew = anew or self._is_lost(table, state)
             planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
@@ -172,6 +173,13 @@ class Mirrors:
             return table.topic, self._moved(table, planned.until, planned.window)
         require_events(planned, table.target)
         return self._work(table, planned)
+
+    def _begins_anew(self, table: MirroredTable, state: MirrorState) -> bool:
+        """Whether a mirror cannot go on in an older structure: its tables are lost or have other leaves, or a step in flight is beyond that."""
+        if state.lsn > table.target.position:  # it has come into the newer one since
+            return False
+        is_beyond = state.pending is not None and state.pending.until > table.target.position
+        return is_beyond or state.key != table.description.shape.key_text or self._is_lost(table, state)
 
     def _moved(self, table: MirroredTable, lsn: str, window: int) -> MirrorState:
         """The state of a table that has nothing to take up to an LSN; the same if that says nothing new."""

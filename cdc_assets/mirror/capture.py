@@ -38,7 +38,7 @@ from cdc_assets.mirror.exact_keys import exact_files
 from cdc_assets.mirror.isolation import attempted
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState
 from cdc_assets.mirror.missing_rows import MAX_MISSING, MissingRows
-from cdc_assets.mirror.steps import is_behind, target_of
+from cdc_assets.mirror.steps import Target, is_behind, target_of
 from cdc_assets.mirror.upkeep import tidy
 from cdc_assets.mirror.work import MirroredTable, StepReport
 
@@ -272,8 +272,31 @@ class CaptureMirrors:
             return None
         own = _newest_life(known)
         former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
-        position = target.position
-        own, target, halt = followed(topic, own, target, self._reached(topic) if changes(own) else "")
+
+        changed = changes(own)
+
+        def described(reached: str) -> MirroredTable:
+            known = followed(topic, own, changed, target, reached)
+            return self._described(topic, generations, known, former, target.position)
+
+        one = described(self._reached(topic) if changed else "")
+        return replace(one, anew=described("")) if one.is_partial else one
+
+    def _described(
+        self,
+        topic: str,
+        generations: Mapping[str, pa.Schema],
+        known: tuple[list[HistoryEntry], Target, CdcError | None],
+        former: Sequence[HistoryEntry],
+        position: str,
+    ) -> MirroredTable:
+        """A table with the structures that its mirror follows.
+
+        Args:
+            known: see `followed`.
+            position: commit LSN up to which the topic is complete.
+        """
+        own, target, halt = known
         about = describe(topic, generations, own, self._config.events, former)
         about = about.with_placeholders([placeholders(self._topics, name) for name in generations])
         files = self._files(list(generations))

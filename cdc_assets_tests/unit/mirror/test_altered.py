@@ -1,5 +1,6 @@
 """Columns and keys that change rows without an event: the mirror stays right before it until the table was read again."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, time
@@ -133,6 +134,25 @@ def test_several_changes_are_made_good_by_one_reading(server: StandIn, tmp_path:
     world.capture()
     for _ in range(2):
         assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+@pytest.mark.parametrize("how", ["asked", "lost"])
+def test_a_mirror_that_is_made_anew_before_it_has_come_to_a_change_begins_behind_that(
+    server: StandIn, tmp_path: Path, how: str
+) -> None:
+    """What was read again tells all rows, whatever the mirror had come to."""
+    world = started(server, tmp_path, "id int NOT NULL PRIMARY KEY, v float", "(1, 1.7)")
+    world.execute("INSERT INTO dbo.t VALUES (2, 2.5)")
+    world.capture()
+    world.execute("ALTER TABLE dbo.t ALTER COLUMN v int")
+    world.capture()
+    world.read_again()
+    world.execute("INSERT INTO dbo.t VALUES (3, 3)")
+    world.capture()
+    if how == "lost":
+        shutil.rmtree(tmp_path / "lake" / f"{TOPIC}.__current")
+    assert world.follow(anew=how == "asked") is None
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
