@@ -3,7 +3,8 @@
 ALTER COLUMN converts every row on the server, with rounding or text forms of its own; a column that is dropped and added again under
 its name is another one; and events from before a table got its key, or another one, do not show which of its present rows they are
 about: of two rows with one `a` the deletion of one, told by (a, b), would remove both from a table with the key `a`. Rows of a table without a
-key are known by all their columns: when one comes or goes, events no longer name the rows that were there before. The log holds none of it,
+key of its own or by `message.key.columns` are known by all their columns: when one comes or goes, events no longer name the rows that were there
+before. The log holds none of it,
 so a mirror that went on would show what the server never had. Only changes that leave every value as it is are followed: wider
 integers and decimals, longer texts, texts in UTF-8 or compared in another way, more digits of a moment, integers as texts.
 
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cdc_assets.core.schema import Column, declared_type
+from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import MirrorError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.mirror.spans import before, outside
@@ -34,9 +36,14 @@ _DIGITS = 20
 """Characters of a bigint."""
 
 
-def changes(entries: Sequence[HistoryEntry]) -> list[tuple[int, str]]:
-    """Numbers of the structures of one life of a table that changed rows without an event, and what they changed, for people."""
+def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> list[tuple[int, str]]:
+    """Numbers of the structures of one life of a table that changed rows without an event, and what they changed, for people.
+
+    Args:
+        message_keys: `message.key.columns`.
+    """
     found = []
+    has_message_key = bool(entries) and _has_message_key(entries[-1], message_keys)
     known: dict[str, Column] = {}
     key: frozenset[str] | None = None
     last: tuple[str, ...] = ()
@@ -44,7 +51,7 @@ def changes(entries: Sequence[HistoryEntry]) -> list[tuple[int, str]]:
         names = frozenset(entry.schema.key)
         texts = [] if key in (None, names) else [f"its key became {', '.join(entry.schema.key) or 'none'}"]
         columns = {column.name: column for column in entry.columns() if not column.computed}
-        if key == names == frozenset():
+        if key == names == frozenset() and not has_message_key:
             texts += [f"column {name} came to a table without a key" for name in columns if name not in last]
             texts += [f"column {name} left a table without a key" for name in last if name not in columns]
         last = tuple(columns)
@@ -59,6 +66,11 @@ def changes(entries: Sequence[HistoryEntry]) -> list[tuple[int, str]]:
             found.append((number, "; ".join(texts)))
         key = names
     return found
+
+
+def _has_message_key(entry: HistoryEntry, message_keys: Sequence[str]) -> bool:
+    """Whether a property says what identifies rows; if it did not always, the keys of events show that (`exact_keys`)."""
+    return bool(message_key(entry.table, [column.name for column in entry.columns()], message_keys))
 
 
 def is_exact(old: Column, new: Column) -> bool:

@@ -273,7 +273,7 @@ class CaptureMirrors:
         own = _newest_life(known)
         former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
 
-        changed = changes(own)
+        changed = changes(own, self._config.events.message_key_columns)
 
         def described(reached: str) -> MirroredTable:
             known = followed(topic, own, changed, target, reached)

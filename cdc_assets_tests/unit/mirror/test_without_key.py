@@ -1,6 +1,7 @@
 """Tables without a key: events name rows by all of their columns."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,19 @@ def test_some_rows_that_are_read_after_all_of_them(server: StandIn, tmp_path: Pa
     world.mirror()
     assert ordered(world.rows()) == ordered(world.on_server("at, n"))
     assert len(world.rows()) == 2
+
+
+def test_a_column_that_comes_to_a_table_with_a_key_by_a_property(server: StandIn, tmp_path: Path) -> None:
+    """Its events name rows by that, so nothing is to be read again."""
+    world = World(server, tmp_path / "lake", "a int NOT NULL, n int")
+    world.config = replace(world.config, events=replace(world.config.events, message_key_columns=("dbo.t:a",)))
+    world.execute("INSERT INTO dbo.t VALUES (1, 1)")
+    world.capture("snapshot")
+    world.mirror()
+    world.execute("ALTER TABLE dbo.t ADD c int")
+    world.second_instance()
+    world.execute("UPDATE dbo.t SET n = 5, c = 3")
+    for _ in range(2):
+        world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("a, n, c"))
