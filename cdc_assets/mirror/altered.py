@@ -3,8 +3,8 @@
 ALTER COLUMN converts every row on the server, with rounding or text forms of its own; a column that is dropped and added again under
 its name is another one; and events from before a table got its key, or another one, do not show which of its present rows they are
 about: of two rows with one `a` the deletion of one, told by (a, b), would remove both from a table with the key `a`. Rows of a table without a
-key of its own or by `message.key.columns` are known by all their columns: when one comes or goes, events no longer name the rows that were there
-before. The log holds none of it,
+key of its own or by `message.key.columns` are known by all columns but large ones: when one comes, goes or becomes large, events no longer name
+the rows that were there before. The log holds none of it,
 so a mirror that went on would show what the server never had. Only changes that leave every value as it is are followed: wider
 integers and decimals, longer texts, texts in UTF-8 or compared in another way, more digits of a moment, integers as texts.
 
@@ -51,10 +51,11 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
         names = frozenset(entry.schema.key)
         texts = [] if key in (None, names) else [f"its key became {', '.join(entry.schema.key) or 'none'}"]
         columns = {column.name: column for column in entry.columns() if not column.computed}
+        identity = tuple(name for name, column in columns.items() if not column.is_large) or tuple(columns)
         if key == names == frozenset() and not has_message_key:
-            texts += [f"column {name} came to a table without a key" for name in columns if name not in last]
-            texts += [f"column {name} left a table without a key" for name in last if name not in columns]
-        last = tuple(columns)
+            texts += [f"column {name} came to a table without a key" for name in identity if name not in last]
+            texts += [f"column {name} {_left(name in columns)}" for name in last if name not in identity]
+        last = identity
         for column in columns.values():
             former = known.get(column.name)
             if former is not None and former.ordinal != column.ordinal:
@@ -71,6 +72,10 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
 def _has_message_key(entry: HistoryEntry, message_keys: Sequence[str]) -> bool:
     """Whether a property says what identifies rows; if it did not always, the keys of events show that (`exact_keys`)."""
     return bool(message_key(entry.table, [column.name for column in entry.columns()], message_keys))
+
+
+def _left(is_there: bool) -> str:
+    return "of a table without a key became large" if is_there else "left a table without a key"
 
 
 def is_exact(old: Column, new: Column) -> bool:

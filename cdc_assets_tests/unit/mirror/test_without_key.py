@@ -74,3 +74,32 @@ def test_a_column_that_comes_to_a_table_with_a_key_by_a_property(server: StandIn
         world.capture()
     world.mirror()
     assert ordered(world.rows()) == ordered(world.on_server("a, n, c"))
+
+
+def test_a_column_that_becomes_large(server: StandIn, tmp_path: Path) -> None:
+    """It tells rows apart until then, and no longer."""
+    world = started(server, tmp_path, "a int, b nvarchar(9)", "(1, N'x')", "(1, N'y')")
+    world.execute("DELETE FROM dbo.t WHERE b = N'y'")
+    world.capture()
+    world.execute("ALTER TABLE dbo.t ALTER COLUMN b nvarchar(max)")
+    world.execute("INSERT INTO dbo.t VALUES (2, NULL)")
+    world.capture()
+    assert "became large" in str(world.follow())
+    assert ordered(world.rows()) == ordered([{"a": 1, "b": "x"}])
+    world.read_again()
+    world.execute("DELETE FROM dbo.t WHERE a = 2")
+    world.capture()
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server("a, b"))
+
+
+def test_a_large_column_that_comes(server: StandIn, tmp_path: Path) -> None:
+    """It never tells rows apart, so nothing is to be read again."""
+    world = started(server, tmp_path, "a int, b int", "(1, 1)", "(2, 2)")
+    world.execute("ALTER TABLE dbo.t ADD c nvarchar(max)")
+    world.second_instance()
+    world.execute("UPDATE dbo.t SET c = N'x', b = 7 WHERE a = 1")
+    for _ in range(2):
+        world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("a, b, c"))
