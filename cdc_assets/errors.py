@@ -250,6 +250,10 @@ class MirrorError(TerminalError):
     """A mirror cannot follow its topic, for a reason that is nobody else's."""
 
 
+class UnknownRowError(MirrorError):
+    """Events remove a row that a mirror of a table without a key does not have."""
+
+
 class EventsDroppedError(LakeError):
     """Events were requested that a topic no longer holds (`lake.topic.retention.hours`).
 

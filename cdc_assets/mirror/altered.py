@@ -47,11 +47,18 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
     known: dict[str, Column] = {}
     key: frozenset[str] | None = None
     last: tuple[str, ...] = ()
+    dropped = set[tuple[str, int]]()
+    """Columns that an instance captures and their table has no longer: NULL ever after."""
     for number, entry in enumerate(entries):
         names = frozenset(entry.schema.key)
         texts = [] if key in (None, names) else [f"its key became {', '.join(entry.schema.key) or 'none'}"]
         columns = {column.name: column for column in entry.columns() if not column.computed}
-        identity = tuple(name for name, column in columns.items() if not column.is_large) or tuple(columns)
+        captured = entry.captured or ()
+        dropped |= {
+            (name, known[name].ordinal) for name in captured if name in known and entry.schema.column(name) is None
+        }
+        lasting = [name for name, column in columns.items() if (name, column.ordinal) not in dropped]
+        identity = tuple(name for name in lasting if not columns[name].is_large) or tuple(lasting)
         if key == names == frozenset() and not has_message_key:
             texts += [f"column {name} came to a table without a key" for name in identity if name not in last]
             texts += [f"column {name} {_left(name in columns)}" for name in last if name not in identity]

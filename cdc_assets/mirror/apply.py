@@ -11,14 +11,14 @@ stops that table only (`isolation`).
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.ports import Clock
 from cdc_assets.core.steps import step as reach
-from cdc_assets.errors import LAKE_ERRORS, CdcError, LakeConflictError, LakeError, MirrorError
+from cdc_assets.errors import LAKE_ERRORS, CdcError, LakeConflictError, LakeError, MirrorError, UnknownRowError
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.retained import retained
@@ -104,9 +104,17 @@ class Mirrors:
                 )
             for _, report in done.values():
                 self._on_step(replace(report, ran_on=ran_on))
-            rebuilt -= done.keys()
-            left = [table for table in left if table.topic in done]
+            again = {work.table.topic for work in works if self._is_unknown(work, rebuilt, troubles)}
+            troubles = {topic: error for topic, error in troubles.items() if topic not in again}
+            rebuilt = rebuilt - done.keys() | again
+            left = [table for table in left if table.topic in done.keys() | again]
         return troubles
+
+    def _is_unknown(self, work: Work, rebuilt: Collection[str], troubles: Mapping[str, CdcError]) -> bool:
+        """Whether events no longer name the rows of a mirror, and its table was read again, so that it can be made anew from that."""
+        topic, newest = work.table.topic, work.table.anew or work.table
+        is_unknown = isinstance(troubles.get(topic), UnknownRowError) and topic not in rebuilt
+        return is_unknown and newest.target.read > self._state(topic).lsn
 
     def _damaged(self, topics: Sequence[str]) -> set[str]:
         """Mirrors whose tables lack what the record says; each is checked once, and again while it is not rebuilt."""

@@ -59,11 +59,13 @@ class Folded:
         rows: the table's rows, not sorted.
         ended: versions that have ended.
         changed: whether `rows` differ from those before.
+        unknown: position of the last event that removes a row which is not there, of a table without a key; empty for none.
     """
 
     rows: pa.Table
     ended: pa.Table
     changed: bool
+    unknown: str = ""
 
 
 def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:

@@ -102,7 +102,7 @@ class MirrorState:
     @property
     def is_keyless(self) -> bool:
         """Whether it is known to be of a table without a key, whose READs are of one moment: no span counts for it."""
-        return self.key.partition(" ")[0] == KEYLESS
+        return is_keyless(self.key)
 
     @property
     def next_step(self) -> int:
@@ -124,6 +124,11 @@ class MirrorState:
             spans=kept(planned.spans if planned.whole else (*self.spans, *planned.spans)),
             absences=tuple(replace(one, taken=one.taken or one in new) for one in self.absences),
         )
+
+
+def is_keyless(key: str) -> bool:
+    """Whether a `Shape.key_text` is of a table without a key."""
+    return key.partition(" ")[0] == KEYLESS
 
 
 def ledger_directory(prefix: str) -> str:

@@ -7,6 +7,9 @@ row that it removed, which may itself have been added by an update of the portio
 A reading has all values. So it also says which of these the copies of a row have, where an update may have removed another copy than
 the server's.
 
+An event that removes a row which is not there shows that events no longer name rows as they were read: a captured column was dropped, and the
+events of its instance have NULL in it from then on. Where no changes were lost, that is an error (`tasks`).
+
 What a comparison found absent (`missing_rows`) ends all copies of a row that were there at its LSN.
 """
 
@@ -36,21 +39,22 @@ def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | N
     Args:
         events: an update is two of them: `-`, with the row that it removes, and then `u`.
     """
-    ended, changed = [shape.versions.empty_table()], False
+    ended, changed, unknown = [shape.versions.empty_table()], False, ""
     for operation, portion in _portions(events):
         if operation == "r":
             rows, gone, different = _read(shape, rows, portion)
         elif operation == MISSING_ROW:
             rows, gone, different = _end_absent(shape, rows, portion)
         else:
-            rows, gone, different = _change(shape, rows, portion)
+            rows, gone, last = _change(shape, rows, portion)
+            different, unknown = True, last or unknown
         ended.append(gone)
         changed |= different
     if void is not None:
         rows, gone = _end_unread(shape, rows, events, void)
         ended.append(gone)
         changed |= bool(gone.num_rows)
-    return Folded(rows, pa.concat_tables(ended), changed)
+    return Folded(rows, pa.concat_tables(ended), changed, unknown)
 
 
 def _end_unread(shape: Shape, rows: pa.Table, events: pa.Table, void: Void) -> tuple[pa.Table, pa.Table]:
@@ -93,8 +97,8 @@ def _ranks(codes: Numbers) -> Numbers:
     return ranks
 
 
-def _change(shape: Shape, rows: pa.Table, events: pa.Table) -> tuple[pa.Table, pa.Table, bool]:
-    """Apply changes."""
+def _change(shape: Shape, rows: pa.Table, events: pa.Table) -> tuple[pa.Table, pa.Table, str]:
+    """Apply changes; the text is the position of the last one that removes a row which is not there, empty for none."""
     operations = events[OPERATION]
     removes = mask_of(pc.or_(pc.equal(operations, "d"), pc.equal(operations, "-")))
     adds = pa.concat_tables([shape.as_events(rows), events.filter(pa.array(~removes)).select(shape.event_names)])
@@ -105,7 +109,8 @@ def _change(shape: Shape, rows: pa.Table, events: pa.Table) -> tuple[pa.Table, p
     added, removed = numbers[: adds.num_rows], numbers[adds.num_rows :]
     pairs = _paired(added, removed)
     adds = _with_omitted(shape, adds, rows.num_rows, events, removes, pairs)
-    ends = np.flatnonzero(pairs >= 0)
+    ends, lost = np.flatnonzero(pairs >= 0), np.flatnonzero(pairs < 0)
+    unknown = gone[POSITION][int(lost[-1])].as_py() if len(lost) else ""
     lives = np.ones(adds.num_rows, dtype=bool)
     lives[pairs[ends]] = False
     lsn = pc.utf8_slice_codeunits(adds[POSITION], 0, LSN_WIDTH)
@@ -116,7 +121,7 @@ def _change(shape: Shape, rows: pa.Table, events: pa.Table) -> tuple[pa.Table, p
         made.take(pa.array(pairs[ends])), pc.utf8_slice_codeunits(by[POSITION], 0, LSN_WIDTH), by[CHANGED_AT], ended_by
     )
     seen = pc.less(versions["_valid_from_lsn"], versions["_valid_to_lsn"])
-    return made.filter(pa.array(lives)), versions.filter(seen), True
+    return made.filter(pa.array(lives)), versions.filter(seen), unknown
 
 
 def _end_absent(shape: Shape, rows: pa.Table, events: pa.Table) -> tuple[pa.Table, pa.Table, bool]:

@@ -36,7 +36,7 @@ from cdc_assets.errors import EventsDroppedError
 from cdc_assets.lake.events import EventFile, EventRange
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.ledger.state import TableState
-from cdc_assets.mirror.ledger import MirrorState, PlannedStep
+from cdc_assets.mirror.ledger import MirrorState, PlannedStep, is_keyless
 from cdc_assets.mirror.spans import Span, before, outside, right_from, span_of
 
 STEP_ROWS = 2_000_000
@@ -196,6 +196,8 @@ def _first(topic: str, known: MirrorState, target: Target, files: Sequence[Event
     if right is None or target.end < (min_end := max(right, target.rows_from)):
         return None
     after = max(before(target.since) if target.since else "", "" if target.rows_from else target.complete_after)
+    if is_keyless(key):  # of what was read before, events may name rows otherwise
+        after = max(after, before(target.read))
     step = PlannedStep(
         topic, known.next_step, after, target.end, _NEVER, target.window, target.since, whole=True, key=key
     )

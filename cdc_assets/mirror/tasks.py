@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.errors import MirrorError
+from cdc_assets.core.lsn import LSN_WIDTH
+from cdc_assets.errors import MirrorError, UnknownRowError
 from cdc_assets.lake.events import EventFile, EventRange, TopicReader
 from cdc_assets.lake.keys import as_bytes, bound_bytes
 from cdc_assets.lake.location import Location
@@ -56,6 +57,7 @@ class FoldTask:
         history_schema: columns of `history`.
         spans: within the step.
         retyped: columns whose type is another one now, as the leaf has them.
+        complete_from: LSN behind which the leaf lacks no changes, so each row that events remove is there; None if it may lack some.
     """
 
     location: Location
@@ -72,6 +74,7 @@ class FoldTask:
     rewrite: bool = False
     spans: tuple[Span, ...] = ()
     retyped: tuple[pa.Field, ...] = ()
+    complete_from: str | None = None
 
     @cached_property
     def folded(self) -> Shape:
@@ -168,6 +171,8 @@ def _fold_rows(task: FoldTask, ranges: EventRanges) -> FoldResult:
     for number in range(len(ranges)):
         _require_room(task, rows)
         folded = fold_multiset(task.folded, rows.combine_chunks(), ranges.events(number), task.void)
+        if task.complete_from is not None and (lsn := folded.unknown[:LSN_WIDTH]) > task.complete_from:
+            raise _unknown(task, lsn)
         rows, changed = folded.rows, changed or folded.changed
         ended.write(folded.ended)
     if not changed and not task.rewrite:
@@ -176,6 +181,14 @@ def _fold_rows(task: FoldTask, ranges: EventRanges) -> FoldResult:
     leaves = tuple(_write_leaves(task, rows, int(size)))
     nulls = tuple(column.name for column in task.shape.columns if not column.nullable and rows[column.name].null_count)
     return FoldResult(task.leaf.paths, leaves, ended.end(), ended.rows, 0, nulls)
+
+
+def _unknown(task: FoldTask, lsn: str) -> UnknownRowError:
+    return UnknownRowError(
+        f"At {lsn} a row of {task.current} goes that is not there: events no longer name its rows as they were read, such as after a captured "
+        "column was dropped, and its table has no key. So the mirror has stopped before. Next: read the whole table again (its snapshot asset, "
+        "or cdc-assets capture --table); then the mirror is made anew from that."
+    )
 
 
 def _require_room(task: FoldTask, rows: pa.Table) -> None:

@@ -103,3 +103,21 @@ def test_a_large_column_that_comes(server: StandIn, tmp_path: Path) -> None:
         world.capture()
     world.mirror()
     assert ordered(world.rows()) == ordered(world.on_server("a, b, c"))
+
+
+def test_a_column_that_is_dropped_while_its_instance_captures_it(server: StandIn, tmp_path: Path) -> None:
+    """Its values are NULL in events from then on, so these no longer name the rows that were read before."""
+    world = started(server, tmp_path, "a int, n int, b int", "(1, 1, 1)", "(2, 2, 2)")
+    world.execute("ALTER TABLE dbo.t DROP COLUMN b")
+    world.execute("UPDATE dbo.t SET n = 11 WHERE a = 1")
+    world.execute("DELETE FROM dbo.t WHERE a = 2")
+    world.capture()
+    before = ordered(world.rows())
+    assert "of shop.SalesDb.dbo.t.__current goes that is not there" in str(world.follow())
+    assert ordered(world.rows()) == before
+    for number in (21, 31):  # also when it is read once more
+        world.read_again()
+        world.execute(f"UPDATE dbo.t SET n = {number}")
+        world.capture()
+        world.mirror()
+        assert ordered(world.rows()) == ordered([{"a": 1, "n": number, "b": None}])
