@@ -91,7 +91,7 @@ def _known(state: MirrorState) -> str:
     if state.spans:
         low, high = state.spans[-1]
         more = f" and {len(state.spans) - 1} earlier times" if len(state.spans) > 1 else ""
-        found += f", but not from {low} until {high}{more}, while a snapshot read the table"
+        found += f", but not from {low} until {high}{more}, while a snapshot read the table or changes were lost"
     return f"{found}, lacks changes of {len(state.gaps)} gaps" if state.gaps else found
 
 

@@ -40,6 +40,7 @@ class PlannedStep:
         absences: how many of the state's absences it knows.
         begin: LSN from which on a mirror that is rebuilt is right.
         spans: within the step (`spans`).
+        lost: LSN from which on, up to its end, changes were lost that it makes good; empty if none were.
     """
 
     topic: str
@@ -55,6 +56,12 @@ class PlannedStep:
     absences: int = 0
     begin: str = ""
     spans: tuple[Span, ...] = ()
+    lost: str = ""
+
+    @property
+    def unknown(self) -> tuple[Span, ...]:
+        """LSNs of which the mirror knows nothing after it."""
+        return ((self.lost, self.until), *self.spans) if self.lost else self.spans
 
     def takes(self, known: Sequence[MissingRows]) -> list[MissingRows]:
         """Those that the step takes of all that the state has."""
@@ -80,7 +87,7 @@ class MirrorState:
         absences: rows that are gone though no event says so, in the order in which that was found.
         parted: whether its leaves are known to hold the keys of their ranges only (`rewrite.are_parted`).
         begin: LSN from which on it is right.
-        spans: those that it has stepped over: of LSNs inside it knows nothing.
+        spans: those that it has stepped over, and what was lost until it was read: of LSNs inside it knows nothing.
         marks: step, version and rows of `current` and `history` after the newest complete step (`audit`).
         moved: when it has come so far; when its first step was planned if it was never made; None if not known.
     """
@@ -121,7 +128,7 @@ class MirrorState:
             key=planned.key,
             pending=None,
             begin=planned.begin if planned.whole else self.begin,
-            spans=kept(planned.spans if planned.whole else (*self.spans, *planned.spans)),
+            spans=kept(planned.unknown if planned.whole else (*self.spans, *planned.unknown)),
             absences=tuple(replace(one, taken=one.taken or one in new) for one in self.absences),
         )
 

@@ -114,7 +114,7 @@ class MirrorReader:
             raise InvalidValueError(
                 "LSN",
                 text,
-                f"one before {found[0]} or from {found[1]} on: between them a snapshot read the rows, at different moments",
+                f"one before {found[0]} or from {found[1]} on: between them a snapshot read the rows at different moments, or changes were lost",
                 f"ask for {found[1]}, or for {before(found[0])}",
             )
 

@@ -187,7 +187,13 @@ def _next(
     earlier = replace(base, until=outside(before(first), target.spans_since(known.since)))
     if earlier.until > base.after and any(_takes(file, earlier) for file in files):
         return _bounded(earlier, files, target)
-    return replace(base, until=right, since=target.since, void=True)
+    return replace(base, until=right, since=target.since, void=True, lost=_lost_from(known.since, target))
+
+
+def _lost_from(known: str, target: Target) -> str:
+    """The least LSN of what was lost since a mirror knew of losses, and was made good by a reading."""
+    gaps = [str(Lsn.parse(after).next()) for after, until in target.gaps if known < until <= target.read]
+    return min([*gaps, *(start for start in (*target.starts, *target.altered) if known < start <= target.read)])
 
 
 def _first(topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str) -> PlannedStep | None:

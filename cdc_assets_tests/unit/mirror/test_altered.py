@@ -12,8 +12,10 @@ import pytest
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import InvalidValueError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.mirror.spans import before
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
@@ -135,6 +137,24 @@ def test_several_changes_are_made_good_by_one_reading(server: StandIn, tmp_path:
     for _ in range(2):
         assert world.follow() is None
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+def test_what_lies_between_a_change_and_the_reading_is_not_known(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, "id int NOT NULL PRIMARY KEY, v float", "(1, 1.7)")
+    world.execute("ALTER TABLE dbo.t ALTER COLUMN v int")
+    world.execute("INSERT INTO dbo.t VALUES (2, 2)")
+    world.capture()
+    world.read_again()
+    world.execute("DELETE FROM dbo.t WHERE id = 1")
+    world.capture()
+    assert world.follow() is None
+    mirrors = CaptureMirrors(world.config, LocalRunner(2), SystemClock())
+    ((low, high),) = mirrors.states()[TOPIC].spans
+    reader = MirrorReader.of(mirrors.tables, TOPIC, mirrors.states()[TOPIC])
+    for lsn in (low, before(high)):
+        with pytest.raises(InvalidValueError, match=f"one before {low} or from {high} on"):
+            reader.as_of(Lsn.parse(lsn))
+    assert [sorted(reader.as_of(Lsn.parse(lsn))["id"].to_pylist()) for lsn in (before(low), high)] == [[1], [1, 2]]
 
 
 @pytest.mark.parametrize("how", ["asked", "lost"])

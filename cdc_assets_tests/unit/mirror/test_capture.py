@@ -173,6 +173,9 @@ def test_rows_that_were_deleted_in_a_gap_are_gone(world: World) -> None:
     world.capture("snapshot")
     world.mirror()
     assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
+    state = mirrors_of(str(world.lake)).states()[TOPIC]
+    assert not state.gaps
+    assert state.spans[0][1] == state.lsn, "what was between is not known"
 
 
 @pytest.mark.long
