@@ -209,15 +209,19 @@ class CaptureMirrors:
         return self._ledger.read()
 
     def named(self, names: Sequence[str]) -> list[TableId]:
-        """Captured tables named `schema.table` or `db.schema.table`, ignoring letter case.
+        """Captured tables named `schema.table`, `db.schema.table` or by their topic, as reports name mirrors, ignoring letter case.
 
         Raises:
             ConfigurationError: a name matches no captured table.
             LakeError: the manifest cannot be read.
         """
         tables, chosen = sorted(self._manifest.read().tables), list[TableId]()
+        known_as = {
+            table: {one.lower() for one in (table.within_database, str(table), topic_name(table, self._config.events))}
+            for table in tables
+        }
         for name in names:
-            found = [table for table in tables if name.lower() in (table.within_database.lower(), str(table).lower())]
+            found = [table for table in tables if name.lower() in known_as[table]]
             if not found:
                 known = ", ".join(map(str, tables)) or "none is captured yet"
                 raise ConfigurationError("table", name, f"one of {known}", "write it as schema.table")

@@ -159,6 +159,12 @@ def test_a_mirror_whose_tables_are_gone_is_made_anew(world: World) -> None:
     assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
 
 
+def test_a_table_is_named_by_its_topic_too(world: World) -> None:
+    """So do reports that say which mirror is to be made anew."""
+    mirrors = mirrors_of(str(world.lake))
+    assert mirrors.named([TOPIC]) == mirrors.named(["dbo.T"]) == [TableId(DATABASE, "dbo", "t")]
+
+
 def test_rows_that_were_deleted_in_a_gap_are_gone(world: World) -> None:
     world.mirror()
     world.execute("DELETE FROM dbo.t WHERE id = 1")
