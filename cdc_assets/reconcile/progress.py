@@ -1,10 +1,11 @@
 """How far the comparison of a table has come: one small file for each table in `<prefix>.__reconciled`.
 
 It is replaced as a whole after each group of key ranges, so a comparison that was killed continues after the last one.
-Nothing else depends on it: a file that is lost only makes the next comparison start over.
+Nothing else depends on it: a file that is lost, or cannot be read, only makes the next comparison start over.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
+
+log = logging.getLogger(__name__)
 
 Texts = tuple[str | None, ...]
 """A key in the server's own texts."""
@@ -163,8 +166,13 @@ class Record:
         name = f"{topic}.json"
         if name not in self._folder.names(name):
             return Comparisons()
-        data = json.loads(self._folder.read(name))
-        return Comparisons(_pass(data["newest"]), _pass(data["complete"]))
+        content = self._folder.read(name)
+        try:
+            data = json.loads(content)
+            return Comparisons(_pass(data["newest"]), _pass(data["complete"]))
+        except (ValueError, TypeError, LookupError, AttributeError) as error:  # damaged, or of another version
+            log.warning("How far the comparison of %s has come cannot be read (%s), so it starts over.", topic, error)
+            return Comparisons()
 
     def write(self, topic: str, known: Comparisons) -> None:
         """Replace what is known of a table."""
