@@ -127,7 +127,7 @@ def followed(
 
     Args:
         found: see `changes`.
-        lsn: that the mirror has reached; empty if there is none, or it is made anew.
+        lsn: that the mirror has reached; empty if there is none, or it is rebuilt.
     """
     target = replace(target, altered=tuple(str(entries[number].lsn) for number, _ in found))
     goes_over = False

@@ -111,8 +111,8 @@ class Mirrors:
         return troubles
 
     def _is_unknown(self, work: Work, rebuilt: Collection[str], troubles: Mapping[str, CdcError]) -> bool:
-        """Whether events no longer name the rows of a mirror, and its table was read again, so that it can be made anew from that."""
-        topic, newest = work.table.topic, work.table.anew or work.table
+        """Whether events no longer name the rows of a mirror, and its table was read again, so that it can be rebuilt."""
+        topic, newest = work.table.topic, work.table.newest or work.table
         is_unknown = isinstance(troubles.get(topic), UnknownRowError) and topic not in rebuilt
         return is_unknown and newest.target.read > self._state(topic).lsn
 
@@ -161,8 +161,8 @@ class Mirrors:
         state, anew = self._state(table.topic), table.topic in rebuilt
         if unknown := unknown_step(self._tables, table.topic, state):
             state, anew = replace(state, step=unknown, pending=None), True
-        if table.anew is not None and (anew or self._begins_anew(table, state)):
-            table, anew = table.anew, True
+        if table.newest is not None and (anew or self._is_to_be_rebuilt(table, state)):
+            table, anew = table.newest, True
         key, planned = table.description.shape.key_text, state.pending
         if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
             anew = anew or self._is_lost(table, state)
@@ -182,8 +182,8 @@ class Mirrors:
         require_events(planned, table.target)
         return self._work(table, planned)
 
-    def _begins_anew(self, table: MirroredTable, state: MirrorState) -> bool:
-        """Whether a mirror cannot go on in an older structure: its tables are lost or have other leaves, or a step in flight is beyond that."""
+    def _is_to_be_rebuilt(self, table: MirroredTable, state: MirrorState) -> bool:
+        """Whether a mirror cannot follow an older structure: its tables are lost or have other leaves, or a step in flight is later."""
         if state.lsn > table.target.position:  # it has come into the newer one since
             return False
         is_beyond = state.pending is not None and state.pending.until > table.target.position

@@ -284,7 +284,7 @@ class CaptureMirrors:
             return self._described(topic, generations, known, former, target.position)
 
         one = described(self._reached(topic) if changed else "")
-        return replace(one, anew=described("")) if one.is_partial else one
+        return replace(one, newest=described("")) if one.is_partial else one
 
     def _described(
         self,

@@ -102,7 +102,7 @@ def describe(
     identity = [own.get(name, name) for name in key] or _identity(
         [column for column in found if column.name in names_now]
     )
-    # the log tells a row without a key by the very values that the server stores, not by others that compare equal
+    # the log names a row without a key by the very values that the server stores, not by others that compare equal
     parts = tuple(key_part(name, known[name]) if key else KeyPart(name) for name in identity)
     shape = Shape(tuple(columns), parts, keyed=bool(key))
     made = tuple(

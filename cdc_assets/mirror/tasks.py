@@ -57,7 +57,7 @@ class FoldTask:
         history_schema: columns of `history`.
         spans: within the step.
         retyped: columns whose type is another one now, as the leaf has them.
-        complete_from: LSN behind which the leaf lacks no changes, so each row that events remove is there; None if it may lack some.
+        complete_from: LSN after which the leaf lacks no changes, so each row that events remove is there; None if it may lack some.
     """
 
     location: Location
@@ -187,7 +187,7 @@ def _unknown(task: FoldTask, lsn: str) -> UnknownRowError:
     return UnknownRowError(
         f"At {lsn} a row of {task.current} goes that is not there: events no longer name its rows as they were read, such as after a captured "
         "column was dropped, and its table has no key. So the mirror has stopped before. Next: read the whole table again (its snapshot asset, "
-        "or cdc-assets capture --table); then the mirror is made anew from that."
+        "or cdc-assets capture --table); then the mirror is rebuilt from that."
     )
 
 

@@ -27,7 +27,7 @@ class MirroredTable:
         files: of its topic.
         is_partial: whether it can continue after its target once it is there, in another structure.
         halt: why it goes no further than its target, though its topic does.
-        anew: as it is if its mirror is made anew, where that begins in a newer structure.
+        newest: in the structure of which its mirror is rebuilt, if that is a later one.
     """
 
     topic: str
@@ -36,7 +36,7 @@ class MirroredTable:
     files: tuple[EventFile, ...]
     is_partial: bool = False
     halt: CdcError | None = None
-    anew: "MirroredTable | None" = None
+    newest: "MirroredTable | None" = None
 
 
 @dataclass(frozen=True, slots=True)
