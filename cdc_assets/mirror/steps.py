@@ -15,7 +15,7 @@ outside of them; then one step takes everything up to the repair, and what it ta
 
 *When changes were lost* (a gap; capture was turned off; the database was restored) and the whole table was read again at
 LSN R, the rows before say nothing about those after. The step that reaches R takes all events up to it at once, and
-removes what no event has told of since the loss. While the loss is not repaired, the mirror stays at its end, or, if
+removes what no event has told of since the loss. A mirror that is late comes to right before the end of the table's former life first. While the loss is not repaired, the mirror stays at its end, or, if
 `gap.policy=ignore` lets the table continue, it follows and names the gap.
 
 *When old events were dropped* (`retention`), the topic holds every event after some LSN. A mirror that has come at least
@@ -183,7 +183,8 @@ def _next(
     right = target.right_from
     if right is None or target.end < right:  # it only waits for the span, or may come nearer to the loss
         return None if target.position >= target.read or end < known.lsn else _bounded(base, files, target)
-    first = min((lsn for lsn in target.altered if base.after < lsn <= target.read), default=target.read)
+    ends = (*target.altered, *(start for start in target.starts if start not in {until for _, until in target.gaps}))
+    first = min((lsn for lsn in ends if base.after < lsn <= target.read), default=target.read)
     earlier = replace(base, until=outside(before(first), target.spans_since(known.since)))
     if earlier.until > base.after and any(_takes(file, earlier) for file in files):
         return _bounded(earlier, files, target)

@@ -348,3 +348,22 @@ def test_spans_before_a_loss_count_until_a_mirror_has_passed_it(start: int) -> N
     assert not any(20 <= until < 40 for _, until, _ in steps)
     assert [spans for after, until, spans in steps if after < 40 <= until] == [True]
     assert known.lsn == lsn(80)
+
+
+def test_a_mirror_that_is_late_publishes_nothing_between_the_end_of_a_table_and_its_next_life() -> None:
+    """A mirror at 10; the table was dropped at 50, and the one that was made then read at 70."""
+
+    def lsn(number: int) -> str:
+        return str(Lsn.from_int(number))
+
+    files = [
+        EventFile(0, f"w{window:010d}-x.parquet", 1, lsn(least) + "-p", lsn(greatest) + "-p")
+        for window, least, greatest in ((4, 20, 30), (9, 70, 75))
+    ]
+    target = Target(lsn(80), lsn(70), 20, starts=(lsn(50),))
+    known, reached = MirrorState(step=1, lsn=lsn(10), window=3, key="k"), list[int]()
+    while (step := next_step("t", known, target, files, "k")) is not None:
+        reached.append(int(Lsn.parse(step.until)))
+        known = known.behind(step)
+    assert reached == [49, 70, 80]
+    assert known.spans == ((lsn(50), lsn(70)),)
