@@ -5,7 +5,7 @@ database waits for the capture job, which also has nothing new until it comes th
 the log up to the table's position: it may show a time before the table. Or the catalogue does not show the table to this login, whose rights
 were taken away: change tables name it by its object id then, and a DROP would be wrong. Such a table fails, as one that may
 not be read, and is tried again (`retries`): its changes are kept as long as those of any table. A table that is being dropped looks the same for a
-moment, and is gone when it is tried again.
+moment, and is gone when it is tried again. One that has a gap, or has failed for good, stays so: nothing heals it when it is seen again.
 
 *Crash between any two steps.* Each state is one row of the manifest, and the next check finds the same (`capture.endings` for DROPs).
 """
@@ -46,8 +46,8 @@ class GoneTables:
         nameless = [state for state in gone if state.table not in instances]
         self._require_starts(database, [state.table for state in nameless])
         hidden = self._hidden(database, nameless)
-        known = self._ledger.state.tables
-        changed = [state for state in hidden if state != known[state.table]]
+        failed = {state: state.stopped(hidden_reason(state), again=True) for state in hidden if state.goes_on}
+        changed = [after for before, after in failed.items() if after != before]
         self._ledger.manifest.mark(self._ledger.clock.now(), database, changed)
         tables = {state.table for state in hidden}
         retire(self._ledger, self._lake, database, [state for state in gone if state.table not in tables])
@@ -68,7 +68,7 @@ class GoneTables:
         """States of those tables without a name that are still captured."""
         sources = self._server.source.hidden_sources(database) if nameless else frozenset()
         known = (self._ledger.state.tables[state.table] for state in nameless)
-        return [state.stopped(hidden_reason(state), again=True) for state in known if state.object_id in sources]
+        return [state for state in known if state.object_id in sources]
 
     def _require_starts(self, database: str, tables: Sequence[TableId]) -> None:
         """Check that none of the tables without a capture instance has one that begins only now: it is not gone.

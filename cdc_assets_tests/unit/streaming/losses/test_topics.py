@@ -65,6 +65,18 @@ def test_older_copy_of_a_topic(world: World, tmp_path: Path) -> None:
     world.check_promise()
 
 
+def test_a_table_with_a_gap_keeps_it_while_the_login_does_not_see_it(world: World) -> None:
+    remove(world.topic(world.orders))
+    [trouble] = world.stream().troubled
+    world.server.hidden.add(world.orders)
+    world.insert(60)
+    assert world.stream().troubled == (trouble,)
+    world.server.hidden.clear()
+    world.insert(61)
+    assert world.stream().troubled == (trouble,)
+    world.check_promise()
+
+
 def test_commit_that_is_cut_off_must_be_moved_away(world: World) -> None:
     """Delta cannot read such a table, so nothing can be written behind what it holds; but see `cut_newest_commit`."""
     torn = commits(world.topic(world.orders))[-2]
