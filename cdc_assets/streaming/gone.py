@@ -7,6 +7,9 @@ were taken away: change tables name it by its object id then, and a DROP would b
 not be read, and is tried again (`retries`): its changes are kept as long as those of any table. A table that is being dropped looks the same for a
 moment, and is gone when it is tried again. One that has a gap, or has failed for good, stays so: nothing heals it when it is seen again.
 
+*Each case is excluded before another look.* Between two queries an instance may get its start, or the login its rights, and then neither shows
+why the table was missing. So a table is gone if it still is after these cases were asked for.
+
 *Crash between any two steps.* Each state is one row of the manifest, and the next check finds the same (`capture.endings` for DROPs).
 """
 
@@ -28,29 +31,34 @@ class GoneTables:
     def __init__(self, server: Server, lake: Lake, ledger: Ledger) -> None:
         self._server, self._lake, self._ledger = server, lake, ledger
 
-    def retire(self, database: str, instances: Instances) -> None:
+    def retire(self, database: str) -> Instances:
         """Record the end of the tables of a database that are gone.
 
-        Args:
-            instances: capture instances of the database now.
+        Returns:
+            Capture instances of the database; every table that still streams has one.
 
         Raises:
             CaptureNotReadyError: one of them is captured again, and the capture job has not come there.
             IncompleteReadError: a replica that lags has answered.
             FencedError: another writer has taken over.
         """
-        gone = self._gone(database, instances)
-        if gone and self._server.source.is_replica(database):
-            require_present(self._server.source, database, gone)
-            gone = self._gone(database, self._server.instances(database))
-        nameless = [state for state in gone if state.table not in instances]
-        self._require_starts(database, [state.table for state in nameless])
-        hidden = self._hidden(database, nameless)
-        failed = {state: state.stopped(hidden_reason(state), again=True) for state in hidden if state.goes_on}
-        changed = [after for before, after in failed.items() if after != before]
-        self._ledger.manifest.mark(self._ledger.clock.now(), database, changed)
-        tables = {state.table for state in hidden}
+        hidden, suspected = frozenset[int](), set[TableId]()
+        instances = self._server.instances(database)
+        while (gone := self._gone(database, instances)) and not suspected.issuperset(state.table for state in gone):
+            suspected.update(state.table for state in gone)
+            if self._server.source.is_replica(database):
+                require_present(self._server.source, database, gone)
+            nameless = [state.table for state in gone if state.table not in instances]
+            self._require_starts(database, nameless)
+            hidden = self._server.source.hidden_sources(database) if nameless else hidden
+            instances = self._server.instances(database)
+        known = self._ledger.state.tables
+        unseen = [known[state.table] for state in gone if state.table not in instances and state.object_id in hidden]
+        changed = [state.stopped(hidden_reason(state), again=True) for state in unseen if state.goes_on]
+        now, tables = self._ledger.clock.now(), {state.table for state in unseen}
+        self._ledger.manifest.mark(now, database, [state for state in changed if state != known[state.table]])
         retire(self._ledger, self._lake, database, [state for state in gone if state.table not in tables])
+        return instances
 
     def _gone(self, database: str, instances: Instances) -> list[TableState]:
         """States of tables that are no longer those that their positions belong to."""
@@ -63,12 +71,6 @@ class GoneTables:
                 problem = identity_problem(state, instances.get(state.table, []), instances)
                 gone += [state.stopped(problem)] if problem else []
         return gone
-
-    def _hidden(self, database: str, nameless: Sequence[TableState]) -> list[TableState]:
-        """States of those tables without a name that are still captured."""
-        sources = self._server.source.hidden_sources(database) if nameless else frozenset()
-        known = (self._ledger.state.tables[state.table] for state in nameless)
-        return [state for state in known if state.object_id in sources]
 
     def _require_starts(self, database: str, tables: Sequence[TableId]) -> None:
         """Check that none of the tables without a capture instance has one that begins only now: it is not gone.

@@ -275,9 +275,8 @@ class Planner:
 
     def _guarded(self, database: str, until: Lsn) -> dict[TableId, list[TableRead]]:
         """What each streaming table would read up to `until`; tables with a gap are marked by the gap policy."""
-        instances = self._server.instances(database)
+        instances = self._gone.retire(database)
         self._find_tables_without_position(database, instances)
-        self._gone.retire(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}
         waiting = False
@@ -295,7 +294,7 @@ class Planner:
 
     def end_missing_tables(self, database: str) -> None:
         """Retire tables that are gone, without reading anything."""
-        self._gone.retire(database, self._server.instances(database))
+        self._gone.retire(database)
 
     def _without_gap(
         self, state: TableState, instances: Sequence[CaptureInstance], until: Lsn

@@ -89,6 +89,23 @@ def test_a_table_that_a_replica_has_not_got_yet_is_not_gone(tmp_path: Path, show
     assert ("DROP", "orders") in told(config), "it has the log up to there"
 
 
+def test_a_table_that_one_look_does_not_show_is_read_as_the_next_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config, _lines, orders = started(tmp_path)
+    server.is_secondary, found = True, server.instances
+    server.commit((orders, "insert", 11, "b"))
+    server.instances = [one for one in found if one.table != orders]
+
+    def catch_up(_: str) -> bool:
+        server.instances = found
+        return True
+
+    monkeypatch.setattr(server, "is_replica", catch_up)
+    assert make_capture(server, config).stream().troubled == ()
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+
+
 def test_a_snapshot_is_read_again_where_a_replica_lags(tmp_path: Path) -> None:
     server, config = SimulatedServer(), make_config(str(tmp_path))
     orders = server.create("orders")
