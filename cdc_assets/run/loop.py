@@ -276,13 +276,17 @@ class StreamLoop:
     def _leave_out(self, database: str, error: CdcError) -> None:
         """Leave a database out; if no other database is left and it may come back, wait for it."""
         self.unavailable[database], self._checked[database] = error, self._ledger.clock.elapsed()
-        if self._streams() or isinstance(error, CdcDisabledError | DatabaseRestoredError):
-            leave_out_database(self._ledger, self._lake, database, error)
+        if not self._streams() and not isinstance(error, CdcDisabledError | DatabaseRestoredError):
+            del self.unavailable[database]
+            if not isinstance(error, RetryableError):
+                raise error
+            self._wait_out(_name(database), error)
             return
-        del self.unavailable[database]
-        if not isinstance(error, RetryableError):
-            raise error
-        self._wait_out(_name(database), error)
+        try:
+            leave_out_database(self._ledger, self._lake, database, error)
+        except RetryableError:  # not all of it is recorded: the next turn meets the error again
+            del self.unavailable[database]
+            raise
 
     def _trouble(self, database: str, error: CdcError) -> CdcError:
         """Why a database cannot be captured; one without change data capture may have been restored without it."""

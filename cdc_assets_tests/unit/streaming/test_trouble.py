@@ -4,16 +4,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from cdc_assets.capture import endings
 from cdc_assets.capture.instances import before
+from cdc_assets.capture.lake import Lake
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import CaptureNotReadyError, ConfigurationError, ConnectionLostError, FencedError, LakeError
+from cdc_assets.errors import (
+    CaptureNotReadyError,
+    CdcDisabledError,
+    ConfigurationError,
+    ConnectionLostError,
+    FencedError,
+    LakeAwayError,
+    LakeError,
+)
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
@@ -21,6 +33,7 @@ from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
+from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
 
 def test_clean_up_that_passes_in_mid_read_marks_only_the_table_that_lost_rows(tmp_path: Path) -> None:
@@ -279,6 +292,37 @@ def test_server_that_goes_away_is_waited_for_and_the_window_repeated(tmp_path: P
     server.before_read = lambda _: None
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, orders) if event.op == "c"] == [10, 11]
+
+
+def test_database_that_is_left_out_while_the_lake_is_away_ends_once_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its tables would be healthy for as long as the run lasts."""
+    server, answers = TwoDatabases(), ["away"]
+    lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
+    server.idle_tick()
+    config = config_of_two(tmp_path)
+    make_capture(server, config).snapshot()
+    newest, end = server.max_transaction_lsn, endings.end_tables
+
+    def end_tables(ledger: Ledger, lake: Lake, database: str, error: CdcDisabledError) -> None:
+        if answers:
+            raise LakeAwayError(answers.pop())
+        end(ledger, lake, database, error)
+
+    def newest_of(database: str, *which: Any) -> Lsn | None:
+        if database == OTHER:
+            server.troubles[OTHER] = CdcDisabledError("Change data capture is off.")
+            raise server.troubles[OTHER]
+        return newest(database, *which)
+
+    monkeypatch.setattr(endings, "end_tables", end_tables)
+    monkeypatch.setattr(server, "max_transaction_lsn", newest_of)
+    lsn = server.commit((lines, "insert", 50, "a"))
+    [trouble] = make_capture(server, config).stream().troubled
+    assert (trouble.table, answers) == (other, [])
+    tables = state_of(config).tables
+    assert (tables[other].status, tables[lines].position) == ("failed", lsn)
 
 
 def test_capture_job_that_never_ran_is_explained(tmp_path: Path) -> None:
