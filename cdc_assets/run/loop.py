@@ -33,7 +33,6 @@ from cdc_assets.core.outages import Outages
 from cdc_assets.core.task_counters import note_retry
 from cdc_assets.errors import (
     LAKE_WAITS,
-    CaptureNotReadyError,
     CdcDisabledError,
     CdcError,
     DatabaseAwayError,
@@ -370,7 +369,7 @@ class StreamLoop:
         for database in databases:
             if self._ledger.state.log(database).restored:
                 continue
-            with contextlib.suppress(CdcDisabledError, DatabaseAwayError, CaptureNotReadyError):
+            with contextlib.suppress(CdcDisabledError, DatabaseAwayError):
                 self._planner.end_missing_tables(database)
 
     def _handle_signals(self, database: str) -> bool:

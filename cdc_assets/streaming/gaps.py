@@ -99,6 +99,14 @@ def hidden_reason(state: TableState) -> str:
     )
 
 
+def beginning_reason(state: TableState) -> str:
+    """Why a table that is captured again is not read yet: it is not known which changes its instance will hold."""
+    return (
+        f"{state.table} was enabled again, and the capture job has not reached the start of its capture instance; it is read up to "
+        f"{state.position}. Next: nothing; if that lasts, see that the capture job runs."
+    )
+
+
 def require_present(source: Source, database: str, tables: Iterable[TableState]) -> None:
     """Check that a replica has the log up to the positions of tables that it does not have: else it may show a time before them.
 

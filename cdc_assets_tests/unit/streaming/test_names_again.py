@@ -379,3 +379,21 @@ def test_a_table_whose_only_instance_has_no_start_yet_is_not_gone(
     assert state.status == "gap"
     assert "was disabled and enabled again" in state.reason
     assert state_of(config).tables[lines].position == server.captured
+
+
+def test_the_other_tables_do_not_wait_for_an_instance_that_has_no_start_yet(tmp_path: Path) -> None:
+    """The capture job may have hours of the log to read before it comes there."""
+    server, config, lines, orders = started(tmp_path)
+    server.disable(V1)
+    server.beginning.add(orders)
+    server.commit((lines, "insert", 11, "b"))
+    make_capture(server, config).stream()
+    tables = state_of(config).tables
+    assert tables[lines].position == server.captured
+    assert tables[orders].resumes
+    assert "has not reached the start of its capture instance" in tables[orders].reason
+    server.beginning.clear()
+    server.enable(orders)
+    [trouble] = make_capture(server, config).stream().troubled
+    assert (trouble.table, trouble.status, trouble.gap_after) == (orders, "gap", tables[orders].position)
+    assert ("DROP", "orders") not in told(config)
