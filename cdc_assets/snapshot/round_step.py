@@ -19,6 +19,8 @@ from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgres
 from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.envelope.plan import EventPlan
+from cdc_assets.errors import ConfigurationError, describe_error
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import read_otherwise
 from cdc_assets.lake.files import DataFile, TopicWriter
@@ -28,7 +30,7 @@ from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import Window
 from cdc_assets.snapshot.markers import MarkedRow, Markers
 from cdc_assets.snapshot.notices import Notices
-from cdc_assets.snapshot.readers import Readers
+from cdc_assets.snapshot.readers import Found, Readers
 from cdc_assets.snapshot.tasks import RoundResult, SliceEnds, TableReading
 
 Entries = Mapping[TableId, HistoryEntry]
@@ -79,6 +81,8 @@ class RoundStep:
         self._window, self._run, self._entries, self._check_locks = window, run, entries, check_locks
         self._slices = [run.slices[number] for number in window.slices]
         self._slices_read = slices_read
+        self._unfit: dict[TableId, str] = {}
+        """Tables that the settings do not fit any more, with the reason."""
 
     @property
     def number(self) -> int:
@@ -126,9 +130,12 @@ class RoundStep:
         """The files that the tasks of a round wrote, and the state of the snapshot after it."""
         run, window = self._run, self._window
         readings = self._readings()
-        found = self._context.readers.read(window, self._slices, readings)
+        if run.held is not None:  # its table lacks this row if it cannot be written
+            self._destination(run.held.table)
+        slices = [entry for entry in self._slices if entry.table in readings]
+        found = self._context.readers.read(window, slices, readings) if slices else Found(())
         results = found.results
-        failed = dict(run.failed)
+        failed = {**self._unfit, **dict(run.failed)}
         for result in results:
             for failure in result.failures:
                 failed.setdefault(failure.table, failure.reason)
@@ -166,15 +173,25 @@ class RoundStep:
                 found[table] = f"{', '.join(altered)} was altered while the table was read. Next: read it again."
         return found
 
+    def _destination(self, table: TableId) -> tuple[EventPlan, str] | None:
+        """How a table's rows become events, and where they go; None if the settings do not fit it any more."""
+        try:
+            return self._lake.destination(self._entries[table])
+        except ConfigurationError as error:  # concerns one table; the others continue
+            self._unfit[table] = describe_error(error)
+            return None
+
     def _directories(self) -> dict[TableId, str]:
-        return {table: self._lake.destination(entry)[1] for table, entry in self._entries.items()}
+        return {table: found[1] for table in self._entries if (found := self._destination(table))}
 
     def _readings(self) -> dict[TableId, TableReading]:
         server_time = self._context.server.source.server_time()
         tables = {entry.table: entry for entry in self._run.tables}
         readings: dict[TableId, TableReading] = {}
         for table in dict.fromkeys(entry.table for entry in self._slices):
-            plan, directory = self._lake.destination(self._entries[table])
+            if (destination := self._destination(table)) is None:
+                continue
+            plan, directory = destination
             planned = tables[table]
             override = planned.select or self._context.settings.override_of(table) or None
             readings[table] = TableReading(
@@ -199,7 +216,9 @@ class RoundStep:
         for row in decided:
             by_table.setdefault(row.table, []).append(row.batch)
         for table, batches in by_table.items():
-            plan, directory = self._lake.destination(self._entries[table])
+            if (destination := self._destination(table)) is None:
+                continue
+            plan, directory = destination
             location = self._lake.tables.location
             with TopicWriter(location, directory, plan.topic_schema, self.number) as writer:
                 writer.write(batch.cast(plan.topic_schema) for batch in batches)

@@ -27,6 +27,7 @@ from cdc_assets.errors import (
 )
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.overview import CaptureOverview
+from cdc_assets.snapshot import rounds
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
@@ -407,6 +408,27 @@ def test_no_data_streams_from_now_and_marks_the_last_schema_event(tmp_path: Path
     assert [event.op for event in events_of(config, orders)] == ["c"]
     [public] = rows_of_topic(config, "shop")
     assert public["value"]["source"]["snapshot"] == "last"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("step", ["round-planned", "round-complete"])
+def test_snapshot_in_flight_goes_on_without_a_table_that_new_settings_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """After its only round, the last row of the table is still held back."""
+    monkeypatch.setattr(rounds, "_ROUND_SLICES", 1)
+    monkeypatch.setattr(rounds, "MIN_SLICE", 1)
+    server, config = SimulatedServer(), make_config(str(tmp_path), threads=1)
+    fitting = make_config(str(tmp_path), threads=1, column_exclude=(r"dbo\.apples\.NOTE",))
+    apples, lines = server.create("apples", rows=3, extra=("NOTE",)), server.create("lines", rows=3)
+    server.idle_tick()
+    with cut_at(step), pytest.raises(PowerCutError):
+        make_capture(server, fitting).snapshot()
+    lsn = server.commit((lines, "insert", 50, "a"))
+    assert make_capture(server, config).stream().troubled == ()
+    assert state_of(config).tables[lines].position == lsn
+    assert "exclude note or NOTE by column.exclude.list" in state_of(config).unread[apples]
+    assert make_capture(server, fitting).snapshot().tables == (apples,)
+    assert {event.key for event in events_of(config, apples)} == {1, 2, 3}
 
 
 def test_unfinished_snapshot_of_a_dropped_table_is_given_up_and_planned_again(tmp_path: Path) -> None:
