@@ -73,7 +73,12 @@ def marker_of(held: HeldRow, *, closes_table: bool, closes_all: bool) -> str:
     return "first_in_data_collection" if held.first else "true"
 
 
+def row_of(held: HeldRow) -> pa.RecordBatch:
+    """The event that is held back, as it was made."""
+    return unpack(base64.b64decode(held.batch))
+
+
 def _decided(held: HeldRow, *, closes_table: bool, closes_all: bool) -> MarkedRow:
-    batch = unpack(base64.b64decode(held.batch))
+    batch = row_of(held)
     marker = marker_of(held, closes_table=closes_table, closes_all=closes_all)
     return MarkedRow(held.table, batch if marker == "true" else mark(batch, 0, marker))

@@ -26,9 +26,9 @@ from cdc_assets.history.structure import read_otherwise
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.step import Events, lost_files, window_facts
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
+from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import Window
-from cdc_assets.snapshot.markers import MarkedRow, Markers
+from cdc_assets.snapshot.markers import MarkedRow, Markers, row_of
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.readers import Found, Readers
 from cdc_assets.snapshot.tasks import RoundResult, SliceEnds, TableReading
@@ -82,7 +82,7 @@ class RoundStep:
         self._slices = [run.slices[number] for number in window.slices]
         self._slices_read = slices_read
         self._unfit: dict[TableId, str] = {}
-        """Tables that the settings do not fit any more, with the reason."""
+        """Tables that the settings do not fit any more, or whose row that is held back they do not, with the reason."""
 
     @property
     def number(self) -> int:
@@ -130,8 +130,8 @@ class RoundStep:
         """The files that the tasks of a round wrote, and the state of the snapshot after it."""
         run, window = self._run, self._window
         readings = self._readings()
-        if run.held is not None:  # its table lacks this row if it cannot be written
-            self._destination(run.held.table)
+        if run.held is not None:
+            self._check_held(run.held)
         slices = [entry for entry in self._slices if entry.table in readings]
         found = self._context.readers.read(window, slices, readings) if slices else Found(())
         results = found.results
@@ -181,6 +181,12 @@ class RoundStep:
             self._unfit[table] = describe_error(error)
             return None
 
+    def _check_held(self, held: HeldRow) -> None:
+        """Have a table fail if its row that is held back cannot be written, or would mean something else now."""
+        found = self._destination(held.table)
+        if found and not row_of(held).schema.equals(found[0].topic_schema, check_metadata=True):
+            self._unfit[held.table] = "The settings of its events were changed while it was read. Next: read it again."
+
     def _directories(self) -> dict[TableId, str]:
         return {table: found[1] for table in self._entries if (found := self._destination(table))}
 
@@ -214,14 +220,13 @@ class RoundStep:
                     files[directory] = (*files.get(directory, ()), *written)
         by_table: dict[TableId, list[pa.RecordBatch]] = {}
         for row in decided:
-            by_table.setdefault(row.table, []).append(row.batch)
+            if row.table not in self._unfit:
+                by_table.setdefault(row.table, []).append(row.batch)
         for table, batches in by_table.items():
-            if (destination := self._destination(table)) is None:
-                continue
-            plan, directory = destination
+            plan, directory = self._lake.destination(self._entries[table])
             location = self._lake.tables.location
             with TopicWriter(location, directory, plan.topic_schema, self.number) as writer:
-                writer.write(batch.cast(plan.topic_schema) for batch in batches)
+                writer.write(iter(batches))
             files[directory] = (*files.get(directory, ()), *writer.files)
         return {directory: written for directory, written in files.items() if written}
 
