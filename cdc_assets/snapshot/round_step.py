@@ -168,7 +168,7 @@ class RoundStep:
             schema = schemas.get(table)
             names = {column.name for column in reading.plan.columns}
             if schema is None or schema.object_id != self._run.of(table).object_id:
-                found[table] = "It was dropped while it was read."
+                found[table] = "It was dropped, or hidden from the login, while it was read."
             elif altered := read_otherwise(reading.schema, schema, names):
                 found[table] = f"{', '.join(altered)} was altered while the table was read. Next: read it again."
         return found

@@ -4,9 +4,9 @@ A round is a step that cannot be read twice (`round_step`); in which order it is
 is said in `lake.step`. After its completion the next slices follow.
 
 *A table that fails* takes part in no further round, and nothing of it is committed from the round in which it failed. It fails if
-its statement is rejected, it is locked for too long, a value fits no event, the settings do not fit it any more, or it was altered
-since its structure was recorded.
-That is checked after each round. The others continue. READs of it that earlier
+its statement is rejected, it is locked for too long, a value fits no event, or it was altered since its structure was recorded.
+That is checked after each round. So it does if the settings, changed since, do not fit it or its row that is held back.
+The others continue. READs of it that earlier
 rounds committed stay, and their watermark is remembered (`EarlyReads`): rows that are deleted before its next snapshot
 would otherwise stay for ever. That one takes up the watermark, so all changes after these READs are streamed; if they
 are gone from the server, it records a gap (`run`). The same holds for a snapshot that is given up.
