@@ -1,6 +1,6 @@
 """What the change tables of capture instances hold: small queries of many instances at once.
 
-An instance whose change table was dropped between two queries is left to the reading of it, which reveals that.
+An instance whose change table was dropped between two queries, or cannot be read, is left to the reading of it, which reveals that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,14 +60,14 @@ def positions_in_commit(
 ) -> Sequence[Position]:
     """Positions of every `step`-th change row of each instance inside a commit; see `core.ports`."""
 
-    def counted(names: Sequence[str]) -> list[tuple[str, int]]:
+    def at_steps(names: Sequence[str]) -> list[Position]:
         rows = session.rows(change_queries.rows_in_commit(database, names), *[commit.raw] * len(names))
-        return [(names[integer(place)], integer(count)) for place, count in rows]
+        counts = [(names[integer(place)], integer(count)) for place, count in rows]
+        return [at for name, count in counts for at in step_positions(session, database, name, commit, step, count)]
 
     found: list[Position] = []
     for portion in portions(instances, PROBES_PER_QUERY):
-        for name, rows in of_those_there(portion, counted, lambda _: []):
-            found += step_positions(session, database, name, commit, step, rows)
+        found += of_those_there(portion, at_steps, lambda _: [])
     return sorted(found, key=str)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from cdc_assets.adapters.sqlserver.errors import INVALID_OBJECT
 from cdc_assets.errors import ObjectDeniedError, QueryError
 
 T = TypeVar("T")
@@ -28,19 +27,17 @@ def by_database(items: Iterable[tuple[str, T]], size: int) -> Iterator[tuple[str
 def of_those_there(
     names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
 ) -> list[T]:
-    """Query all capture instances at once; if a change table was dropped, or may not be read, query each one.
+    """Query all capture instances at once; if one of them refuses that, query each one.
 
     Args:
         names: names of the instances, at least one.
         ask: function that queries some of them.
-        of_gone: result for an instance whose change table was dropped or may not be read: whoever reads it meets the error, which
+        of_gone: result for an instance whose change table was dropped, or cannot be read: whoever reads it meets the error, which
             is then that table's only.
     """
     try:
         return ask(names)
-    except (QueryError, ObjectDeniedError) as error:
-        if isinstance(error, QueryError) and error.number != INVALID_OBJECT:
-            raise
-    if len(names) == 1:
-        return of_gone(names[0])
+    except (QueryError, ObjectDeniedError):
+        if len(names) == 1:
+            return of_gone(names[0])
     return [found for name in names for found in of_those_there([name], ask, of_gone)]

@@ -1,0 +1,51 @@
+"""Queries of many capture instances at once: one that cannot be read hides no other."""
+
+import re
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from cdc_assets.adapters.sqlserver import change_tables, commit_counts
+from cdc_assets.adapters.sqlserver.session import Session
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.errors import ObjectDeniedError, QueryError
+
+LSN = Lsn.from_int(7)
+
+
+class OneBroken:
+    """A session of a database where one change table cannot be read; each of the others has a row, of the commit 7."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def value(self, statement: str, *_: object) -> object:
+        return 0 if "COUNT" in statement else None
+
+    def rows(self, statement: str, *_: object) -> Sequence[tuple[object, ...]]:
+        names = re.findall(r"\[(\w+)_CT\]", statement)
+        if "broken" in names:
+            raise self.error
+        if "position_in_commit" in statement:
+            return [(1, LSN.raw)]
+        return [(place, LSN.raw, 1) if "AS lsn" in statement else (place, 3) for place, _ in enumerate(names)]
+
+    def rows_behind(self, _: object, statement: str, *parameters: object) -> Sequence[tuple[object, ...]]:
+        return self.rows(statement, *parameters)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        QueryError("Invalid object name 'cdc.broken_CT'.", 208),
+        QueryError("SQL Server detected a logical consistency-based I/O error.", 824),
+        ObjectDeniedError("The SELECT permission was denied."),
+    ],
+    ids=lambda error: str(error)[:7],
+)
+def test_a_change_table_that_cannot_be_read_is_left_to_whoever_reads_it(error: Exception) -> None:
+    session, bounds = cast("Session", OneBroken(error)), {"broken": ZERO_LSN, "orders": ZERO_LSN}
+    assert change_tables.active_instances(session, "Shop", bounds, LSN) == {"broken", "orders"}
+    assert commit_counts.rows_per_commit(session, session, "Shop", bounds, LSN) == {"orders": [(LSN, 1)]}
+    assert change_tables.positions_in_commit(session, "Shop", list(bounds), LSN, 2)
