@@ -65,8 +65,12 @@ INVALID_OBJECT = 208
 NO_CDC = frozenset({22901, 22910})
 """Change data capture is not enabled where a CDC procedure was called."""
 
-_RESOURCES = (range(701, 800), range(1201, 1300), range(8640, 8660), range(10920, 10940), range(40540, 40560))
-"""Numbers of memory, locks, grants of memory, limits of Azure SQL and sessions that it ended."""
+_RESOURCES = (
+    *(range(701, 800), range(1201, 1300), range(8640, 8653), range(8656, 8660), range(10920, 10940)),
+    range(40540, 40560),
+)
+"""Numbers of memory, locks, grants of memory, limits of Azure SQL and sessions that it ended; those between concern one table, whose
+file group is offline or whose index is disabled."""
 _CONNECTIONS = (range(6001, 6010), range(10050, 10070), range(17140, 17200), range(40140, 40200))
 """Numbers of servers that stop, sockets, servers that start, and databases of Azure SQL that move."""
 _STATES = (range(901, 1000),)

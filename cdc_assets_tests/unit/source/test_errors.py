@@ -85,7 +85,7 @@ NUMBERS = [
     (OF_ONE_OBJECT, ObjectDeniedError),
     (PERMISSION - OF_ONE_OBJECT, PreflightError),
     (NO_CDC, PreflightError),
-    (frozenset({102, 207, 208, 313, 605, 824, 2627, 3952}), QueryError),
+    (frozenset({102, 207, 208, 313, 605, 824, 2627, 3952, 8653, 8655}), QueryError),
     (frozenset({703, 1221, 8649, 10936, 40545}), ServerBusyError),
     (frozenset({6006, 10061, 17188, 40143}), ConnectionLostError),
     (frozenset({926, 965, 987}), DatabaseAwayError),
