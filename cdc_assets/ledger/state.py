@@ -398,6 +398,10 @@ class CaptureState:
         """The window or round of a database that is in flight."""
         return next((window for window in self.pending if window.database == database), None)
 
+    def is_open(self, database: str) -> bool:
+        """Whether a window, round or snapshot of a database is in flight."""
+        return self.in_flight(database) is not None or database in self.snapshots
+
     def planned_until(self, database: str) -> Lsn | None:
         """Where a database's window of the log ends that is in flight."""
         window = self.in_flight(database)

@@ -8,7 +8,7 @@ A retryable error of one database postpones that database only (`retriable.resta
 `errors.max.retries`): its window is given up, nothing of it being committed, and drafted again. If it is an error of the lake,
 or all databases have one, the loop waits and then repeats the pending windows with the same bounds.
 The tables of a database whose change data capture was turned off end. A database that
-is offline or gone is left out, checked from time to time, and continues
+is offline or gone, or refuses the login, is left out, checked from time to time, and continues
 where it stopped. A database that was restored to an earlier moment is left out for good.
 The other databases continue. Any other error ends the loop and leaves lake and positions
 unchanged. If no table streams yet, the loop waits for a table to be enabled as long as
@@ -35,8 +35,11 @@ from cdc_assets.errors import (
     LAKE_WAITS,
     CdcDisabledError,
     CdcError,
+    CredentialsError,
     DatabaseAwayError,
     DatabaseRestoredError,
+    LoginError,
+    PreflightError,
     RetryableError,
 )
 from cdc_assets.ledger.state import TableState, Window
@@ -217,7 +220,9 @@ class StreamLoop:
                 continue
             try:
                 worked |= action(database)
-            except (CdcDisabledError, DatabaseRestoredError, RetryableError) as error:
+            except CredentialsError:  # of the whole server
+                raise
+            except (LoginError, PreflightError, DatabaseRestoredError, RetryableError) as error:
                 self._recover_from(database, error)
                 worked = True
             else:
@@ -228,7 +233,7 @@ class StreamLoop:
         """Leave a database out, postpone it, or wait, as its error requires."""
         if isinstance(error, DatabaseRestoredError):
             self._leave_out(database, error)
-        elif isinstance(error, DatabaseAwayError | CdcDisabledError):
+        elif isinstance(error, DatabaseAwayError | LoginError | PreflightError):
             self._leave_out_or_wait(database, error)
         elif isinstance(error, LAKE_WAITS):
             self._wait_out(_name(database), error)
@@ -306,7 +311,8 @@ class StreamLoop:
         try:
             if self._server.source.trouble(database) is not None:
                 return False
-        except RetryableError:  # the server is away; the next read waits for it
+            self._server.instances(database)  # it may refuse the login still
+        except (LoginError, PreflightError, RetryableError):  # or the server is away; the next read waits for it
             return False
         log.info("Database %s can be captured again.", database)
         del self.unavailable[database]

@@ -7,7 +7,7 @@ that is planned later must not be committed earlier.
 | left in flight | finished by | given up when |
 |---|---|---|
 | files of an incremental round | committing them | never |
-| a window of the log | repeating it with the same bounds | its database is away, or no longer configured |
+| a window of the log | repeating it with the same bounds | its database is away or refuses the login, or is no longer configured |
 | structures given by a signal | checking whether they are in the history | never |
 | a snapshot | reading what is not committed yet | the same, or its tables were replaced |
 """
@@ -25,7 +25,16 @@ from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.patterns import Patience
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError, LakeError
+from cdc_assets.errors import (
+    TURN_ERRORS,
+    CdcDisabledError,
+    CdcError,
+    CredentialsError,
+    DatabaseRestoredError,
+    LakeError,
+    LoginError,
+    PreflightError,
+)
 from cdc_assets.lake.commits import is_there
 from cdc_assets.lake.known import remember_record
 from cdc_assets.ledger.state import CaptureState
@@ -126,10 +135,17 @@ class Opening:
         ]:
             try:
                 check_recovery_fork(self._ledger, self._server.source, database)
+                if self._ledger.state.is_open(database):
+                    self._server.instances(database)
             except DatabaseRestoredError as error:
                 if tables := selected.pop(database, None):
                     self.restored[database] = tables
                 unavailable[database] = error
+            except CredentialsError:  # of the whole server
+                raise
+            except (LoginError, PreflightError) as error:  # what it has in flight would hold up all others
+                selected.pop(database, None)
+                unavailable.setdefault(database, error)
         for database, problem in unavailable.items():
             if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
                 leave_out_database(self._ledger, self._lake, database, problem)

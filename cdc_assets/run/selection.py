@@ -20,7 +20,15 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import check_conflicts
-from cdc_assets.errors import CdcError, ConfigurationError, DatabaseAwayError, describe_error
+from cdc_assets.errors import (
+    CdcError,
+    ConfigurationError,
+    CredentialsError,
+    DatabaseAwayError,
+    LoginError,
+    PreflightError,
+    describe_error,
+)
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.system_topics import system_topics
 from cdc_assets.ledger.ledger import Ledger
@@ -118,7 +126,9 @@ def select(config: CaptureConfig, server: Server, state: CaptureState) -> Select
         try:
             if problem is None:
                 tables[database] = source.user_tables(database)
-        except DatabaseAwayError as error:
+        except CredentialsError:  # of the whole server
+            raise
+        except (DatabaseAwayError, LoginError, PreflightError) as error:
             problem = error
         if problem is not None:  # one that is gone has the letter case of the settings
             unavailable[begun.get(database.lower(), database)] = problem

@@ -12,11 +12,11 @@ from cdc_assets.capture.moment import Moment
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
-from cdc_assets.errors import DATABASE_ERRORS, CdcDisabledError
+from cdc_assets.errors import DATABASE_ERRORS, LoginError, PreflightError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableState
 
-_AWAY = (*DATABASE_ERRORS, CdcDisabledError)
+_AWAY = (*DATABASE_ERRORS, LoginError, PreflightError)
 
 
 class UntilNow:
@@ -69,7 +69,7 @@ class UntilNow:
         if watermark is None:  # no table streams
             return True
         left = state.unpublished.get(database)
-        if state.in_flight(database) or database in state.snapshots or (left and left.known < left.until):
+        if state.is_open(database) or (left and left.known < left.until):
             return False
         if self._mirrored and not _is_behind_readings(state, database, watermark):
             return False

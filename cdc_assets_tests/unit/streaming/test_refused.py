@@ -1,0 +1,92 @@
+"""A database that refuses the login stops no other one."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import CdcError, CredentialsError, LoginError, ObjectDeniedError
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import DATABASE
+from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
+
+
+class Refusing(TwoDatabases):
+    """A server of which some databases refuse some questions."""
+
+    def __getattribute__(self, name: str) -> Any:
+        found, refusals = super().__getattribute__(name), super().__getattribute__("__dict__").get("refusals", {})
+        if name not in refusals:
+            return found
+
+        def asked(database: str, *rest: Any) -> Any:
+            if database in refusals[name]:
+                raise refusals[name][database]
+            return found(database, *rest)
+
+        return asked
+
+
+QUESTIONS = ["user_tables", "capture_instances", "max_transaction_lsn", "low_water_marks", "max_captured_lsn"]
+
+
+def two(path: Path) -> tuple[Refusing, CaptureConfig, TableId, TableId]:
+    server = Refusing()
+    lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
+    server.idle_tick()
+    config = config_of_two(path)
+    make_capture(server, config).snapshot()
+    server.commit((lines, "insert", 50, "a"), (other, "insert", 50, "a"))
+    return server, config, lines, other
+
+
+def refuse(server: Refusing, database: str, error: CdcError | None) -> None:
+    refused = {
+        question: {database: error} for question in QUESTIONS if question != "user_tables" or type(error) is LoginError
+    }
+    server.__dict__["refusals"] = refused if error else {}
+
+
+@pytest.mark.parametrize("step", ["", "window-planned", "table-committed"])
+@pytest.mark.parametrize("error", [LoginError("No user."), ObjectDeniedError("SELECT was denied.")])
+def test_the_others_go_on_and_it_continues_when_it_answers(tmp_path: Path, error: CdcError, step: str) -> None:
+    server, config, lines, other = two(tmp_path)
+    if step:
+        with cut_at(step), pytest.raises(PowerCutError):
+            make_capture(server, config).stream()
+    refuse(server, OTHER, error)
+    lsn = server.commit((lines, "insert", 51, "a"), (other, "insert", 51, "a"))
+    for _ in range(2):
+        with suppress(CdcError):
+            troubled = make_capture(server, config).stream().troubled
+    assert state_of(config).tables[lines].position == lsn
+    assert [trouble.table for trouble in troubled] == [other]
+    refuse(server, OTHER, None)
+    assert make_capture(server, config).stream().troubled == ()
+    assert state_of(config).tables[other].position == lsn
+    for table in (lines, other):
+        assert [event.key for event in events_of(config, table)] == [1, 2, 50, 51]
+
+
+def test_a_run_that_ends_when_all_is_there_goes_on_without_it(tmp_path: Path) -> None:
+    server, config, lines, other = two(tmp_path)
+    refuse(server, OTHER, ObjectDeniedError("SELECT was denied."))
+    capture = make_capture(server, config)
+    until = capture.until_now()
+    [trouble] = capture.stream(should_yield=until.should_end).troubled
+    assert trouble.table == other
+    assert f"{OTHER} could not be read: SELECT was denied." in until.missing()
+    assert until.targets()[lines] == state_of(config).tables[lines].position
+
+
+def test_a_wrong_password_ends_the_run(tmp_path: Path) -> None:
+    server, config, _, _ = two(tmp_path)
+    refuse(server, DATABASE, CredentialsError("Wrong password."))
+    with pytest.raises(CredentialsError):
+        make_capture(server, config).stream()
