@@ -12,7 +12,7 @@ from cdc_assets.config.snapshot_modes import Decision, Situation, decide, rule_o
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.signal import signal_table
-from cdc_assets.errors import CdcDisabledError, ConfigurationError
+from cdc_assets.errors import ConfigurationError, LoginError, PreflightError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState
@@ -77,12 +77,15 @@ class Due:
         return [Request(table, partitions, data=not self._takes_signals(table)) for table in tables]
 
     def _instances(self, database: str, captured: Sequence[TableId]) -> Instances:
-        """Capture instances, if the mode depends on them; empty for a database whose change data capture was turned off."""
+        """Capture instances, if the mode depends on them; empty for a database whose change data capture was turned off, or that
+        refuses the login."""
         rule, states = rule_of(self._settings), self._ledger.state.tables
         uncaptured = any(table in states and states[table].position is None for table in captured)
         if not uncaptured and not {rule.schema, rule.data} & {"needed", "position lost"}:
             return {}
-        with contextlib.suppress(CdcDisabledError):  # the loop ends its tables and reports why
+        with contextlib.suppress(
+            LoginError, PreflightError
+        ):  # the loop ends its tables, or leaves it out, and reports why
             return self._server.instances(database)
         return {}
 

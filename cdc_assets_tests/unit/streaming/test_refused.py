@@ -36,11 +36,11 @@ class Refusing(TwoDatabases):
 QUESTIONS = ["user_tables", "capture_instances", "max_transaction_lsn", "low_water_marks", "max_captured_lsn"]
 
 
-def two(path: Path) -> tuple[Refusing, CaptureConfig, TableId, TableId]:
+def two(path: Path, **changes: object) -> tuple[Refusing, CaptureConfig, TableId, TableId]:
     server = Refusing()
     lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
     server.idle_tick()
-    config = config_of_two(path)
+    config = config_of_two(path, **changes)
     make_capture(server, config).snapshot()
     server.commit((lines, "insert", 50, "a"), (other, "insert", 50, "a"))
     return server, config, lines, other
@@ -72,6 +72,14 @@ def test_the_others_go_on_and_it_continues_when_it_answers(tmp_path: Path, error
     assert state_of(config).tables[other].position == lsn
     for table in (lines, other):
         assert [event.key for event in events_of(config, table)] == [1, 2, 50, 51]
+
+
+def test_so_they_do_if_positions_are_compared_with_the_server(tmp_path: Path) -> None:
+    server, config, lines, other = two(tmp_path, mode="when_needed")
+    refuse(server, OTHER, ObjectDeniedError("SELECT was denied."))
+    lsn = server.commit((lines, "insert", 51, "a"))
+    [trouble] = make_capture(server, config).stream().troubled
+    assert (trouble.table, state_of(config).tables[lines].position) == (other, lsn)
 
 
 def test_a_run_that_ends_when_all_is_there_goes_on_without_it(tmp_path: Path) -> None:
