@@ -16,12 +16,13 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import (
     LAKE_ERRORS,
-    CdcDisabledError,
     CdcError,
     ConfigurationError,
     DatabaseAwayError,
     DatabaseRestoredError,
     InvariantError,
+    LoginError,
+    PreflightError,
 )
 from cdc_assets.history.drift import Drift
 from cdc_assets.history.records import HistoryEntry
@@ -376,7 +377,7 @@ class CaptureOverview:
         for database in self._streaming():
             try:
                 jobs.append(self._source.capture_job(database))
-            except (CdcDisabledError, DatabaseAwayError) as error:
+            except (DatabaseAwayError, LoginError, PreflightError) as error:
                 jobs.append(CaptureJob(database, None, None, problem=str(error)))
         return jobs
 

@@ -12,7 +12,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import RecoveryFork, Source
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
+from cdc_assets.errors import CdcError, CredentialsError, DatabaseAwayError, LoginError, PreflightError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.overview.report import LATE_S
 
@@ -80,7 +80,9 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         now = source.server_time()
         times = _sure(source, database, times, now, {unread, unplanned} - {None})
         return DatabaseFacts(None, fork, restored, captured, instances, times, newest, unread, unplanned, now)
-    except (CdcDisabledError, DatabaseAwayError) as error:
+    except CredentialsError:  # of the whole server
+        raise
+    except (DatabaseAwayError, LoginError, PreflightError) as error:
         return DatabaseFacts(error)
 
 

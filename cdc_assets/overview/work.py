@@ -15,7 +15,14 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.core.signal import SignalChannel, signal_table
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError
+from cdc_assets.errors import (
+    CdcDisabledError,
+    CdcError,
+    CredentialsError,
+    DatabaseAwayError,
+    LoginError,
+    PreflightError,
+)
 from cdc_assets.ledger.readings import open_databases
 from cdc_assets.ledger.state import CaptureState, TableState
 from cdc_assets.run.selection import unfit
@@ -77,7 +84,7 @@ class Work:
         uncaptured = {table for table in tables if table in self._state.tables and not self._state.has_position(table)}
         found: set[TableId] = set()
         for database in sorted({table.database for table in uncaptured if self._rule.streams}):
-            with suppress(CdcDisabledError, DatabaseAwayError):
+            with suppress(DatabaseAwayError, LoginError, PreflightError):
                 found |= uncaptured & by_table(self._source.capture_instances(database), self._streaming).keys()
         return found
 
@@ -89,7 +96,7 @@ class Work:
         """
         found: list[TableId] = []
         for database in self._source.databases():
-            with suppress(CdcDisabledError, DatabaseAwayError):
+            with suppress(DatabaseAwayError, LoginError, PreflightError):
                 found += by_table(self._source.capture_instances(database), self._streaming)
         new = sorted(table for table in found if table not in self._state.tables and self._included(table))
         refused = unfit(new, self._state.tables, self._config) if self._state.tables else {}
@@ -119,7 +126,9 @@ class Work:
                     newest = watermark
             except CdcDisabledError:
                 newest = watermark
-            except DatabaseAwayError as error:
+            except (DatabaseAwayError, LoginError, PreflightError) as error:
+                if isinstance(error, CredentialsError) or (not error.retryable and self._databases() == [database]):
+                    raise  # it stops all that there is
                 log.warning(
                     "%s", error
                 )  # the other databases continue; it comes back, or a run records the end of its tables
@@ -211,7 +220,7 @@ class Work:
     def _has_moved(self, database: str) -> bool:
         """Whether a database has a transaction after what was read of it; False if it cannot be queried."""
         watermark = self._state.watermark(database)
-        with suppress(CdcDisabledError, DatabaseAwayError):
+        with suppress(DatabaseAwayError, LoginError, PreflightError):
             return watermark is not None and self._source.max_transaction_lsn(database, watermark, 0) is not None
         return False
 

@@ -1,6 +1,6 @@
 """A database that refuses the login stops no other one."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, CredentialsError, LoginError, ObjectDeniedError
+from cdc_assets.overview import CaptureOverview, inspect_server
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
@@ -91,6 +92,18 @@ def test_a_run_that_ends_when_all_is_there_goes_on_without_it(tmp_path: Path) ->
     assert trouble.table == other
     assert f"{OTHER} could not be read: SELECT was denied." in until.missing()
     assert until.targets()[lines] == state_of(config).tables[lines].position
+
+
+@pytest.mark.parametrize("error", [LoginError("No user."), ObjectDeniedError("SELECT was denied.")])
+def test_its_page_says_so_and_runs_are_started_for_the_others(tmp_path: Path, error: CdcError) -> None:
+    server, config, lines, other = two(tmp_path)
+    make_capture(server, config).stream()
+    refuse(server, OTHER, error)
+    server.commit((lines, "insert", 51, "a"), (other, "insert", 51, "a"))
+    report = inspect_server(config, lambda: nullcontext(server), now=server.now).report
+    assert (report.health, report.troubles[0].where) == ("in trouble", OTHER)
+    assert {table.table: table.condition for table in report.tables} == {lines: "streaming", other: "failed"}
+    assert list(CaptureOverview(config, server).work.unread_databases()) == [DATABASE]
 
 
 def test_a_wrong_password_ends_the_run(tmp_path: Path) -> None:
