@@ -26,6 +26,7 @@
         ├── FencedError             another writer has taken this capture over
         ├── EngineError             Spark cannot run the tasks as it is set up
         ├── MirrorError             a mirror cannot follow its topic
+        │   └── UnknownRowError         events remove a row that it does not have, of a table without a key
         └── LakeError               the lake cannot be read or written
             └── EventsDroppedError      a topic no longer holds events that were requested
 

@@ -256,7 +256,7 @@ class QuickTable:
     def _newest(self) -> _Version:
         """The table now, and no other in its place."""
         newest = self._log.newest()
-        if newest.number < self._at.number or self._log.versions[self._at.number] is not self._at:
+        if newest.number < self._at.number or self._log.versions[self._at.number].metadata != self._at.metadata:
             raise DeltaError(
                 f"the newest version in the log {newest.number} is older than snapshot version {self._at.number}"
             )
