@@ -44,6 +44,7 @@ def test_without_a_subject_it_tells_them() -> None:
     assert all(name in told for name in SUBJECTS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_each_subject_can_be_run_and_tells_its_options(name: str) -> None:
     assert callable(import_module(f"benchmarks.{name}").main)
@@ -231,6 +232,7 @@ def end_by_sigterm(arguments: Sequence[str], program: str, folder: Path) -> None
         process.wait()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_sigterm_leaves_neither_server_nor_spark(tmp_path: Path) -> None:
     sizes = ["--rows", "1000", "--updates", "100", "--repeats", "50"]
