@@ -270,7 +270,7 @@ def test_a_reading_under_the_same_watermark_is_open_again(world: World) -> None:
     world.mirror()
 
 
-@pytest.mark.parametrize("way", ["first", "whole", "range"])
+@pytest.mark.parametrize("way", ["first", *(pytest.param(way, marks=pytest.mark.long) for way in ("whole", "range"))])
 @pytest.mark.parametrize(
     "step",
     ["round-planned", "round-written", "table-committed", "round-complete", "snapshot-complete", "readings-closed"],

@@ -115,7 +115,7 @@ def test_rows_that_users_appended_stay_when_a_topic_is_compacted(
         "topic-compacted",
     ],
 )
-@pytest.mark.parametrize("foreign", [False, True])
+@pytest.mark.parametrize("foreign", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_sleeper_loses_and_doubles_nothing(world: World, step: str, foreign: bool) -> None:
     """A run that is stopped at a step, and woken when another one has done its work."""
     waiting = [step]

@@ -99,7 +99,7 @@ class Fuse:
             raise self._error
 
 
-@pytest.mark.parametrize("place", ["before", "behind"])
+@pytest.mark.parametrize("place", [pytest.param("before", marks=pytest.mark.long), "behind"])
 @pytest.mark.parametrize(
     ("error", "step"),
     [

@@ -135,7 +135,10 @@ def test_a_run_may_die_again_and_again_and_the_connector_repeat_itself(tmp_path:
     assert_each_once(tmp_path)
 
 
-@pytest.mark.parametrize("connector", ["mysql", "mariadb", "postgresql", "oracle"])
+@pytest.mark.parametrize(
+    "connector",
+    ["postgresql", *(pytest.param(name, marks=pytest.mark.long) for name in ("mysql", "mariadb", "oracle"))],
+)
 @pytest.mark.parametrize("step", ["batch-planned", "batch-complete"])
 def test_a_run_may_die_after_each_batch_though_some_hold_nothing_but_repetitions(
     tmp_path: Path, connector: str, step: str
