@@ -60,6 +60,7 @@ def test_what_hinders_the_stream(world: World) -> None:
     assert "unable to continue" not in tell(world, "doctor")[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lose", "what", "status"), [(shutil.rmtree, "is gone", "gap"), (truncate, "cannot be read", "failed")]
 )

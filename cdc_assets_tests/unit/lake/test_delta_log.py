@@ -178,6 +178,7 @@ def test_crash_between_two_removals_is_made_good_by_the_next_clean_up(
     assert TopicTables(tables.location, "shop").row_count("topic") == 149
 
 
+@pytest.mark.long
 def test_young_commits_stay_for_those_who_are_opening_the_table(
     tables: TopicTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

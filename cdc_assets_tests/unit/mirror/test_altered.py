@@ -176,6 +176,7 @@ def test_a_mirror_that_is_made_anew_before_it_has_come_to_a_change_begins_behind
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", ["ADD c int NOT NULL CONSTRAINT df DEFAULT 5", "DROP COLUMN b"])
 def test_a_column_that_comes_to_a_table_without_a_key_or_leaves_it(
     server: StandIn, tmp_path: Path, change: str

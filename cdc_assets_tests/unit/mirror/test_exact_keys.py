@@ -89,6 +89,7 @@ def refusal(world: World) -> str:
     return str(CaptureMirrors(world.config, LocalRunner(2), SystemClock()).catch_up().get(TOPIC, ""))
 
 
+@pytest.mark.long
 def test_each_change_finds_its_own_row(world: World) -> None:
     world.mirror()
     write(world, "UPDATE dbo.t SET note = N'new' WHERE at = @3'", "DELETE FROM dbo.t WHERE at = @5'")

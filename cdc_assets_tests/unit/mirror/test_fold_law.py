@@ -99,6 +99,7 @@ def test_rows_and_versions_of_a_table_with_a_key(steps: list[Step], cuts: list[i
         assert key != other or end <= following
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(histories(keyed=False), CUTS)
 def test_rows_and_versions_of_a_table_without_a_key(steps: list[Step], cuts: list[int]) -> None:
@@ -124,6 +125,7 @@ def test_rows_that_a_new_reading_does_not_find_are_gone(steps: list[Step], lost:
     assert done.changed is bool(there.keys() - left.keys())
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(histories(keyed=False), some.lists(some.tuples(some.integers(1, 3), some.sampled_from("xy"))), some.booleans())
 def test_a_new_reading_names_all_copies(steps: list[Step], read: list[tuple[int, str]], whole: bool) -> None:

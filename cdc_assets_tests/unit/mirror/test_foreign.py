@@ -184,6 +184,7 @@ def test_a_leaf_that_is_rewritten_meanwhile_is_not_replaced(server: StandIn, tmp
     assert ordered(world.rows()) == ordered(world.on_server("id, note"))
 
 
+@pytest.mark.long
 def test_a_table_with_a_column_called_position_is_committed_to_twice_a_step(server: StandIn, tmp_path: Path) -> None:
     """Its history is no topic, whose files tell bounds of positions."""
     world = made(server, tmp_path / "lake", PLACES)

@@ -182,6 +182,7 @@ def test_mirrors_that_cannot_be_tidied_follow(world: World, monkeypatch: pytest.
     assert count(world, TOPIC) == 2
 
 
+@pytest.mark.long
 def test_a_column_that_another_one_of_the_same_letters_replaces(world: World) -> None:
     assert not mirrored(world)
     world.execute("ALTER TABLE dbo.t DROP COLUMN Name")
@@ -198,6 +199,7 @@ def test_a_column_that_another_one_of_the_same_letters_replaces(world: World) ->
     assert ordered(world.rows()) == ordered(world.on_server("id, name"))
 
 
+@pytest.mark.long
 def test_a_table_may_have_columns_of_any_name(world: World) -> None:
     world.execute(
         "CREATE TABLE dbo.x (id int NOT NULL PRIMARY KEY, [__op] nvarchar(max), [__position] int, [__missing:__op] bit)"

@@ -17,6 +17,7 @@ from mssql_standin.control import StandIn
 BYTES = 256 * 1024
 
 
+@pytest.mark.long
 def test_events_are_staged_in_portions_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = list[int]()
 

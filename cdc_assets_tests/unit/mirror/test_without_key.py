@@ -41,6 +41,7 @@ def test_rows_that_compare_equal_are_not_exchangeable(server: StandIn, tmp_path:
     )
 
 
+@pytest.mark.long
 def test_some_rows_that_are_read_after_all_of_them(server: StandIn, tmp_path: Path) -> None:
     """Both readings have one LSN, and only the first one says which rows there are."""
     world = started(
@@ -76,6 +77,7 @@ def test_a_column_that_comes_to_a_table_with_a_key_by_a_property(server: StandIn
     assert ordered(world.rows()) == ordered(world.on_server("a, n, c"))
 
 
+@pytest.mark.long
 def test_a_column_that_becomes_large(server: StandIn, tmp_path: Path) -> None:
     """It tells rows apart until then, and no longer."""
     world = started(server, tmp_path, "a int, b nvarchar(9)", "(1, N'x')", "(1, N'y')")

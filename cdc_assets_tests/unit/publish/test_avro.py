@@ -238,6 +238,7 @@ ROW = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @given(st.lists(ROW, min_size=1, max_size=8), st.integers(0, 3))
 def test_rows_of_any_values_are_read_back_by_another_library(rows: list[dict[str, Any]], first: int) -> None:
     field = struct("t.Row", FIELDS, optional=False).to_field("value")

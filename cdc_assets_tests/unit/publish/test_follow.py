@@ -152,6 +152,7 @@ def test_who_follows_waits_for_a_lake_that_cannot_be_read_once_publishing_has_be
         other.run(following=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("there", ["", "folder", "file"])
 def test_a_lake_that_is_away_for_a_while_is_waited_for(tmp_path: Path, there: str) -> None:
     """As a file system that is not mounted, which leaves an empty folder, or that gives errors."""

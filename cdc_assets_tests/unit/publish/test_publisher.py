@@ -241,6 +241,7 @@ def test_reasons_of_any_length_leave_room_for_the_marker(world: World) -> None:
     assert "not compatible" in parse_published(broker.marker or "").stopped[TOPIC]
 
 
+@pytest.mark.long
 def test_reasons_of_very_many_topics_leave_room_for_the_marker() -> None:
     many = Stops()
     for number in range(5_000):

@@ -71,6 +71,7 @@ def test_windows_go_into_another_prefix(config: CaptureConfig, whole: MemoryBrok
         publisher(config, broker, replay=Replay(Span(first), "old")).open()
 
 
+@pytest.mark.long
 def test_a_range_behind_what_is_complete_is_refused_for_what_it_is(config: CaptureConfig) -> None:
     broker = MemoryBroker()
     for span in (Span(500), Span(500, 600)):

@@ -252,6 +252,7 @@ def test_a_mirror_that_does_not_follow_is_told(world: World) -> None:
         world.reconcile(timeout_s=0.5)
 
 
+@pytest.mark.long
 def test_some_ranges_at_a_time(world: World) -> None:
     world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id IN (1, 99)")
     world.behind_the_log("DELETE FROM dbo.t WHERE id = 2")

@@ -78,6 +78,7 @@ def test_old_events_go_once_their_mirror_has_them(world: World) -> None:
     world.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 @pytest.mark.parametrize("error", [LakeError("It cannot be read."), ValueError("nobody has foreseen it")])
 def test_a_topic_that_cannot_be_read_keeps_its_events_and_no_other_one_does(
@@ -136,6 +137,7 @@ def live(world: World, topic: str) -> set[str]:
     return {Path(uri).name for uri in handle.file_uris()}
 
 
+@pytest.mark.long
 @pytest.mark.delta_rs
 def test_files_of_the_other_topics_leave_the_disk_where_one_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

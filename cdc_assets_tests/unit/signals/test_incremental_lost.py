@@ -24,6 +24,7 @@ CLEAN_UP = "EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_cdc_s
 NEWEST = "DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); "
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["ignore", "resnapshot", "fail"])
 def test_markers_that_were_cleaned_up_are_written_again(server: StandIn, tmp_path: Path, policy: str) -> None:
     """Before their window was planned, so that the signal table has a gap; or, with `fail`, behind it, before they were looked for."""

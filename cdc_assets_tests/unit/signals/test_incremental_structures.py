@@ -18,6 +18,7 @@ from mssql_standin.control import StandIn
 DISABLE = "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'orders', @capture_instance = 'all'"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "end", "status"),
     [
@@ -40,6 +41,7 @@ def test_table_that_goes_in_mid_snapshot(server: StandIn, tmp_path: Path, end: s
     assert not world.state().signals[DATABASE].queue
 
 
+@pytest.mark.long
 def test_second_capture_instance_while_a_round_is_in_flight(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = orders(world)
@@ -131,6 +133,7 @@ def test_column_that_the_snapshot_itself_needs_is_dropped_while_rows_are_read(
     )
 
 
+@pytest.mark.long
 def test_column_that_was_made_again_under_its_name_is_another_one(server: StandIn, tmp_path: Path) -> None:
     """Changes have no value of it, and neither have READs."""
     world = World(server, str(tmp_path))
@@ -197,6 +200,7 @@ def test_clean_up_during_a_round(server: StandIn, tmp_path: Path) -> None:
     assert set(ids(world, table)) == set(range(1, 101))
 
 
+@pytest.mark.long
 def test_updates_without_a_visible_change_leave_the_read(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     events = replace(world.config.events, skip_unchanged=True, column_exclude=("dbo.orders.hidden",))

@@ -136,6 +136,7 @@ def test_an_instance_that_goes_while_rows_are_read_ends_as_a_gap_or_the_end_of_t
     assert events_of(config, good)[-1].key == 50
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seen", [False, True], ids=["snapshot first", "seen by a run"])
 @pytest.mark.parametrize("policy", ["fail", "resnapshot"])
 def test_an_instance_made_again_on_an_idle_server_leaves_one_gap_which_the_snapshot_ends(

@@ -262,6 +262,7 @@ def test_locks_that_are_not_to_be_had_fail_that_table_alone(server: StandIn, tmp
     shop.check()
 
 
+@pytest.mark.long
 def test_without_the_right_to_write_a_signal_another_way_is_found(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

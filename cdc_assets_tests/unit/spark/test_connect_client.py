@@ -31,6 +31,7 @@ except ConfigurationError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("preparation", "told"),
     [

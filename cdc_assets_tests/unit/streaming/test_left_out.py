@@ -91,6 +91,7 @@ def test_what_was_cleaned_up_while_a_table_was_left_out_is_a_gap(pair: Pair) -> 
     assert pair.world.stream().troubled == (), "whoever leaves it out does not want to hear of it"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["window-planned", "files-written", "table-committed:1", "table-committed:2"])
 def test_window_in_flight_is_finished_for_a_table_that_is_left_out_since(pair: Pair, step: str) -> None:
     name, _, times = step.partition(":")

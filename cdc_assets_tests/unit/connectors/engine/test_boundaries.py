@@ -64,6 +64,7 @@ def test_rows_have_none_and_a_chunk_has_a_last_one() -> None:
     assert last_boundary([rows, chunk(("7:1", "BEGIN"), ("7:9", "END"))]) == ("7", "END")
 
 
+@pytest.mark.long
 def test_it_is_recorded_with_the_batch_and_in_the_state(tmp_path: Path) -> None:
     tables = TopicTables(Location(str(tmp_path)), "shop")
     ledger, now = BatchLedger(tables, "shop"), datetime.now(UTC)

@@ -266,6 +266,7 @@ def test_files_are_chosen_by_javas_expressions(tmp_path: Path) -> None:
     assert numbers(trial) == [0, 2]
 
 
+@pytest.mark.long
 def test_an_expression_that_never_ends_is_told(tmp_path: Path) -> None:
     trial = Trial(tmp_path, files__pattern=r"(?:.|..)*(?=!)")
     trial.write("a" * 100, event(1))

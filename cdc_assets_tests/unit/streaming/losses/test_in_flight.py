@@ -42,6 +42,7 @@ def test_lost_while_a_window_is_in_flight(world: World, step: str, lose: Callabl
     world.check_rows()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", [True, False], ids=["again", "first"])
 def test_lost_while_a_snapshot_is_in_flight(tmp_path: Path, known: bool) -> None:
     world = make_world(tmp_path / "lake", partitions=8)

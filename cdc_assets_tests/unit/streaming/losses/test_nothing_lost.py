@@ -36,6 +36,7 @@ def test_upkeep_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert world.stream().troubled == ()
 
 
+@pytest.mark.long
 def test_a_start_without_time_sees_the_newest_commits_and_a_window_sees_the_rest(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_table_that_lost_nothing_costs_no_commit_of_the_manifest(world: World)
     assert [row["event"] for row in rows[-3:]] == ["claim", "planned", "complete"]
 
 
+@pytest.mark.long
 def test_a_quiet_topic_with_many_commits_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a snapshot of many rounds, in which nothing looks for commits of others."""
     monkeypatch.setattr(housekeeping, "_COMPARE_EVERY", timedelta())

@@ -50,6 +50,7 @@ def test_a_topic_that_lost_data_has_a_gap_and_the_others_continue(
     world.check_promise()
 
 
+@pytest.mark.long
 def test_older_copy_of_a_topic(world: World, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(world.topic(world.orders), copy)
@@ -101,6 +102,7 @@ def test_newest_commit_that_is_being_written_is_left_alone(world: World, monkeyp
     assert not list(world.lake.rglob("*.damaged"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before the run", "window-planned", "window-complete"])
 def test_rows_that_another_program_has_lost_are_a_gap_also_if_a_run_is_at_work(world: World, when: str) -> None:
     lost: list[str] = []
@@ -125,6 +127,7 @@ def lose_oldest_file(table: Path) -> None:
     (table / min(DeltaTable(str(table)).get_add_actions()["path"].to_pylist())).unlink()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lose", [remove, empty_older_commit, lose_oldest_file])
 def test_what_a_quiet_topic_loses_is_noticed_while_a_run_streams_others(
     world: World, lose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
@@ -209,6 +212,7 @@ def left_out(world: World) -> None:
     world.config = replace(world.config, filters=FilterSettings(table_exclude=("dbo.orders",)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop", [with_a_gap, failed, left_out], ids=lambda stop: stop.__name__)
 def test_what_a_table_loses_while_it_is_stopped_is_told_too(world: World, stop: Callable[[World], None]) -> None:
     config, lost = world.config, (world.after("last file"), world.last)
