@@ -194,6 +194,7 @@ def test_checks_of_all_tables_are_reported_once_and_stay(shop: Shop, instance: d
     assert shown(instance) == {key(name, "changes"): True for name in [*TABLES, *NAMES]}
 
 
+@pytest.mark.long
 def test_selections_of_the_sensor_are_always_the_same(shop: Shop, instance: dg.DagsterInstance) -> None:
     """Dagster keeps a description of each selection for good."""
     runs = []
@@ -207,6 +208,7 @@ def test_selections_of_the_sensor_are_always_the_same(shop: Shop, instance: dg.D
     assert first.execution_plan_snapshot_id == second.execution_plan_snapshot_id
 
 
+@pytest.mark.long
 def test_table_in_trouble_is_reported_once_fails_one_run_and_is_reported_when_it_is_mended(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -248,6 +250,7 @@ def of_the_schedule(shop: Shop, instance: dg.DagsterInstance) -> dg.RunRequest:
     return request
 
 
+@pytest.mark.long
 def test_half_hourly_checks_are_of_tables_whose_result_has_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
     whole = {dg.AssetCheckKey(WINDOWS, name) for name in OF_CAPTURE}
     assert set(of_the_schedule(shop, instance).asset_check_keys or ()) == whole
