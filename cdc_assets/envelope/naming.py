@@ -122,24 +122,30 @@ def _replacement(character: str, unicode_form: bool) -> str:
 _BY_CASE = "; lists ignore letter case, but not in (?-i:Name)"
 
 
-def check_conflicts(tables: Iterable[TableId], settings: EventSettings, own: Iterable[str] = ()) -> None:
-    """Check that no two tables share a topic or a schema name, and that no topic has the name of another one's mirror.
+class TopicOwners:
+    """Which table has which topic: no two share a topic or a schema name, and no topic has the name of another one's mirror.
 
     Delta directories on some file systems ignore letter case, so names that differ only by case conflict too.
 
     Args:
+        settings: name the topics.
         own: topics of the capture itself, such as that of notifications, which no table may have.
-
-    Raises:
-        ConfigurationError: two tables would write to the same place.
     """
-    reserved = {topic.lower() for topic in own}
-    owners: dict[str, TableId] = {}
-    topics: dict[str, TableId] = {}
-    for table in tables:
-        topic = topic_name(table, settings)
-        name = schema_name(topic, "Value", settings.schema_name_adjustment)
-        other = owners.setdefault(name.lower(), table)
+
+    def __init__(self, settings: EventSettings, own: Iterable[str] = ()) -> None:
+        self._settings, self._own = settings, {topic.lower() for topic in own}
+        self._by_schema: dict[str, TableId] = {}
+        self._by_topic: dict[str, TableId] = {}
+
+    def add(self, table: TableId) -> None:
+        """Give a table its topic.
+
+        Raises:
+            ConfigurationError: the table would write to the place of another one; it gets none.
+        """
+        topic = topic_name(table, self._settings)
+        name = schema_name(topic, "Value", self._settings.schema_name_adjustment)
+        other = self._by_schema.get(name.lower(), table)
         if other != table:
             raise ConfigurationError(
                 "topic name",
@@ -148,12 +154,31 @@ def check_conflicts(tables: Iterable[TableId], settings: EventSettings, own: Ite
                 f"exclude {other} or {table}, or set topic.sanitize.pattern so that their names differ"
                 + (_BY_CASE if str(other).lower() == str(table).lower() else ""),
             )
-        if topic.lower() in reserved:
+        if topic.lower() in self._own:
             hint = f"exclude {table}, or rename the capture's topic of heartbeats, notifications or transactions"
             raise ConfigurationError("topic name", topic, f"one for events of {table} alone", hint)
-        topics[topic.lower()] = table
-    for topic, table in topics.items():
+        self._check_mirrors(topic.lower(), table)
+        self._by_schema[name.lower()] = self._by_topic[topic.lower()] = table
+
+    def _check_mirrors(self, topic: str, table: TableId) -> None:
         for end in (CURRENT, HISTORY):
-            if topic.endswith(end) and (mirrored := topics.get(topic.removesuffix(end))) is not None:
-                expected = f"another name than the mirror of {mirrored} has"
-                raise ConfigurationError("topic name", topic, expected, f"exclude {mirrored} or {table}")
+            mirrored = self._by_topic.get(topic.removesuffix(end)) if topic.endswith(end) else None
+            if mirrored is not None:
+                raise self._of_mirror(topic, table, mirrored)
+            if (other := self._by_topic.get(topic + end)) is not None:
+                raise self._of_mirror(topic + end, other, table)
+
+    def _of_mirror(self, topic: str, table: TableId, mirrored: TableId) -> ConfigurationError:
+        expected = f"another name than the mirror of {mirrored} has"
+        return ConfigurationError("topic name", topic, expected, f"exclude {mirrored} or {table}")
+
+
+def check_conflicts(tables: Iterable[TableId], settings: EventSettings, own: Iterable[str] = ()) -> None:
+    """Check that each table has a topic for itself (`TopicOwners`).
+
+    Raises:
+        ConfigurationError: two tables would write to the same place.
+    """
+    owners = TopicOwners(settings, own)
+    for table in tables:
+        owners.add(table)

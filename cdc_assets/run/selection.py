@@ -9,6 +9,7 @@ written when no window is in flight.
 import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from cdc_assets.capture.endings import abandon_in_flight
@@ -19,7 +20,7 @@ from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.envelope.naming import check_conflicts
+from cdc_assets.envelope.naming import TopicOwners, check_conflicts
 from cdc_assets.errors import (
     CdcError,
     ConfigurationError,
@@ -169,17 +170,18 @@ def unfit(tables: Iterable[TableId], known: Collection[TableId], config: Capture
         known: tables that are captured already, and keep their topics.
         config: names the topics.
     """
-    taken, found = list(known), dict[TableId, CdcError]()
+    topics, found = TopicOwners(config.events, system_topics(config).values()), dict[TableId, CdcError]()
+    for table in known:
+        with suppress(ConfigurationError):  # new ones do not wait for one that was excluded because of its topic
+            topics.add(table)
     for table in tables:
         if table in known:
             continue
         try:
-            check_conflicts([*taken, table], config.events, system_topics(config).values())
+            topics.add(table)
         except ConfigurationError as error:
             found[table] = error
             log.error("%s is not captured: %s", table, error)
-        else:
-            taken.append(table)
     return found
 
 

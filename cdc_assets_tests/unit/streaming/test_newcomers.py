@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.overview import CaptureOverview
+from cdc_assets.run.selection import unfit
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -163,3 +165,20 @@ def test_table_that_is_not_there_fails_alone(tmp_path: Path) -> None:
     done = make_capture(server, config).snapshot([lines, gone])
     assert done.tables == (lines,)
     assert [trouble.table for trouble in done.failed] == [gone]
+
+
+def test_new_tables_do_not_wait_for_one_that_was_left_out_because_of_its_topic(tmp_path: Path) -> None:
+    """Its events are from before, when notifications went elsewhere."""
+    out, new, sink = (TableId("SalesDb", "dbo", name) for name in ("notices", "new", "sink"))
+    plain = make_config(str(tmp_path))
+    notices = replace(plain.notifications, channels=("sink",), sink_topic=f"shop.{out}")
+    config = replace(plain, notifications=notices)
+    assert unfit([new], [out], config) == {}
+    assert list(unfit([out, new], [sink], config)) == [out], "of which nothing was captured"
+
+
+def test_many_new_tables_are_compared_with_many_others_in_a_moment(tmp_path: Path) -> None:
+    tables = [TableId("SalesDb", "dbo", f"t{number}") for number in range(4_000)]
+    began = time.process_time()
+    assert unfit(tables[2_000:], tables[:2_000], make_config(str(tmp_path))) == {}
+    assert time.process_time() - began < 3.0
