@@ -305,10 +305,11 @@ def _unknown(
                 f"changes wait, and no run has read for {_for(idle(database.database))}; how long they wait is not known, because the server "
                 "has no time of them. Next: start a run, or find out what holds it",
             )
-        yield from left_unread(database, idle(database.database))
-    # databases are snapshotted one after the other
+    # databases are snapshotted one after the other, and streamed when all are
     if not any(idle(name) <= STUCK_S for name in overview.state.snapshots):
         yield from _left_waiting(tables, idle)
+        for database in databases:
+            yield from left_unread(database, idle(database.database))
     # a busy run reports itself, and its own commits shorten the log
     for commit in overview.unclear if idle("") > LATE_S else ():
         yield Trouble(
