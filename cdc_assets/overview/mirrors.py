@@ -120,6 +120,7 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
     states = ledger.read() if rows else {}
     begun = _made(tables, ledger_directory(prefix)) if rows else _made(overview.lake, manifest_directory(prefix))
     newest = rows[-1]["at"] if rows else begun
+    read = cache(lambda: _times_read(overview.rows()))
     came = cache(lambda database, lsn: _came(overview.rows(), database, lsn))
     let_go = cache(lambda database: _let_go(overview.rows(), database))
     for topic, table in topics.items():
@@ -132,7 +133,7 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
         times = [newest]
         if not is_held:
             is_begun = state.moved or state.step
-            moved = [state.moved or newest] if is_begun else [begun, _read(overview.rows(), table)]
+            moved = [state.moved or newest] if is_begun else [begun, read().get(table)]
             times = [*moved, came(table.database, state.lsn), let_go(table.database) if readings else None]
         since = max(filter(None, times), default=None)
         yield _Waiting(table, is_held, 0.0 if since is None else seconds_behind(at, since), not rows)
@@ -181,15 +182,10 @@ def _named(tables: Sequence[TableId]) -> str:
     return ", ".join(map(str, tables[:_MAX_NAMED])) + more
 
 
-def _read(rows: Sequence[Row], table: TableId) -> datetime | None:
-    """When a snapshot has read a table, as far as rows of the manifest show it."""
-    name = [table.database, table.schema, table.table]
-    for row in reversed(rows):
-        if row["event"] == "snapshot-complete" and name in [
-            one["table"] for one in json.loads(row["detail"])["tables"]
-        ]:
-            return row["at"]  # type: ignore[no-any-return]
-    return None
+def _times_read(rows: Iterable[Row]) -> dict[TableId, datetime]:
+    """When a snapshot has read each table, as far as rows of the manifest show it."""
+    complete = [row for row in rows if row["event"] == "snapshot-complete"]
+    return {TableId(*one["table"]): row["at"] for row in complete for one in json.loads(row["detail"])["tables"]}
 
 
 def _made(tables: DeltaTables, directory: str) -> datetime | None:
