@@ -117,11 +117,12 @@ class Retention:
                 log.warning("Files of %s that were dropped stay for now: %s", topic, error)
 
     def _in_turn(self) -> list[tuple[str, TableId]]:
-        """Topics and their tables, those first from which least was dropped: a pass may be interrupted each time."""
+        """Topics and their tables, those first of which the oldest windows are left: a pass may be interrupted each time. LSNs of
+        several databases tell no order."""
         state = self._manifest.state
         topics = [(topic_name(table, self._config.events), table) for table in sorted(state.tables)]
         known = {topic: state.retained.get(topic, Retained()) for topic, _ in topics}
-        return sorted(topics, key=lambda one: (known[one[0]].after, known[one[0]].compacted))
+        return sorted(topics, key=lambda one: (known[one[0]].window, known[one[0]].compacted))
 
     def _oldest_ms(self, now: datetime) -> int:
         """Since when commits are young, in milliseconds since the epoch."""

@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -343,6 +344,17 @@ def test_no_topic_waits_for_ever_if_each_run_is_to_end(world: World) -> None:
     world.later(2 * HOURS)
     interrupted(world)
     assert all(dropped(world))
+
+
+def test_topics_of_a_database_with_small_lsns_do_not_always_come_first(world: World) -> None:
+    busy, other = world.tables
+    known = {
+        world.topic(busy): Retained("0000001" + "0" * 15, 9),
+        world.topic(other): Retained("0000002" + "0" * 15, 4),
+    }
+    state = SimpleNamespace(tables=world.tables, retained=known)
+    one = SimpleNamespace(_manifest=SimpleNamespace(state=state), _config=world.config)
+    assert [table for _, table in drop.Retention._in_turn(one)] == [other, busy]  # type: ignore[arg-type]
 
 
 def test_a_publisher_that_begins_meanwhile_keeps_its_events(world: World) -> None:
