@@ -35,6 +35,7 @@ are placed after whatever was lost, as with any gap.
 import dataclasses
 import itertools
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -47,7 +48,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.envelope.naming import topic_name
+from cdc_assets.envelope.naming import NOT_IN_TOPIC, TWO_UNITS, topic_name
 from cdc_assets.errors import ConfigurationError, LakeError, RetryableError
 from cdc_assets.lake.audit import Examined, Loss, Turns, audit, examine, newest_lsn, unknown_commits
 from cdc_assets.lake.known import NEW_LAKE, refuse_if_known
@@ -157,12 +158,16 @@ def other_name(state: CaptureState, config: CaptureConfig) -> ConfigurationError
     for table, entry in sorted(state.tables.items()):
         name, former = topic_name(table, config.events), topic_of(entry.directory)
         if former and name != former:
+            as_before = "set topic.delimiter and topic.sanitize.pattern as they were"
+            if (
+                re.search(TWO_UNITS, str(table)) and not config.events.sanitize_pattern
+            ):  # an earlier release named it so
+                as_before = f"set topic.sanitize.pattern={NOT_IN_TOPIC}"
             return ConfigurationError(
                 "topic name",
                 name,
                 f"{former}, which has the events of {table} so far",
-                "set topic.delimiter and topic.sanitize.pattern as they were, or choose another topic.prefix or lake.path, "
-                "where all tables are captured again",
+                f"{as_before}, or choose another topic.prefix or lake.path, where all tables are captured again",
             )
     return None
 

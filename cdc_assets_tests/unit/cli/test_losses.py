@@ -4,22 +4,28 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
+from cdc_assets.capture.losses import other_name
 from cdc_assets.cli.main import app
 from cdc_assets.cli.topic_events import newest
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets_tests.unit.snapshot.world import World
+from cdc_assets_tests.unit.streaming.captures import make_config
 from mssql_standin.control import StandIn
 
 
@@ -95,6 +101,15 @@ def test_other_name_of_a_topic(world: World) -> None:
         assert "is gone" not in text
     world.properties.clear()
     assert tell(world, "status")[0] == 0
+
+
+def test_topic_that_an_earlier_release_has_named(tmp_path: Path) -> None:
+    """By one underscore for a character that is two for Java."""
+    table, config = TableId("SalesDb", "dbo", "\U00020bb7"), make_config(str(tmp_path))
+    state: Any = SimpleNamespace(tables={table: SimpleNamespace(directory="shop.SalesDb.dbo._")})
+    pattern = "[^A-Za-z0-9._-]"
+    assert f"Next: set topic.sanitize.pattern={pattern}, or" in str(other_name(state, config))
+    assert other_name(state, replace(config, events=replace(config.events, sanitize_pattern=pattern))) is None
 
 
 def test_lost_manifest(world: World) -> None:
