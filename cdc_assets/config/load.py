@@ -224,7 +224,7 @@ def substitute(name: str, text: str, environment: Mapping[str, str]) -> str:
             return _from_environment(name, argument, environment)
         if provider == "file":
             return _from_file(name, argument)
-        shown = f"${{{provider}:…}}"  # the value is no placeholder, and may be a secret
+        shown = "${…}"  # what is no placeholder may be a part of a secret
         raise ConfigurationError(name, shown, "${env:NAME}, ${file:/path} or ${file:/path:key}", "correct it")
 
     return _PLACEHOLDER.sub(replacement, text)

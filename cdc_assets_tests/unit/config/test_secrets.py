@@ -117,8 +117,8 @@ def test_no_error_about_another_connector_repeats_it() -> None:
 
 def test_a_password_that_looks_like_a_placeholder_is_not_repeated() -> None:
     with pytest.raises(ConfigurationError, match=r"database\.password") as told:
-        config_of(MINIMUM | {"database.password": "x${y:s3cret!}z"}, {})
-    assert "s3cret!" not in str(told.value)
+        config_of(MINIMUM | {"database.password": "x${s3cret:s3cret!}z"}, {})
+    assert "s3cret" not in str(told.value)
 
 
 def test_a_registry_takes_no_password_in_its_address() -> None:
