@@ -104,7 +104,7 @@ def _check_own_topics(config: CaptureConfig) -> None:
     """Refuse one name for two of a capture's own topics: rows of the one would count as those of the other, whose next ones
     were then taken for written."""
     prefix = config.events.topic_prefix
-    owners = {prefix.lower(): "topic.prefix"}
+    owners = {prefix.lower(): "topic.prefix"} if config.history.publish else {}
     for name, topic in _named_topics(config):
         if topic.lower().startswith(f"{prefix}.__".lower()):
             expected = f"a name that does not begin with {prefix}.__, as the capture's own records do"

@@ -280,6 +280,8 @@ def test_own_topics_have_names_of_their_own(name: str, topic: str, other: str) -
     assert build_config(MINIMUM | used).name == "shop"
     with pytest.raises(ConfigurationError, match=f"{re.escape(name)} .*{re.escape(other)}"):
         build_config(MINIMUM | used | {name: topic})
+    if other == "topic.prefix":
+        assert build_config(MINIMUM | used | {name: topic, "include.schema.changes": "false"}).name == "shop"
 
 
 def test_of_both_names_of_an_option_the_older_holds() -> None:
