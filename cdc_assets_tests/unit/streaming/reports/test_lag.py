@@ -178,7 +178,9 @@ def test_table_that_waits_while_another_database_is_read_is_no_matter(tmp_path: 
     assert found == ["working", "not known"]
 
 
-def test_changes_that_wait_while_another_database_is_read_are_no_matter(tmp_path: Path) -> None:
+def test_changes_that_wait_while_another_database_is_read_are_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A snapshot may last for hours, and changes are read when it has ended."""
     server = TwoDatabases()
     lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
@@ -187,15 +189,18 @@ def test_changes_that_wait_while_another_database_is_read_are_no_matter(tmp_path
     make_capture(server, config).snapshot([lines, other])
     make_capture(server, config).stream()
     server.commit((other, "insert", 51, "x"))
+    committed = server.now
+    monkeypatch.setattr(server, "commit_times", lambda _, lsns: dict.fromkeys(lsns, committed))
     server.now += timedelta(seconds=2 * report_builder.STUCK_S)
-    server.idle_tick()
     with pytest.raises(PowerCutError), cut_at("round-complete"):
         make_capture(server, config).snapshot([lines])
     found = []
     for _ in range(2):
-        found.append(report_of(CaptureOverview(config, server), server.now).health)  # type: ignore[arg-type]
+        found.append(report_of(CaptureOverview(config, server), server.now))  # type: ignore[arg-type]
         server.now += timedelta(seconds=2 * report_builder.STUCK_S)
-    assert found == ["working", "not known"]
+    assert [report.health for report in found] == ["working", "not known"]
+    assert all(any(f"{OTHER} is " in late for late in report.late) for report in found)
+    assert [OTHER in [one.where for one in report.unknown] for report in found] == [False, True]
 
 
 def test_busy_database_does_not_hide_that_nobody_reads_another_one(tmp_path: Path) -> None:
