@@ -261,9 +261,9 @@ def _run_for(
 
 
 def _if_not_added(records: Records, tag: str, what: str) -> datetime | None:
-    """At once if the last run was for something else, since a new table has waited for none yet."""
-    is_same = bool(records) and records[0].dagster_run.tags.get(tag) == what
-    return growing_retry_time(records, tag, what) if is_same else None
+    """After pauses behind the runs for the same tables only, whatever others were between them."""
+    own = [record for record in records if record.dagster_run.tags.get(tag) == what]
+    return growing_retry_time(own, tag, what)
 
 
 def _for_any_reason(records: Records, tag: str, _: str) -> datetime | None:
