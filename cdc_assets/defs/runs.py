@@ -30,7 +30,8 @@ COMMITTED_TAG = "cdc/committed"
 """On a run that committed everything: if it fails, only one of its tables has a problem, and the others continue."""
 
 PROGRESS_TAG = "cdc/progress"
-"""On a run that failed after it had committed windows: how many. What the run before had met was over by then."""
+"""On a run that failed after it had committed windows: how many; and on one that has read tables: how many. What the run before had
+met was over by then."""
 
 _STEP_TAG = ".dagster/cdc_step/"
 """On a run whose step of this name, which follows, has begun, whatever its job is."""

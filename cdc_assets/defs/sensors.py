@@ -56,7 +56,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.derived_runs import KafkaRuns, mirroring
 from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.partitions import all_ranges
-from cdc_assets.defs.runs import COMMITTED_TAG, repository_here
+from cdc_assets.defs.runs import COMMITTED_TAG, PROGRESS_TAG, repository_here
 from cdc_assets.defs.schedule import (
     MAX_FAILURES,
     Asks,
@@ -223,7 +223,8 @@ def _request(
 def _has_read(snapshots: Records, start: str) -> bool:
     """Whether a run that was requested at a start has read what it was to read, but for tables that could not be."""
     own = [record.dagster_run for record in snapshots if record.dagster_run.tags.get(START_TAG) == start]
-    return any(run.status is dg.DagsterRunStatus.SUCCESS or run.tags.get(COMMITTED_TAG) for run in own)
+    tags = (COMMITTED_TAG, PROGRESS_TAG)
+    return any(run.status is dg.DagsterRunStatus.SUCCESS or any(map(run.tags.get, tags)) for run in own)
 
 
 def _has_left(records: Records) -> bool:

@@ -14,7 +14,7 @@ from cdc_assets.defs.mirrors import MirrorFollower
 from cdc_assets.defs.notices import Notices
 from cdc_assets.defs.partitions import range_numbers
 from cdc_assets.defs.reporter import Reporter
-from cdc_assets.defs.runs import COMMITTED_TAG, is_asked_for
+from cdc_assets.defs.runs import COMMITTED_TAG, PROGRESS_TAG, is_asked_for
 from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run
@@ -68,6 +68,9 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                         summary = capture.snapshot()
                     else:
                         summary = capture.snapshot(reporter.chosen(), _ranges(catalog, context))
+                # at once: a run that fails in what follows has read them, and a start does not want them read again
+                if summary.tables:
+                    tag_run(context.instance, context.run.run_id, {PROGRESS_TAG: str(len(summary.tables))})
                 if config.due_only:
                     _warn_of_missing_tables(catalog, context, capture.state(), summary)
                 yield from reporter.results(capture.structures())

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from cdc_assets.defs import schedule
+from cdc_assets.defs.reporter import Reporter
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG
 from cdc_assets_tests.shop import TABLES, key, open_shop, tick_with_cursor
 
@@ -41,6 +42,26 @@ def test_starts_of_each_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         before = len(shop.events("products"))
         assert shop.snapshot(instance).success
         assert len(shop.events("products")) == 2 * before
+
+
+@pytest.mark.long
+def test_start_whose_run_fails_in_its_report_reads_the_tables_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each run would read all of them again, and end in the same way."""
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
+
+    def fails(*_: object) -> None:
+        raise dg.Failure("no room in Dagster's storage", allow_retries=False)
+
+    with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
+        shop.write({"snapshot.mode": "always"})
+        request, cursor = tick_with_cursor(shop, instance, "the process before")
+        with monkeypatch.context() as patch:
+            patch.setattr(Reporter, "results", fails)
+            assert not shop.snapshot(instance, tags=dict(request.tags)).success
+        shop.add_customers(1)
+        assert tick_with_cursor(shop, instance, cursor)[0].job_name == "shop_follow"
 
 
 @pytest.mark.long
