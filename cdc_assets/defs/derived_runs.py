@@ -35,7 +35,7 @@ def mirroring(
     records: Sequence[dg.RunRecord],
 ) -> dg.RunRequest | dg.SkipReason | None:
     """A request for a run of the mirrors only, if they lag their topics and none is under way. One that fails is repeated after pauses
-    that grow, a few times after each run of the capture, because a refused mirror keeps lagging; meanwhile the sensor does everything
+    that grow, a few times unless more is recorded, because a refused mirror keeps lagging; meanwhile the sensor does everything
     else. One that succeeded has come as far as it could, until more is recorded, which need not be by a run of the capture's jobs."""
     if not catalog.keys("current"):
         return None
@@ -62,9 +62,10 @@ def mirroring(
 def _is_tried_again(tries: Sequence[dg.RunRecord], what: str, recorded: str) -> bool:
     """Whether mirrors that lag after some runs for them get another one now."""
     last = tries[0].dagster_run
+    is_more = last.tags.get(MIRRORED_TAG) != recorded
     if last.status is dg.DagsterRunStatus.FAILURE:
-        return len(tries) < _MAX_TRIES and growing_retry_time(tries, MIRRORS_TAG, what) is None
-    return last.tags.get(MIRRORED_TAG) != recorded
+        return (is_more or len(tries) < _MAX_TRIES) and growing_retry_time(tries, MIRRORS_TAG, what) is None
+    return is_more
 
 
 class KafkaRuns:

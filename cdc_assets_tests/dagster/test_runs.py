@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from dagster._core.utils import make_new_run_id
 
 from cdc_assets.core.processes import own_process
-from cdc_assets.defs import process, runs, service
+from cdc_assets.defs import process, runs, schedule, service
 from cdc_assets.defs.derived_runs import MIRRORS_TAG, KafkaRuns, mirroring
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.names import Names
@@ -205,7 +206,9 @@ def test_a_topic_without_numbers_of_windows_that_is_stopped_is_tried_again(insta
     assert kafka.request(instance, own, lake) is None
 
 
-def test_mirrors_that_lag_again_are_made_again_whoever_has_written(instance: dg.DagsterInstance) -> None:
+def test_mirrors_that_lag_again_are_made_again_whoever_has_written(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command line writes to topics, too, and no run of the capture's jobs tells of it."""
     rows, made = [1], job(NAMES.mirror, NAMES.mirror_op)
     own = CaptureRuns(frozenset({NAMES.mirror}), frozenset())
@@ -221,8 +224,13 @@ def test_mirrors_that_lag_again_are_made_again_whoever_has_written(instance: dg.
     assert len(set(keys)) == 3
     for _ in range(8):
         rows.append(rows[-1] + 1)
-        run_of(instance, made, DagsterRunStatus.FAILURE, **{MIRRORS_TAG: "shop.t"})
-    assert ask() is None, "it is refused, whatever is written"
+        instance.report_run_failed(run_of(instance, made, **{MIRRORS_TAG: "shop.t"}))
+    assert ask() is None, "it is refused; a pause lasts, whatever is written"
+    monkeypatch.setattr(schedule, "LONGEST_PAUSE", timedelta(0))
+    instance.report_run_failed(run_of(instance, made, **ask().tags))
+    assert ask() is None, "nothing more is there"
+    rows.append(rows[-1] + 1)
+    assert ask() is not None, "what it met may be over, and no run of the capture's jobs comes"
 
 
 def test_a_run_whose_process_nobody_knows_is_left_to_dagster(instance: dg.DagsterInstance) -> None:
