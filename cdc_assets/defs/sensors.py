@@ -18,7 +18,7 @@ table costs four records, another one only its materialization.
 *Run keys, failures, terminations:* `schedule`.
 
 *Mirrors* follow in the runs that write topics. Some may lag while nothing else is to do, because they are new or their last step
-failed. Then a run only for them is started, one after each run of the capture; also before the next stream, if a
+failed. Then a run only for them is started, one after each run of the capture, or when somebody else has written; also before the next stream, if a
 run did not wait for them any more. One that is refused, or that cannot be queried, keeps lagging, and keeps the sensor from nothing.
 
 They also wait until it is known up to where in the log a snapshot has read, which a run finds out. Where the last one ended without that, and
@@ -36,7 +36,7 @@ One that a run could not add is tried again after pauses that grow.
 nothing is new, no other run would come, so one is started for it, after pauses that grow.
 
 *Starts.* If the snapshot mode reads tables at each start, the first evaluation under another
-start of Dagster, or with another snapshot mode, is a start (`service`). It is over when a run for it has committed something, or there was
+start of Dagster, or with another snapshot mode, is a start (`service`). It is over when a run for it has read what it could, or there was
 nothing to read: a run that failed before is requested again.
 
 *The page.* Whatever a tick finds, and whatever hinders it, it reports if no run does (`ticks`).
