@@ -66,6 +66,8 @@ class DebeziumEngine:
                 f"{config.properties['connector.class']} needs Debezium's engine, which is not installed. "
                 "Next: pip install 'cdc-assets[debezium]'."
             )
+        # made here, and removed by both processes: either may be killed
+        self._folder = tempfile.TemporaryDirectory(prefix="cdc-engine-", ignore_cleanup_errors=True)
         self._channel, other = socket.socketpair()
         command = [sys.executable, "-m", "cdc_assets.connectors.debezium.child", str(other.fileno())]
         self._process = subprocess.Popen(  # noqa: S603 - this Python, and no text of anybody else
@@ -84,8 +86,6 @@ class DebeziumEngine:
         self._structures: dict[int, tuple[str, Any, Any, list[pa.Field]]] = {}
         self._lock = threading.Lock()
         self._started = self._snapshot = self._closing = False
-        # made here, and removed by both: either may be killed
-        self._folder = tempfile.TemporaryDirectory(prefix="cdc-engine-", ignore_cleanup_errors=True)
         start = {
             "kind": "start",
             "folder": self._folder.name,
