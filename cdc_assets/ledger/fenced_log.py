@@ -67,6 +67,8 @@ class FencedLog:
         self.directory = directory
         self._schema = schema
         self._tables = tables.separate()
+        self.identity = ""
+        """Of the table that was read last, which another one in its place does not have; empty if there was none."""
         self._sequence: int | None = None
         self._attempts: dict[str, Row] = {}
         """Rows that may have been written under the next number, by file."""
@@ -92,6 +94,7 @@ class FencedLog:
             LakeError: the table exists but cannot be read.
         """
         handle = self._tables.separate().open(self.directory)
+        self.identity = "" if handle is None else str(handle.metadata().id)
         return {} if handle is None else self._files(handle, known or {})
 
     def claim(self, known: Mapping[str, Sequence[Row]] | None = None) -> Sequence[Row]:

@@ -112,6 +112,11 @@ class FoldedLog(Generic[S]):
         self._state = folding.start
 
     @property
+    def identity(self) -> str:
+        """Identity of the table that was read last; empty if there was none."""
+        return self._log.identity
+
+    @property
     def state(self) -> S:
         """The state after the rows.
 

@@ -101,13 +101,14 @@ class Feed:
         self._structures = Structures(config, tables)
 
     def lake(self) -> str:
-        """Identity of the manifest, which another lake does not have.
+        """Identity of the manifest, as it was read last, which another lake does not have.
 
         Raises:
             LakeError: nothing was captured yet.
         """
-        directory = manifest_directory(self._config.events.topic_prefix)
-        handle = self._tables.open(directory)
+        if self._manifest.identity:
+            return self._manifest.identity
+        handle = self._tables.open(self._manifest.directory)
         if handle is None:
             raise LakeError(
                 f"Nothing captured yet in {self._tables.location.root}. Next: run `cdc-assets capture`, or turn on the sensor."
@@ -121,7 +122,7 @@ class Feed:
             LakeError: the manifest cannot be read, or is not there.
         """
         state = self._manifest.read()
-        if state.next_window == 1:  # nothing was captured, or the lake is gone: then it is no older copy
+        if not self._manifest.identity:  # nothing was captured, or the lake is gone: then it is no older copy
             self._tables.forget(self._manifest.directory)
             self.lake()
         self._structures.expect_more()

@@ -41,7 +41,7 @@ from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.errors import LAKE_ERRORS, PreflightError
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, parse_published
@@ -49,7 +49,7 @@ from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.rate import Rate
 from cdc_assets.publish.records import RecordSlice
 from cdc_assets.publish.render import Renderer
-from cdc_assets.publish.start import WHERE_IT_ENDED, Beginning, Start
+from cdc_assets.publish.start import WHERE_IT_ENDED, Beginning, Start, foreign
 from cdc_assets.publish.stops import Stops, dropped
 from cdc_assets.publish.targets import Targets
 from cdc_assets.publish.tombstones import event_of
@@ -128,10 +128,11 @@ class Publisher:
             PreflightError: the marker is gone, or of another lake.
         """
         text = self._broker.open()
+        complete, topics = self._read_feed()
         start = Start(self._feed.lake(), self._after, self._span, self._writer, self._beginning.without_marker)
         found = start.lost(self._record.read) if text is None else parse_published(text)
         known = found or start.first()
-        start.check(known, *self._read_feed(), new=found is None)
+        start.check(known, complete, topics, new=found is None)
         self._after = known.after
         per_second = self._rate.per_second()
         self._published = replace(known, writer=self._writer, written=time.time(), per_second=per_second)
@@ -173,6 +174,7 @@ class Publisher:
             FencedError: another producer has taken over.
             RetryableError: the broker is away: open it again.
             LakeError: the lake cannot be read.
+            PreflightError: it is another lake now, or an older copy.
         """
         while True:
             try:
@@ -186,6 +188,8 @@ class Publisher:
         if self._stops.is_due(_RETRY_AFTER_S):
             self._try_all()
         self._complete, topics = self._read_feed()
+        if wrong := foreign(self._published, self._feed.lake(), self._complete, topics):
+            raise PreflightError(wrong)
         with ReadAhead() as ahead:
             yield from self._publish(topics, ahead)
         self._unreadable.ended()

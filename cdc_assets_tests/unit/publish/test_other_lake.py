@@ -1,0 +1,49 @@
+"""A lake that another one replaces while a publisher follows it: numbers of windows begin again, or an older copy has others."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.errors import PreflightError
+from cdc_assets.run.reset import Reset
+from cdc_assets_tests.unit.publish.memory import MemoryBroker
+from cdc_assets_tests.unit.retention.world import World, publisher
+from cdc_assets_tests.unit.streaming.simulation import SimulatedClock
+
+
+def turns(world: World) -> None:
+    for picks in ([0, 1], [2, 3]):
+        world.work(picks)
+        world.stream()
+
+
+def reset(world: World, copy: Path) -> None:
+    """As `cdc-assets reset --capture`, which knows of no publisher."""
+    del copy
+    found = Reset(world.config, SimulatedClock(world.server))
+    found.move_away(found.removal())
+    world.stream(what="snapshot")
+    turns(world)
+
+
+def restore(world: World, copy: Path) -> None:
+    shutil.rmtree(world.config.lake.path)
+    copy.rename(world.config.lake.path)
+
+
+@pytest.mark.parametrize("replace", [reset, restore])
+def test_a_publisher_that_follows_ends(tmp_path: Path, replace: Callable[[World, Path], None]) -> None:
+    world, broker = World(str(tmp_path / "lake"), mirrored=False), MemoryBroker()
+    shutil.copytree(world.config.lake.path, tmp_path / "copy")
+    turns(world)
+    follows = publisher(world, broker)
+    follows.open()
+    while follows.turn():
+        pass
+    before, marker = broker.held(), broker.marker
+    replace(world, tmp_path / "copy")
+    with pytest.raises(PreflightError, match="another lake"):
+        follows.turn()
+    assert (broker.held(), broker.marker) == (before, marker)
