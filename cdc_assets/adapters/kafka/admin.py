@@ -1,5 +1,10 @@
-"""Makes the topics that are missing, asks for the limits of all, and which of them the user may not write, through librdkafka (extra `kafka`)."""
+"""Makes the topics that are missing, asks for the limits of all, and which of them the user may not write, through librdkafka (extra `kafka`).
 
+A transform may name topics by values of a column, so a name may be any text. One that Kafka does not have is refused here: the client fails for
+some of them, and a request with a very long one fails for all topics in it.
+"""
+
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -14,6 +19,8 @@ from cdc_assets.config.settings import KafkaSettings, TopicRule
 from cdc_assets.errors import ConnectionLostError, PreflightError
 
 _MARKERS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+"""Names of topics that Kafka has."""
 _PASSING: Final = (-185, -195, -192)
 """Codes of librdkafka for time-outs and lost connections."""
 
@@ -47,9 +54,10 @@ class KafkaTopics:
             PreflightError: the user may not create the topic of markers, or it cannot hold them.
             ConfigurationError: the client does not know an option.
         """
+        troubles = {name: _invalid_name(name) for name in topics if not _NAME.fullmatch(name)}
         with self._admin() as admin, self._translated():
             known = repeated(self._kafka, lambda step_s: admin.list_topics(timeout=step_s), self._limit_s).topics
-            troubles = self._create(admin, [name for name in topics if name not in known])
+            troubles |= self._create(admin, [name for name in topics if name not in known and name not in troubles])
             self._ask_limits(admin, [name for name in topics if name not in troubles])
             if self._markers in topics and (reason := unfit(self._kafka, admin, self._markers, self._limit_s)):
                 raise PreflightError(f"{reason}.")
@@ -137,6 +145,13 @@ class KafkaTopics:
                 f"Kafka at {self._settings.servers} cannot be queried: {error.args[0].str()}. "
                 "Next: check bootstrap.servers and the producer options."
             ) from None
+
+
+def _invalid_name(name: str) -> str:
+    return (
+        f"it is for the topic {name[:100]!r}, whose name Kafka does not have (1 to 249 letters, digits, dots, - and _): "
+        "it needs another value in the column, or another transform"
+    )
 
 
 def rule_for(topic: str, rules: Sequence[TopicRule]) -> TopicRule:
