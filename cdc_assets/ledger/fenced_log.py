@@ -68,7 +68,7 @@ class FencedLog:
         self._schema = schema
         self._tables = tables.separate()
         self.identity = ""
-        """Of the table that was read last, which another one in its place does not have; empty if there was none."""
+        """Of the table that was read or claimed last, which another one in its place does not have; empty if there was none."""
         self._sequence: int | None = None
         self._attempts: dict[str, Row] = {}
         """Rows that may have been written under the next number, by file."""
@@ -111,7 +111,9 @@ class FencedLog:
         """
         self._tables.forget(self.directory)
         self._attempts.clear()
-        rows = self.in_order(self._files(self._tables.ensure(self.directory, self._schema), known or {}))
+        handle = self._tables.ensure(self.directory, self._schema)
+        self.identity = str(handle.metadata().id)
+        rows = self.in_order(self._files(handle, known or {}))
         self._sequence = rows[-1]["sequence"] if rows else 0
         return rows
 

@@ -113,7 +113,7 @@ class FoldedLog(Generic[S]):
 
     @property
     def identity(self) -> str:
-        """Identity of the table that was read last; empty if there was none."""
+        """Identity of the table that was read or claimed last; empty if there was none."""
         return self._log.identity
 
     @property

@@ -31,6 +31,7 @@ from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.publish.offset import Published
 from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.retention.compact import Compaction
 from cdc_assets.retention.files import latest, listed, newest_in
@@ -129,8 +130,11 @@ class Retention:
         return int((now - self._age).timestamp() * 1000)
 
     def _readers(self) -> Readers:
-        published = RecordedOffset(self._tables.location, self._config.events.topic_prefix)
-        return Readers(self._config, self._mirrors, published.read())
+        published = RecordedOffset(self._tables.location, self._config.events.topic_prefix).read()
+        lake = self._manifest.identity
+        if published is not None and published.lake != lake:
+            published = Published(lake)  # windows of a former lake had the same numbers
+        return Readers(self._config, self._mirrors, published)
 
     def _limit(self, table: TableId, topic: str) -> Limit:
         """Up to where readers have a topic at this moment."""

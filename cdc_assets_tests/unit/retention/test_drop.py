@@ -320,6 +320,18 @@ def test_what_is_not_published_stays(world: World) -> None:
     require_published(world, broker)
 
 
+def test_what_was_published_of_a_former_lake_is_not_published_of_this_one(world: World) -> None:
+    """A reset of the whole capture leaves the record of its publisher; numbers of windows begin again."""
+    record = Feed(world.config, TopicTables.of(world.config)).recorded()
+    record.write(Published("former", 1000))
+    world.stream()
+    assert not any(dropped(world))
+    record.forget()
+    world.later(HOURS)
+    world.stream()
+    assert all(dropped(world))
+
+
 def interrupted(world: World) -> None:
     """A run that is asked to end as soon as one topic is announced."""
     seen, asked = list[str](), ExitStack()
