@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from cdc_assets.adapters.kafka.marker import replay_topic
 from cdc_assets.adapters.kafka.preflight import inspect_kafka
+from cdc_assets.adapters.kafka.producer import KafkaBroker
+from cdc_assets.config.settings import KafkaSettings
 from cdc_assets_tests.kafka.broker import Broker
 from cdc_assets_tests.kafka.publishing import Publishing
 from mssql_standin.control import StandIn
@@ -67,3 +71,24 @@ def test_a_deleted_marker_publishes_nothing_again(server: StandIn, tmp_path: Pat
     assert case.ids() == [1, 2, 3]
     case.publish()
     assert case.ids() == [1, 2, 3]
+
+
+def test_a_transaction_that_another_one_left_open_hides_no_marker(broker: Broker) -> None:
+    """Replays share a topic of markers. One that was killed in its commit leaves what others write behind it unread until it times out."""
+    settings = KafkaSettings(servers=broker.servers)
+    first, again = (KafkaBroker(settings, "open", "other") for _ in range(2))
+    try:
+        assert first.open() is None
+        killed = Producer(
+            {"bootstrap.servers": broker.servers, "transactional.id": "x", "transaction.timeout.ms": 5000}
+        )
+        killed.init_transactions(30)
+        killed.begin_transaction()
+        killed.produce(replay_topic("open"), "half", "killed", 0)
+        assert not killed.flush(30)
+        first.begin()
+        assert not first.commit("its marker")
+        assert again.open() == "its marker"
+    finally:
+        for one in (first, again):
+            one.close()

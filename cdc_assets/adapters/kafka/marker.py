@@ -2,6 +2,10 @@
 
 Markers are in one partition of a compacted topic, so the newest is the last that is committed. It is searched for among the last
 records first. The client waits for no group and commits no offsets.
+
+*Whoever continues from it* must have the newest of all. A transaction that another producer has left open in the topic, as a replay that
+was killed in its commit, hides what was committed after it began, until the broker ends it. So its end is waited for; those who only want
+to know do not wait.
 """
 
 from contextlib import suppress
@@ -49,14 +53,15 @@ class KafkaMarker:
         self.topic = replay_topic(prefix) if replay else marker_topic(prefix)
         self.key = (replay or prefix).encode()
 
-    def newest(self, *, exists: bool = False) -> str | None:
+    def newest(self, *, final: bool = False) -> str | None:
         """The newest committed marker; None if nothing is published yet.
 
         Args:
-            exists: whether the topic is known to exist, so that a broker that does not know it yet is no answer.
+            final: whether somebody continues from it: then the topic exists, so that a broker that does not know it yet is no answer, and the
+                end of open transactions in it is waited for.
 
         Raises:
-            ConnectionLostError: the broker is away.
+            ConnectionLostError: the broker is away; or such a transaction does not end in time.
             PreflightError: the user may not read the topic.
             ConfigurationError: the client does not know an option.
         """
@@ -70,12 +75,12 @@ class KafkaMarker:
         options = {**connection_options(self._settings), **group, **end}
         consumer = made(self._kafka, self._kafka.Consumer, options, self._settings.producer)
         try:
-            if self._is_missing(consumer) and not exists:
+            if self._is_missing(consumer) and not final:
                 return None
             own = self._kafka.TopicPartition(self.topic, 0)
             low, high = repeated(self._kafka, lambda step_s: consumer.get_watermark_offsets(own, step_s), self._limit_s)
             for start in dict.fromkeys((max(low, high - _SEARCH_BACK), low)):
-                found = self._last(consumer, start) if start < high else None
+                found = self._last(consumer, start, final=final) if final or start < high else None
                 if found is not None:
                     return found
             return None
@@ -97,10 +102,11 @@ class KafkaMarker:
             raise self._kafka.KafkaException(error)
         return error is not None
 
-    def _last(self, consumer: Any, start: int) -> str | None:
+    def _last(self, consumer: Any, start: int, *, final: bool) -> str | None:
         """The value of the newest marker from an offset on."""
-        consumer.assign([self._kafka.TopicPartition(self.topic, 0, start)])
-        found, wait = None, Wait(self._limit_s)
+        own = self._kafka.TopicPartition(self.topic, 0, start)
+        consumer.assign([own])
+        found, wait, hint = None, Wait(self._limit_s), "see whether all its brokers run"
         with suppress(TimeoutError):
             while True:
                 message = consumer.poll(STEP_S)
@@ -109,13 +115,16 @@ class KafkaMarker:
                 elif message.error() is None:
                     found = _value(message) if message.key() == self.key else found
                 elif message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
-                    return found
+                    _, end = consumer.get_watermark_offsets(own, cached=True)
+                    if not final or message.offset() >= end:
+                        return found
+                    hint = "wait for the end of the transaction that is open in it, which kafka-transactions shows"
                 elif (
                     message.error().code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED
                 ):  # no offset of the group is needed
                     raise self._kafka.KafkaException(message.error())
         raise ConnectionLostError(
-            f"Topic {self.topic} at {self._settings.servers} cannot be read to its end. Next: see whether all its brokers run."
+            f"Topic {self.topic} at {self._settings.servers} cannot be read to its end. Next: {hint}."
         )
 
 

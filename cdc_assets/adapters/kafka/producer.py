@@ -90,7 +90,7 @@ class KafkaBroker:
 
     def newest(self) -> str | None:
         """See `Broker`."""
-        return self._marker.newest(exists=True)
+        return self._marker.newest(final=True)
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """See `Broker`."""
