@@ -71,7 +71,7 @@ def parse_published(text: str) -> Published:
         data = json.loads(text)
         data["places"] = {topic: (int(window), str(at)) for topic, (window, at) in data["places"].items()}
         return Published(**data)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise LakeError(
             f"The newest message of the topic of markers is not a marker ({error}): {text[:200]}. "
             "Next: see who else writes there, or delete the topic, and the published topics with it."

@@ -64,7 +64,7 @@ def test_the_rate_of_a_publisher_that_is_gone_is_nothing(age: int, rate: float) 
     assert (found.per_second, found.lsn, dict(found.stopped)) == (rate, Lsn.from_int(9), {"t": "large"})
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"window":1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"window":1}', '{"places":[]}', '{"places":null}'])
 def test_what_is_no_marker_is_refused(text: Any) -> None:
     with pytest.raises(LakeError, match="not a marker"):
         published_report(text, ROWS, NOW)
