@@ -190,6 +190,11 @@ class Feed:
         except OSError:
             return None
 
+    @property
+    def drops_events(self) -> bool:
+        """Whether topics lose old events, for which retention must know how far they are published."""
+        return bool(self._config.lake.topic_hours)
+
     def recorded(self) -> RecordedOffset:
         """Where the lake records how far topics are published."""
         return RecordedOffset(self._tables.location, self._config.events.topic_prefix)

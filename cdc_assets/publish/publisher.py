@@ -22,7 +22,7 @@ refused; so no marker moves it, and retention keeps what is behind it. It is tri
 So does whatever else ends the reading of one topic (`stream.Unreadable`).
 
 *Events that were dropped* (`lake.topic.retention.hours`) are never passed over: retention waits for the place that the lake
-was recorded last (`recorded`), which is never ahead of the marker. A first start that requests what is gone is refused; a topic
+was recorded last (`recorded`), which is never ahead of the marker. Where that cannot be recorded the first time, nothing is published. A first start that requests what is gone is refused; a topic
 that was dropped from still, because it was published from a copy of the lake, is stopped.
 
 *What is read ahead* (`cursor`) counts for nothing until it is handed over: places are noted then, and an attempt that ends waits for
@@ -35,6 +35,7 @@ long; the older one tells the two apart by the marker, which names its writer: e
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from uuid import uuid4
@@ -153,14 +154,27 @@ class Publisher:
         return self._stops.now
 
     def record_offset(self) -> None:
-        """Tell the lake how far topics are published; if it cannot be written, it only knows less."""
+        """Tell the lake how far topics are published; if it cannot be written, it only knows less.
+
+        Raises:
+            LakeError: it would know of no publisher, and drop events that are not published.
+        """
         self._recorded_at = monotonic()
         if self._span is not None:  # for which nothing waits
             return
         try:
             self._record.write(self._published)
         except LAKE_ERRORS as error:
+            if self._feed.drops_events and not self._is_recorded():
+                log.error("Nothing is published while the lake cannot be told so: it would drop events unpublished.")
+                raise
             log.warning("How far topics are published could not be recorded, so retention waits: %s", error)
+
+    def _is_recorded(self) -> bool:
+        """Whether the lake knows of a publisher, as far as that can be read."""
+        with suppress(*LAKE_ERRORS):
+            return self._record.read() is not None
+        return True
 
     def is_fenced(self) -> bool:
         """Whether another publisher has taken over; else the broker ended a transaction that took too long."""

@@ -28,6 +28,7 @@ from cdc_assets.overview import CaptureOverview
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.offset import Published
+from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.retention import drop, plan
 from cdc_assets.retention.files import Newest, TopicFile, newest_in
 from cdc_assets_tests.crashes import PowerCutError, ask_to_end, cut_at
@@ -330,6 +331,25 @@ def test_what_was_published_of_a_former_lake_is_not_published_of_this_one(world:
     world.later(HOURS)
     world.stream()
     assert all(dropped(world))
+
+
+def test_a_publisher_of_which_the_lake_cannot_know_does_not_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that may only read the lake: retention would drop what it has not published."""
+
+    def refuse(record: RecordedOffset, published: Published) -> None:
+        raise LakeError(f"{record.directory} cannot be written for {published.lake}.")
+
+    broker = MemoryBroker()
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordedOffset, "write", refuse)
+        with pytest.raises(LakeError, match="cannot be written"):
+            publish_all(world, broker)
+        assert not broker.topics
+        world.config = replace(world.config, lake=replace(world.config.lake, topic_hours=0))
+        assert not publish_all(world, broker).stopped
+    require_published(world, broker)
 
 
 def interrupted(world: World) -> None:
