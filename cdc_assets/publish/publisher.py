@@ -166,7 +166,9 @@ class Publisher:
             self._record.write(self._published)
         except LAKE_ERRORS as error:
             if self._feed.drops_events and not self._is_recorded():
-                log.error("Nothing is published while the lake cannot be told so: it would drop events unpublished.")
+                log.error(
+                    "Nothing is published: the lake drops old events, and cannot record that there is a publisher."
+                )
                 raise
             log.warning("How far topics are published could not be recorded, so retention waits: %s", error)
 

@@ -3,9 +3,9 @@
 Markers are in one partition of a compacted topic, so the newest is the last that is committed. It is searched for among the last
 records first. The client waits for no group and commits no offsets.
 
-*Whoever continues from it* must have the newest of all. A transaction that another producer has left open in the topic, as a replay that
-was killed in its commit, hides what was committed after it began, until the broker ends it. So its end is waited for; those who only want
-to know do not wait.
+*A publisher that continues from it* must have the newest of all. A replay that was killed in its commit leaves a transaction open in the
+topic. Until the broker ends it, that hides what was committed after it began. So its end is waited for, but not by those who only want to
+know.
 """
 
 from contextlib import suppress
