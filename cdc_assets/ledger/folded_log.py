@@ -117,6 +117,11 @@ class FoldedLog(Generic[S]):
         return self._log.identity
 
     @property
+    def newest(self) -> Row | None:
+        """The newest row that was read."""
+        return None if self._read is None else self._read[0]
+
+    @property
     def state(self) -> S:
         """The state after the rows.
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from math import inf
+from typing import Any
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_job import CaptureJob
@@ -49,7 +50,7 @@ from cdc_assets.overview.report import (
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets.overview.tables import DatabaseOverview, TableOverview
 from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.offset import Published, parse_published
+from cdc_assets.publish.offset import Published, has_other, parse_published
 from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, foreign, is_of
 from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
 from cdc_assets.publish.waiting import waiting_unlisted
@@ -186,7 +187,7 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         if text is None and not overview.config.kafka.enabled:
             return None
         state, rows = overview.state, overview.rows()
-        if text is not None and (wrong := _foreign(feed, parse_published(text), state)):
+        if text is not None and (wrong := _foreign(feed, parse_published(text), state, rows)):
             return PublishedReport(problem=wrong)
 
         def unlisted(known: Published | None, waits: bool) -> datetime | None:
@@ -199,9 +200,11 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         return PublishedReport(problem=describe_error(error), is_away=isinstance(error, ConnectionLostError))
 
 
-def _foreign(feed: Feed, known: Published, state: CaptureState) -> str:
+def _foreign(feed: Feed, known: Published, state: CaptureState, rows: Sequence[Mapping[str, Any]]) -> str:
     """Why topics were not published from this lake; empty if they were. What is ahead of a state may be complete by now."""
     lake = feed.lake()
+    if has_other(rows, known.entry):
+        return foreign(known, lake, *feed.read(), continued=True)
     return foreign(known, lake, state.complete_window, feed.topics(state)) and foreign(known, lake, *feed.read())
 
 

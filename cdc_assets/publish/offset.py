@@ -1,8 +1,9 @@
 """How far topics are published: what a marker says."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from cdc_assets.errors import LakeError
 
@@ -31,6 +32,7 @@ class Published:
         written: seconds since 1970 at which it was written.
         span: range of a replay; empty for the publisher of everything.
         per_second: events per second that were published in the last `RATE_S` seconds before it.
+        entry: newest entry of the manifest that was read before its events, which an older copy of the lake that is continued does not have.
     """
 
     lake: str
@@ -43,6 +45,7 @@ class Published:
     written: float = 0.0
     per_second: float = 0.0
     span: str = ""
+    entry: str = ""
 
     def of(self, topic: str, *, numbered: bool = True) -> PublishOffset:
         """How far a topic is.
@@ -59,6 +62,17 @@ class Published:
     def text(self) -> str:
         """As JSON, for the marker's value."""
         return json.dumps(asdict(self), separators=(",", ":"))
+
+
+def entry_of(row: Mapping[str, Any]) -> str:
+    """Number and time of an entry of the manifest."""
+    return f"{row['sequence']} {row['at'].isoformat()}"
+
+
+def has_other(rows: Iterable[Mapping[str, Any]], entry: str) -> bool:
+    """Whether another entry has the number of one, as in an older copy that was continued; not known of those that are too old to be kept."""
+    own = f"{entry.partition(' ')[0]} "
+    return bool(entry) and any(other.startswith(own) and other != entry for other in map(entry_of, rows))
 
 
 def parse_published(text: str) -> Published:

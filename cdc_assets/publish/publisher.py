@@ -45,7 +45,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS, PreflightError
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
-from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, parse_published
+from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, has_other, parse_published
 from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.rate import Rate
 from cdc_assets.publish.records import RecordSlice
@@ -112,7 +112,7 @@ class Publisher:
         self._published = Published("")
         self._stops = Stops()
         self._targets, self._rate, self._unreadable = Targets(broker), Rate(), Unreadable()
-        self._lsn = ""
+        self._lsn = self._entry = ""
         self._rows, self._begun, self._begun_at, self._complete = 0, False, 0.0, -1
         self._places: dict[str, PublishOffset] = {}
         self._base = -1
@@ -133,7 +133,8 @@ class Publisher:
         start = Start(self._feed.lake(), self._after, self._span, self._writer, self._beginning.without_marker)
         found = start.lost(self._record.read) if text is None else parse_published(text)
         known = found or start.first()
-        start.check(known, complete, topics, new=found is None)
+        continued = bool(known.entry) and has_other(self._feed.rows(), known.entry)
+        start.check(known, complete, topics, new=found is None, continued=continued)
         self._after = known.after
         per_second = self._rate.per_second()
         self._published = replace(known, writer=self._writer, written=time.time(), per_second=per_second)
@@ -204,6 +205,7 @@ class Publisher:
         if self._stops.is_due(_RETRY_AFTER_S):
             self._try_all()
         self._complete, topics = self._read_feed()
+        self._entry = self._feed.entry()
         if wrong := foreign(self._published, self._feed.lake(), self._complete, topics):
             raise PreflightError(wrong)
         with ReadAhead() as ahead:
@@ -321,6 +323,7 @@ class Publisher:
             stopped=self._stops.reasons(),
             after=self._after,
             lsn=self._lsn,
+            entry=self._entry if self._rows else self._published.entry,
             written=time.time(),
             per_second=self._rate.per_second(self._rows),
         )

@@ -1,4 +1,9 @@
-"""Where publishing begins, and whether what was published before is of this lake and of this range."""
+"""Where publishing begins, and whether what was published before is of this lake and of this range.
+
+*An older copy of the lake* that was put in its place and continued has windows with the same numbers and other events. Once these numbers are
+reached they show nothing. So a marker also names the newest entry of the manifest at that time: the copy has another one under its number.
+The manifest keeps about the newest thousand; of an older one it is not known.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -82,7 +87,9 @@ class Start:
             return recorded
         raise PreflightError(f"{MARKER_GONE}. Next: {WITHOUT_MARKER}.")
 
-    def check(self, known: Published, complete: int, topics: Sequence[Topic], *, new: bool) -> None:
+    def check(
+        self, known: Published, complete: int, topics: Sequence[Topic], *, new: bool, continued: bool = False
+    ) -> None:
         """Refuse what would not continue what is published.
 
         Args:
@@ -90,6 +97,7 @@ class Start:
             complete: greatest window that is complete in the lake.
             topics: that are published.
             new: whether nothing is published yet.
+            continued: see `foreign`.
 
         Raises:
             PreflightError: it is of another lake.
@@ -107,7 +115,7 @@ class Start:
         if new and self.span and self.span.first > max(complete, 0):
             expected = f"a range of complete windows, windows up to {complete}"
             raise ConfigurationError("--replay", self.span.text(), expected, "copy one from `cdc-assets status`")
-        if wrong := foreign(known, self.lake, complete, topics):
+        if wrong := foreign(known, self.lake, complete, topics, continued=continued):
             raise PreflightError(wrong)
         for topic in topics if new else ():
             self._check_held(topic, known.after, max(other.holds.after for other in topics))
@@ -134,16 +142,17 @@ class Start:
         topic.holds.require(topic.name, after, wanted, hint)
 
 
-def foreign(known: Published, lake: str, complete: int, topics: Sequence[Topic]) -> str:
+def foreign(known: Published, lake: str, complete: int, topics: Sequence[Topic], *, continued: bool = False) -> str:
     """Why what is published is not of a lake as it is now; empty if it is.
 
     Args:
         lake: identity of its manifest.
         complete: greatest window that is complete in it.
         topics: that it has.
+        continued: whether it is an older copy that was continued since, so that its windows have the same numbers and other events.
     """
     is_ahead = any(topic.numbered and known.of(topic.name)[0] > topic.complete for topic in topics)
-    if known.lake == lake and known.window <= complete and not is_ahead:
+    if not continued and known.lake == lake and known.window <= complete and not is_ahead:
         return ""
     return (
         f"The topics were published from another lake, or from a newer copy of it (manifest {known.lake}, window "

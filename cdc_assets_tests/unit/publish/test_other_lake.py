@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.errors import PreflightError
+from cdc_assets.overview import CaptureOverview, published_of
 from cdc_assets.run.reset import Reset
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
-from cdc_assets_tests.unit.retention.world import World, publisher
+from cdc_assets_tests.unit.retention.world import World, publish_all, publisher
 from cdc_assets_tests.unit.streaming.simulation import SimulatedClock
 
 
@@ -46,4 +47,25 @@ def test_a_publisher_that_follows_ends(tmp_path: Path, replace: Callable[[World,
     replace(world, tmp_path / "copy")
     with pytest.raises(PreflightError, match="another lake"):
         follows.turn()
+    assert (broker.held(), broker.marker) == (before, marker)
+
+
+def test_an_older_copy_that_was_continued_is_refused_though_its_numbers_are_reached(tmp_path: Path) -> None:
+    """Its windows have numbers that are published, and other events."""
+    world, broker = World(str(tmp_path / "lake"), mirrored=False), MemoryBroker()
+    shutil.copytree(world.config.lake.path, tmp_path / "copy")
+    turns(world)
+    publish_all(world, broker)
+    assert not publish_all(world, broker).stopped
+    before, marker = broker.held(), broker.marker
+    restore(world, tmp_path / "copy")
+    world.later(1)
+    world.later(1)
+    turns(world)
+    turns(world)
+    page = published_of(CaptureOverview(world.config), world.server.now, broker.newest)
+    assert page is not None
+    assert "another lake" in page.problem
+    with pytest.raises(PreflightError, match="another lake"):
+        publish_all(world, broker)
     assert (broker.held(), broker.marker) == (before, marker)
