@@ -82,7 +82,15 @@ class Content:
         length = min(len(first), len(self._first))
         if not offset and first[:length] != self._first[:length]:
             raise ValueError("it was replaced while it was opened")
-        return self._blocks(chain([first], parts))
+        return self._blocks(self._noted(chain([first], parts), offset))
+
+    def _noted(self, parts: Iterable[bytes], at: int) -> Iterator[bytes]:
+        """The parts after a place; what was appended since the first bytes were read belongs to these."""
+        for part in parts:
+            if at <= len(self._first) < min(at + len(part), HEAD):
+                self._first = (self._first[:at] + part)[:HEAD]
+            at += len(part)
+            yield part
 
     def _blocks(self, parts: Iterator[bytes]) -> Iterator[tuple[list[bytes], bool]]:
         rest = b""

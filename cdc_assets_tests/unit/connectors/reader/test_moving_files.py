@@ -196,6 +196,24 @@ def test_a_file_that_is_replaced_between_two_of_its_readings_is_not_read_in_its_
     assert sorted(ids(trial)) == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_line_that_is_appended_while_a_short_file_is_opened_makes_it_no_other_file(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial.write("x.json", t(1))
+    blocks = Content.blocks
+
+    def append_meanwhile(found: Content, offset: int) -> Any:
+        monkeypatch.setattr(Content, "blocks", blocks)
+        trial.write("x.json", t(2))
+        return blocks(found, offset)
+
+    monkeypatch.setattr(Content, "blocks", append_meanwhile)
+    trial.run()
+    trial.write("x.json", t(3))
+    trial.run()
+    assert ids(trial) == [1, 2, 3]
+
+
 def test_a_file_goes_on_whose_name_a_shorter_one_with_the_same_beginning_has(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
