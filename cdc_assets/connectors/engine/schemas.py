@@ -49,6 +49,10 @@ def field_of(name: str, schema: Schema) -> pa.Field:
     """
     kind = schema["type"]
     if kind == "array":
+        if (items := schema["items"]["type"]) in ("array", "map"):
+            raise EngineError(
+                f"An array of {items}s has no form in the lake. Next: leave the column out (column.exclude.list)."
+            )
         return array(name, _type_of(schema["items"]), optional=schema["optional"])
     if kind == "map":
         if schema["keys"]["type"] != "string" or schema["values"]["type"] != "string":
@@ -62,10 +66,6 @@ def field_of(name: str, schema: Schema) -> pa.Field:
 
 def _type_of(schema: Schema) -> ConnectType:
     kind, name, parameters = schema["type"], schema.get("name", ""), schema.get("parameters", {})
-    if kind == "array":
-        raise EngineError(
-            "An array of arrays has no form in the lake. Next: leave the column out (column.exclude.list)."
-        )
     native = _LOGICAL.get(name)
     if is_narrow(schema):
         native = pa.decimal128(int(parameters["connect.decimal.precision"]), int(parameters["scale"]))

@@ -146,7 +146,7 @@ def connect_schema(written: Any, named: _Named | None = None) -> dict[str, Any]:
     for name in ("name", "version", "parameters", "default"):
         if f"connect.{name}" in written:
             found[name] = written[f"connect.{name}"]
-    if "parameters" in found:
+    if isinstance(found.get("parameters"), dict):  # anything else is refused with the whole schema (`normalised`)
         found["parameters"] = {name: str(text) for name, text in found["parameters"].items()}
     return found
 

@@ -96,7 +96,7 @@ class Encoder:
                 with suppress(NotDirectError):
                     return [self._directly(topic, pair, messages, is_inferred)], {}
             return self._one_by_one(topic, (key, value), pair, messages)
-        except EngineError as error:  # the lake has no type for the schema
+        except (EngineError, UnicodeEncodeError) as error:  # the lake has no type for the schema, or not its names
             return [], {place: str(error) for place, _ in messages}
 
     def _schema(self, topic: str, side: str, number: int | None) -> Schema | None:

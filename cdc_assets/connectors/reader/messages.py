@@ -21,6 +21,8 @@ _BEFORE_SCHEMA = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"schema"[ \t\r\n]*:[ \t\r\n]
 _BEFORE_PAYLOAD = re.compile(r'[ \t\r\n]*,[ \t\r\n]*"payload"[ \t\r\n]*:[ \t\r\n]*')
 _DECODER = json.JSONDecoder()
 _MAX_REMEMBERED = 64
+_FACTS = {"name": str, "version": int, "parameters": dict}
+"""What a schema may say beside its type, and as what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,9 @@ def normalised(schema: Any) -> Schema:
         raise BadRecordError(f"{one_line(schema)[:200]} is no Connect schema")
     if kind not in LITERALS and kind not in ("struct", "array", "map"):
         raise BadRecordError(f"{kind} is no type of Connect")
+    for name, expected in _FACTS.items():
+        if schema.get(name) is not None and type(schema[name]) is not expected:
+            raise BadRecordError(f"a schema's {name} is {one_line(schema[name])[:100]}; expected {expected.__name__}")
     found: dict[str, Any] = {"type": kind, "optional": schema.get("optional") is True}
     found |= {
         name: schema[name]

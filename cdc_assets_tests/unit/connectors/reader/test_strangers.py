@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka.schema_registry import Schema
 
 from cdc_assets.connectors.reader.avro import AvroParts, fetch_from
-from cdc_assets.connectors.reader.event_lines import RECORDS, checked_topic
-from cdc_assets.connectors.reader.messages import BadRecordError, JsonDecoder
+from cdc_assets.connectors.reader.encode import Encoder
+from cdc_assets.connectors.reader.event_lines import RECORDS, EventLines, checked_topic
+from cdc_assets.connectors.reader.messages import BadRecordError, JsonDecoder, Message, Part, normalised
 from cdc_assets.envelope.naming import CURRENT, HISTORY
 from cdc_assets.registry import SchemaRegistry
 
@@ -70,6 +71,31 @@ def test_an_answer_that_is_no_schema_is_a_bad_record(monkeypatch: pytest.MonkeyP
 def test_json_that_python_does_not_read_is_a_bad_record(text: str, schemas: bool | None) -> None:
     with pytest.raises(BadRecordError):
         JsonDecoder(schemas).decode(text)
+
+
+@pytest.mark.parametrize("facts", [{"name": 5}, {"name": {}}, {"version": "x"}, {"version": True}, {"parameters": [1]}])
+def test_a_schema_that_says_something_else_than_connects_is_a_bad_record(facts: dict[str, Any]) -> None:
+    text = json.dumps({"schema": {"type": "int32", **facts}, "payload": 1})
+    with pytest.raises(BadRecordError, match=next(iter(facts))):
+        EventLines(JsonDecoder(None), JsonDecoder(None), "t", "mine").message("f", 1, "f line 1", text)
+    written = record("r", a={"type": "int", **{f"connect.{name}": fact for name, fact in facts.items()}})
+    with pytest.raises(BadRecordError, match=next(iter(facts))):
+        AvroParts("http://127.0.0.1:1", "", lambda number: written).part(HEAD + b"\x02")
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "int32", "name": "\ud800"}, "surrogates"),
+        ({"type": "array", "items": {"type": "map", "keys": {"type": "string"}, "values": {"type": "string"}}}, "maps"),
+    ],
+)
+def test_a_schema_that_the_lake_cannot_hold_stops_no_other_topic(schema: dict[str, Any], reason: str) -> None:
+    parts = {"a": Part(normalised(schema), "1", 1), "b": Part(None, '{"id":1}', {"id": 1})}
+    messages = [Message("f", 1, "f line 1", topic, None, part) for topic, part in parts.items()]
+    found, wrong = Encoder({}, lambda topic: {}).encode(messages)
+    assert [one.topic for one in found] == ["b"]
+    assert reason in wrong[0]
 
 
 @pytest.mark.parametrize(
