@@ -124,17 +124,17 @@ class Encoder:
         wrong: dict[int, str] = {}
         runs: list[tuple[_Pair, list[str]]] = []
         schemas = dict(zip(("key", "value"), pair, strict=True))
-        sides = dict(zip(("key", "value"), numbers, strict=True))
+        sides = [side for side, number in zip(("key", "value"), numbers, strict=True) if number == _NO_NUMBER]
         for place, message in messages:
             try:
                 parsed = {side: _exactly(part) for side, part in (("key", message.key), ("value", message.value))}
-                for side in (side for side, number in sides.items() if number == _NO_NUMBER):
-                    schemas[side] = inferred(schemas[side], parsed[side])
-                    self._shapes[topic][side] = schemas[side]
-                now = schemas["key"], schemas["value"]
+                shown = {side: inferred(schemas[side], parsed[side]) for side in sides}
+                if parsed["value"] is not None and shown.get("value", pair[1]) is None:
+                    raise BadRecordError("its value shows no type, and without one would be a tombstone")
+                now = schemas | shown
                 values = {
                     side: None if schema is None else engine_value(schema, parsed[side], "")
-                    for side, schema in schemas.items()
+                    for side, schema in now.items()
                 }
                 text = one_line({"n": place, **values, "headers": _headers(message)})
                 text.encode()
@@ -143,8 +143,12 @@ class Encoder:
             except UnicodeEncodeError:
                 wrong[place] = "a text has half of a surrogate pair"
             else:
-                if not runs or any(new is not old for new, old in zip(now, runs[-1][0], strict=True)):
-                    runs.append((now, []))
+                schemas = now
+                if shown:
+                    self._shapes[topic] |= shown
+                own = now["key"], now["value"]
+                if not runs or any(new is not old for new, old in zip(own, runs[-1][0], strict=True)):
+                    runs.append((own, []))
                 runs[-1][1].append(text)
         return [self._read(topic, own, lines) for own, lines in runs], wrong
 

@@ -165,3 +165,30 @@ def test_schemas_that_come_after_their_payloads_do_not_fill_memory() -> None:
         taken.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert max(taken) < 3 * taken[0]
+
+
+def messages_of(*texts: str) -> list[Message]:
+    return [Message("f", 1, "f line 1", "t", None, JsonDecoder(None).decode(text)) for text in texts]
+
+
+def test_a_message_that_is_refused_shows_no_types() -> None:
+    encoder = Encoder({}, lambda topic: {})
+    texts = ['{"a":1}', '{"\\ud800":1}', '{"b":1,"c":1e400}', '{"a":2}']
+    _, wrong = encoder.encode(messages_of(*texts))
+    assert list(wrong) == [1, 2]
+    [lines], wrong = encoder.encode(messages_of('{"a":3}'))
+    assert not wrong
+    assert lines.table is not None
+    assert lines.table["value"].to_pylist() == [{"a": 3}]
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"a":null}'])
+def test_a_value_that_shows_no_type_becomes_no_tombstone(text: str) -> None:
+    encoder = Encoder({}, lambda topic: {})
+    assert "tombstone" in encoder.encode(messages_of(text))[1][0]
+    assert not encoder.encode(messages_of('{"a":1}', '{"a":null}'))[1]
+    encoder.encode(messages_of("[]"))
+    [lines], wrong = encoder.encode(messages_of('{"a":null}', "null"))
+    assert not wrong
+    assert lines.table is not None
+    assert lines.table["value"].to_pylist() == [{"a": None}, None]
