@@ -127,14 +127,19 @@ def _lines(file: Path) -> list[str]:
     Only a line feed ends a line: JSON texts may hold the other characters at which `splitlines` splits.
     """
     content = _content(file)
-    if _unfinished(file):
+    if _is_cut(file, content):
         content = content[: content.rfind(b"\n") + 1]
     return content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
 
 
 def _unfinished(file: Path) -> bool:
     """Whether the last line may still be being written."""
-    tail = _content(file).rpartition(b"\n")[2]
+    return _is_cut(file, _content(file))
+
+
+def _is_cut(file: Path, content: bytes) -> bool:
+    """Whether the last line of what was read of a file may have been being written then."""
+    tail = content.rpartition(b"\n")[2]
     if not tail.strip() or _is_json(tail):
         return False
     return -_AHEAD_S < time.time() - file.stat().st_mtime < _GRACE_S

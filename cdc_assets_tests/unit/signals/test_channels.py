@@ -74,6 +74,27 @@ def test_a_writer_that_keeps_the_file_open_loses_no_line(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+def test_half_a_line_waits_though_its_end_is_written_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "signals.txt"
+    whole = line("log", id="long") + "\n"
+    file.write_text(whole[:10])
+    channel, reads, writer = FileChannel(file), list[bytes](), file.open("a")
+
+    def read(path: Path) -> bytes:
+        reads.append(path.read_bytes())
+        if path.suffix == ".taken" and len(reads) == 2:
+            writer.write(whole[10:])
+            writer.flush()
+        return reads[-1]
+
+    monkeypatch.setattr("cdc_assets.signals.file._content", read)
+    first = channel.receive({})
+    writer.close()
+    assert [signal.id for signal in (*first.signals, *channel.receive(first.reached).signals)] == ["long"]
+
+
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     file = tmp_path / "signals.txt"
     message = "one\u2028two\x85three"
