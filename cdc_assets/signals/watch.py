@@ -155,7 +155,9 @@ class SignalWatch:
                 by_database[database].append(part)
         outcomes = {database: self._applied(database, signals) for database, signals in by_database.items()}
         places = self._places(channel, delivery)
-        states = {database: dataclasses.replace(outcome.state, places=places) for database, outcome in outcomes.items()}
+        # those of databases that are not captured any more, too: the greatest number counts (`reached`)
+        states = dict(self._ledger.state.signals) | {database: outcome.state for database, outcome in outcomes.items()}
+        states = {database: dataclasses.replace(state, places=places) for database, state in states.items()}
         self._record(states, [notices for outcome in outcomes.values() for notices in outcome.notices])
         for outcome in outcomes.values():
             self._log(outcome)

@@ -150,6 +150,31 @@ def test_each_message_acts_once_whatever_dies(broker: Broker, tmp_path: Path, cu
         assert [kind for kind, _ in world.notes()].count("STARTED") <= 1
 
 
+@pytest.mark.long
+def test_a_topic_that_was_made_anew_is_read_once_though_a_database_has_left_the_capture(
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with StandIn(databases=(DATABASE, "Other")) as server:
+        server.agent.start()
+        world = World(server, str(tmp_path), channels=("kafka",), kafka_servers=broker.address)
+        alone = world.config.connection
+        world.config = replace(world.config, connection=replace(alone, databases=(DATABASE, "Other")))
+        world.make("orders", "id int PRIMARY KEY, version int")
+        world.make("orders", "id int PRIMARY KEY, version int", "Other")
+        world.run("snapshot")
+        for _ in range(3):
+            broker.send(signal("log", data={"message": "of the former topic"}), partition=0)
+        world.run()
+        anew = Broker()
+        anew.send(signal("log", data={"message": "of the topic made anew"}), partition=0)
+        settings = replace(world.config.signals, kafka_servers=anew.address)
+        world.config = replace(world.config, connection=alone, signals=settings)
+        caplog.set_level("INFO")
+        world.run()
+        world.run()
+    assert caplog.messages.count("of the topic made anew") == 1
+
+
 def test_a_broker_that_is_away_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "_REQUEST_TIMEOUT_S", 0.3)
     with StandIn(databases=(DATABASE,)) as server:
