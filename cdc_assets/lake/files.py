@@ -292,11 +292,12 @@ class _OpenFile:
 
 
 def operations_of(table: pa.Table) -> dict[str, int]:
-    """Rows by envelope operation; a null value is a tombstone; rows without `op` (schema changes) count as `event`."""
+    """Rows by envelope operation; a null value is a tombstone; rows without a text `op` (schema changes) count as `event`."""
     if "value" not in table.column_names:
         return {}
     value = table["value"]
-    if pa.types.is_struct(value.type) and value.type.get_field_index("op") >= 0:
+    place = value.type.get_field_index("op") if pa.types.is_struct(value.type) else -1
+    if place >= 0 and pa.types.is_string(value.type.field(place).type):
         found: Counter[str] = Counter()
         for chunk in value.chunks:
             operation = pc.struct_field(chunk, "op")

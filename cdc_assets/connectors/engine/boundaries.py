@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 Boundary = tuple[str, str]
 """The transaction's id, and BEGIN or END."""
 _FIELDS = ("status", "id", "event_count")
+"""The first two are texts."""
 
 
 def has_boundaries(table: pa.Table) -> bool:
@@ -21,7 +22,10 @@ def has_boundaries(table: pa.Table) -> bool:
     kind = table.schema.field("value").type if "value" in table.column_names else None
     if kind is None or not pa.types.is_struct(kind):
         return False
-    return kind.get_field_index("source") < 0 and all(kind.get_field_index(name) >= 0 for name in _FIELDS)
+    places = [kind.get_field_index(name) for name in _FIELDS]
+    if kind.get_field_index("source") >= 0 or min(places) < 0:
+        return False
+    return all(pa.types.is_string(kind.field(place).type) for place in places[:2])
 
 
 def boundaries_of(table: pa.Table) -> list[Boundary | None]:

@@ -39,12 +39,18 @@ _AMID_STREAM = "incremental"
 
 def position_of(source: Source) -> LogPosition | None:
     """The position of a streamed event; None if it has none that can be compared."""
-    rule = _RULES.get(source.get("connector") or "")
+    rule = _RULES.get(str(source.get("connector")))
     if rule is None or source.get("snapshot") not in _STREAMED:
         return None
     try:
         return rule(source)
-    except (KeyError, TypeError, ValueError, IndexError):  # an unknown form is no reason to drop an event
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        OverflowError,
+    ):  # an unknown form is no reason to drop an event
         return None
 
 
@@ -188,7 +194,8 @@ def _last_position(table: pa.Table) -> tuple[int, LogPosition] | None:
 
 def _streamed_rows(source: pa.ChunkedArray) -> Iterator[int]:
     """Rows of streamed events, the last first."""
-    if source.type.get_field_index("snapshot") < 0:
+    place = source.type.get_field_index("snapshot")
+    if place < 0 or pa.types.is_nested(source.type.field(place).type):
         return iter(range(len(source) - 1, -1, -1))
     mark = pc.fill_null(pc.struct_field(source, "snapshot").cast(pa.string()), "")
     known = pc.and_(source.is_valid(), pc.is_in(mark, value_set=pa.array(["", "false"])))
@@ -197,9 +204,10 @@ def _streamed_rows(source: pa.ChunkedArray) -> Iterator[int]:
 
 
 def _blocks(table: pa.Table) -> list[pa.ChunkedArray]:
-    """The source blocks as one column; none if events have none."""
+    """The source blocks as one column; none if events have none, such as rows with a column of this name."""
     kind = table.schema.field("value").type
-    if not pa.types.is_struct(kind) or kind.get_field_index("source") < 0:
+    place = kind.get_field_index("source") if pa.types.is_struct(kind) else -1
+    if place < 0 or not pa.types.is_struct(kind.field(place).type):
         return []
     return [pc.struct_field(table.column("value"), "source")]
 

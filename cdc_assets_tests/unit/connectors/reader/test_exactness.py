@@ -48,6 +48,25 @@ def test_a_row_may_have_columns_that_are_called_as_parts_of_an_event(tmp_path: P
     assert all(event["key"] is None for event in trial.held("t"))
 
 
+def test_a_row_may_have_columns_that_are_called_as_parts_of_a_value(tmp_path: Path) -> None:
+    rows: list[Any] = [
+        {"source": "web"},
+        {"source": [1]},
+        {"source": {"snapshot": {"a": 1}, "connector": {"b": 1}}},
+        {"source": {"snapshot": 1, "connector": 5}},
+        {"op": 5},
+        {"op": {"a": 1}},
+        {"status": "x", "id": 5, "event_count": 1},
+        {"status": 1, "id": "x", "event_count": 1},
+    ]
+    trial = Trial(tmp_path)
+    trial.write("a.json", *({"topic": f"t{place}", "value": row} for place, row in enumerate(rows)))
+    trial.run()
+    assert [[event["value"] for event in trial.held(f"t{place}")] for place in range(len(rows))] == [
+        [row] for row in rows
+    ]
+
+
 def test_a_row_of_keys_and_values_with_more_is_a_row(tmp_path: Path) -> None:
     rows = [
         {"key": 7, "value": "x", "timestamp": 9},
