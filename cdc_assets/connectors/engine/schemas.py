@@ -27,6 +27,8 @@ _LOGICAL: Mapping[str, pa.DataType] = {
     "org.apache.kafka.connect.data.Timestamp": pa.timestamp("us"),
 }
 _MAX_DIGITS = 38
+_MAX_DEPTH = 41
+"""Levels of structures and lists at most; Delta's reader reads no more."""
 ENTRIES = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())]))
 """Maps and headers as they are in a line."""
 _BLOCK_BYTES = 1 << 20
@@ -36,9 +38,38 @@ Schema = Mapping[str, Any]
 
 
 def topic_schema(key: Schema | None, value: Schema | None) -> pa.Schema:
-    """The columns of a topic's events; without `key` or `value` if these have none, whatever others have."""
+    """The columns of a topic's events; without `key` or `value` if these have none, whatever others have.
+
+    Raises:
+        EngineError: the lake cannot hold them.
+    """
     pair = [field_of(name, schema) for name, schema in (("key", key), ("value", value)) if schema is not None]
+    for field in pair:
+        _check_structures(field.type, field.name, _MAX_DEPTH + 1)
     return pa.schema([POSITION, *pair, HEADERS, WINDOW])
+
+
+def _check_structures(kind: pa.DataType, path: str, left: int) -> None:
+    """Check that Parquet and Delta take the structures of a type, whose names they compare in any letter case.
+
+    Args:
+        left: levels that it may have, its values included.
+    """
+    if left == 0:
+        problem = f"nests more than {_MAX_DEPTH} structures"
+    elif pa.types.is_list(kind):
+        return _check_structures(kind.value_type, path, left - 1)
+    elif not pa.types.is_struct(kind):
+        return None
+    elif not kind.num_fields:
+        problem = "is a structure without fields"
+    elif len({field.name.lower() for field in kind}) < kind.num_fields:
+        problem = "has two fields whose names differ in letter case at most"
+    else:
+        for field in kind:
+            _check_structures(field.type, f"{path}.{field.name}", left - 1)
+        return None
+    raise EngineError(f"{path[:200]} {problem}, which no table of the lake can hold. Next: leave the column out.")
 
 
 def field_of(name: str, schema: Schema) -> pa.Field:

@@ -96,7 +96,11 @@ class Encoder:
                 with suppress(NotDirectError):
                     return [self._directly(topic, pair, messages, is_inferred)], {}
             return self._one_by_one(topic, (key, value), pair, messages)
-        except (EngineError, UnicodeEncodeError) as error:  # the lake has no type for the schema, or not its names
+        except (
+            EngineError,
+            UnicodeEncodeError,
+            RecursionError,
+        ) as error:  # the lake has no type for the schema, or not its names
             return [], {place: str(error) for place, _ in messages}
 
     def _schema(self, topic: str, side: str, number: int | None) -> Schema | None:
@@ -138,7 +142,9 @@ class Encoder:
                 }
                 text = one_line({"n": place, **values, "headers": _headers(message)})
                 text.encode()
-            except BadRecordError as error:
+                if any(shown[side] is not schemas[side] for side in shown):
+                    topic_schema(now["key"], now["value"])  # only what the lake can hold is kept
+            except (BadRecordError, EngineError, RecursionError) as error:
                 wrong[place] = str(error)
             except UnicodeEncodeError:
                 wrong[place] = "a text has half of a surrogate pair"

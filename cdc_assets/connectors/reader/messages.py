@@ -214,6 +214,8 @@ def normalised(schema: Any) -> Schema:
             found |= {name: normalised(schema[name]) for name in ("keys", "values")}
     except (KeyError, TypeError) as error:
         raise BadRecordError(f"a schema of type {kind} lacks {error}") from None
+    except RecursionError:
+        raise BadRecordError("its schema is nested too deeply") from None
     return found
 
 

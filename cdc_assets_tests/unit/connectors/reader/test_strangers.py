@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,40 @@ def test_a_schema_that_says_something_else_than_connects_is_a_bad_record(facts: 
         AvroParts("http://127.0.0.1:1", "", lambda number: written).part(HEAD + b"\x02")
 
 
+def struct(*names: str, **inner: Any) -> dict[str, Any]:
+    fields = [{"field": name, "type": "int32", "optional": True} for name in names]
+    return {"type": "struct", "fields": fields + [{**schema, "field": name} for name, schema in inner.items()]}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return reduce(lambda schema, _: struct(a=schema), range(levels), struct("a"))
+
+
+@pytest.mark.parametrize("text", ['{"id":1,"ID":2}', '{"id":' * 60 + "1" + "}" * 60, '{"id":' * 600 + "1" + "}" * 600])
+def test_a_value_that_the_lake_cannot_hold_stops_no_other_of_its_topic(text: str) -> None:
+    texts = ['{"id":1}', text, '{"id":2}']
+    messages = [Message("f", 1, "f line 1", "t", None, JsonDecoder(None).decode(one)) for one in texts]
+    found, wrong = Encoder({}, lambda topic: {}).encode(messages)
+    assert list(wrong) == [1]
+    assert sum(lines.rows for lines in found) == 2
+
+
+def test_a_schema_that_is_nested_without_end_is_a_bad_record() -> None:
+    schema = '{"type":"array","items":' * 600 + "{}" + "}" * 600
+    with pytest.raises(BadRecordError):
+        JsonDecoder(None).decode(f'{{"schema":{schema},"payload":null}}')
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
+        (struct(), "without fields"),
+        (struct("a", b=struct()), "without fields"),
+        (struct("a", b={"type": "array", "items": struct()}), "without fields"),
+        (struct("id", "ID"), "letter case"),
+        (struct("id", "id"), "letter case"),
+        (nested(60), "nests more than"),
+        (nested(150), "nests more than"),
         ({"type": "int32", "name": "\ud800"}, "surrogates"),
         ({"type": "array", "items": {"type": "map", "keys": {"type": "string"}, "values": {"type": "string"}}}, "maps"),
     ],
