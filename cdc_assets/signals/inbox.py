@@ -13,6 +13,7 @@ import json
 import logging
 import re
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from cdc_assets.core.signal import Delivery, Signal, signal_of
@@ -42,8 +43,9 @@ class Inbox:
     def put(self, signal: Signal) -> None:
         """Store a request."""
         stamp, own_id = time.time_ns() // 1_000_000, _NOT_A_NAME.sub("_", signal.id)[:100]
-        text = json.dumps({"id": signal.id, "type": signal.type, "data": signal.data})
-        self._folder.write(f"{stamp:014d}-{own_id}{_SUFFIX}", text.encode())
+        text = json.dumps({"id": signal.id, "type": signal.type, "data": signal.data}).encode()
+        # another request of this millisecond may have an id that is written alike
+        self._folder.write(f"{stamp:014d}-{own_id}-{zlib.crc32(text):08x}{_SUFFIX}", text)
 
     def receive(self, reached: Mapping[str, int]) -> Delivery:
         """See `SignalChannel`."""

@@ -183,6 +183,15 @@ def test_the_inbox_keeps_the_order_and_forgets(tmp_path: Path, form: str) -> Non
     assert not inbox.waiting({})
 
 
+def test_no_request_replaces_another_one_of_its_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox = Inbox(Location(str(tmp_path)), "shop")
+    monkeypatch.setattr("time.time_ns", lambda: 10**18)
+    own_ids = ["run a", "run/a", "b" * 100 + "1", "b" * 100 + "2"]
+    for own_id in own_ids:
+        inbox.put(Signal(own_id, "log", None))
+    assert sorted(signal.id for signal in inbox.receive({}).signals) == sorted(own_ids)
+
+
 def test_a_file_that_cannot_be_read_holds_up_no_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     inbox = Inbox(Location(str(tmp_path)), "shop")
     inbox.put(Signal("a", "log", None))
