@@ -17,14 +17,21 @@ OPERATIONS = {"r": "read", "c": "create", "u": "update", "d": "delete", None: "t
 
 
 def rows_by_operation(lake: TopicTables, directories: Iterable[str]) -> dict[str, int]:
-    """Number of events by operation; reads one column.
+    """Number of events by operation; reads one column. Rows without a text `op` count as `event`.
 
     Raises:
         LakeError: one of the tables cannot be read.
     """
     counts: Counter[str] = Counter()
     for directory in directories:
-        column = _open(lake, directory)[0].to_table(columns={"op": pc.field("value", "op")})["op"]
+        dataset, schema = _open(lake, directory)
+        kind = schema.field("value").type if "value" in schema.names else pa.null()
+        place = kind.get_field_index("op") if pa.types.is_struct(kind) else -1
+        if place < 0 or not pa.types.is_string(kind.field(place).type):
+            events = 0 if pa.types.is_null(kind) else dataset.count_rows(filter=pc.field("value").is_valid())
+            counts += Counter(event=events, tombstone=dataset.count_rows() - events)  # without those that are none
+            continue
+        column = dataset.to_table(columns={"op": pc.field("value", "op")})["op"]
         for pair in pc.value_counts(column).to_pylist():
             counts[OPERATIONS.get(pair["values"], str(pair["values"]))] += pair["counts"]
     return dict(counts)

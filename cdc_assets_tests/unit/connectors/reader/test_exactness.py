@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.cli.topic_events import rows_by_operation
 from cdc_assets.connectors.reader.encode import Encoder
 from cdc_assets.connectors.reader.messages import JsonDecoder, Message
 from cdc_assets.errors import LakeError
@@ -65,6 +66,16 @@ def test_a_row_may_have_columns_that_are_called_as_parts_of_a_value(tmp_path: Pa
     assert [[event["value"] for event in trial.held(f"t{place}")] for place in range(len(rows))] == [
         [row] for row in rows
     ]
+
+
+def test_rows_beside_events_are_counted(tmp_path: Path) -> None:
+    trial = Trial(tmp_path)
+    key = {"key": {"id": 1}}
+    trial.write("a.json", {"topic": "rows", **key, "value": {"op": 1}}, {"topic": "rows", **key, "value": None})
+    trial.write("a.json", {"topic": "gone", **key, "value": None}, {"topic": "t", "value": {"op": "c", "after": None}})
+    trial.run()
+    counts = {topic: rows_by_operation(trial.tables(), [topic]) for topic in ("rows", "gone", "t")}
+    assert counts == {"rows": {"event": 1, "tombstone": 1}, "gone": {"tombstone": 1}, "t": {"create": 1}}
 
 
 def test_a_row_of_keys_and_values_with_more_is_a_row(tmp_path: Path) -> None:
