@@ -29,6 +29,7 @@ import psutil
 import pyarrow as pa
 
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.housekeeping import tidy
 from cdc_assets.config.build import build_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
@@ -38,7 +39,6 @@ from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import TableRead, TableState, Window
-from cdc_assets.run.housekeeping import tidy
 
 TABLE = TableId("Bench", "dbo", "orders")
 SHOWN = (100, 1_000, 2_500, 5_000, 10_000, 20_000, 50_000, 100_000)

@@ -29,8 +29,8 @@ from benchmarks.ending import ends_with_us
 from benchmarks.main_job import Bench, server_process
 from benchmarks.passes import load_average, spread
 from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.capture.capture import Capture
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.run.capture import Capture
 
 SHORT = {"rows": 200_000, "updates": 100_000, "most": 1_000_000, "windows": 2_500}
 """Sizes of a short pass."""

@@ -31,13 +31,13 @@ from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.session import connect
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.capture import Capture
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.run.capture import Capture
 
 SIGNALS = f"{DATABASE}.dbo.cdc_signal"
 _ENABLE = "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'{}', @role_name = NULL"

@@ -35,12 +35,12 @@ from cdc_assets.adapters.spark.runner import SparkTaskRunner
 from cdc_assets.adapters.spark.session import stop_spark
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.capture.statements import Statement, change_queries, rows_query
+from cdc_assets.capture.capture import Capture
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.jobs import Job
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.run.capture import Capture
+from cdc_assets.shared.statements import Statement, change_queries, rows_query
 from cdc_assets.snapshot.tasks import RoundTask
 from cdc_assets.streaming.tasks import SliceTask
 from mssql_standin.control import StandIn

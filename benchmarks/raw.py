@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
-from cdc_assets.capture.statements import Statement
+from cdc_assets.shared.statements import Statement
 
 
 def count_rows(task: tuple[MssqlBulkSource, Sequence[Statement]]) -> int:

@@ -30,8 +30,8 @@ from benchmarks.main_job import DATABASE, TABLE, Bench, Recorder, connection, ra
 from benchmarks.passes import ROOT, Times, load_average, run_process, spread, timed
 from benchmarks.witness import KINDS, SPARK, Kind
 from cdc_assets.adapters.spark.session import stop_spark
+from cdc_assets.capture.capture import Capture
 from cdc_assets.defs.spark import SparkResource
-from cdc_assets.run.capture import Capture
 
 RAW, CONNECTOR, JDBC = "raw Arrow read", "Debezium connector, null sink", "PySpark JDBC by hand, plain rows"
 

@@ -90,7 +90,7 @@ before = dict(os.environ), list(logging.root.handlers), logging.root.level
 import pyarrow, pyodbc
 pool, pooling = pyarrow.default_memory_pool().backend_name, pyodbc.pooling
 import cdc_assets.adapters.kafka.producer, cdc_assets.adapters.sqlserver.bulk, cdc_assets.adapters.sqlserver.source
-import cdc_assets.lake.topics, cdc_assets.mirror.capture, cdc_assets.run.capture
+import cdc_assets.lake.topics, cdc_assets.mirror.capture, cdc_assets.capture.capture
 assert (dict(os.environ), list(logging.root.handlers), logging.root.level) == before
 assert (pyarrow.default_memory_pool().backend_name, pyodbc.pooling) == (pool, pooling) and pooling
 """

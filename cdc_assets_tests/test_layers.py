@@ -24,16 +24,16 @@ ALLOWED: dict[str, set[str]] = {
     "history": {"config", "core", "envelope", "errors", "lake", "typemap"},
     "system_topics": {"config", "core", "envelope", "errors", "kernels", "lake", "typemap"},
     "ledger": {"core", "errors", "lake"},
-    "capture": {"config", "core", "envelope", "errors", "history", "lake", "ledger"},
-    "signals": {"capture", "config", "core", "errors", "history", "lake", "ledger"},
-    "snapshot": {"capture", "config", "core", "envelope", "errors", "history", "lake", "ledger", "system_topics"},
-    "streaming": {"capture", "config", "core", "envelope", "errors", "history", "lake", "ledger", "system_topics"},
-    "incremental": {"capture", "config", "core", "envelope", "errors", "lake", "ledger", "signals"},
-    "adoption": {"capture", "config", "core", "errors", "history", "ledger", "streaming"},
+    "shared": {"config", "core", "envelope", "errors", "history", "lake", "ledger"},
+    "signals": {"shared", "config", "core", "errors", "history", "lake", "ledger"},
+    "snapshot": {"shared", "config", "core", "envelope", "errors", "history", "lake", "ledger", "system_topics"},
+    "streaming": {"shared", "config", "core", "envelope", "errors", "history", "lake", "ledger", "system_topics"},
+    "incremental": {"shared", "config", "core", "envelope", "errors", "lake", "ledger", "signals"},
+    "adoption": {"shared", "config", "core", "errors", "history", "ledger", "streaming"},
     "connectors.engine": {"config", "core", "envelope", "errors", "lake", "ledger", "typemap"},
     "mirror": {"config", "core", "envelope", "errors", "history", "kernels", "lake", "ledger", "typemap"},
     "reconcile": {
-        "capture",
+        "shared",
         "config",
         "core",
         "envelope",
@@ -48,8 +48,8 @@ ALLOWED: dict[str, set[str]] = {
     "publish": {"config", "core", "envelope", "errors", "history", "lake", "ledger", "registry", "typemap"},
     "retention": {"config", "core", "envelope", "errors", "kernels", "lake", "ledger", "publish"},
     "connectors.reader": {"config", "connectors.engine", "core", "envelope", "errors", "lake", "registry", "typemap"},
-    "run": {
-        "capture",
+    "capture": {
+        "shared",
         "config",
         "core",
         "envelope",
@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
         "system_topics",
     },
     "overview": {
-        "capture",
+        "shared",
         "config",
         "core",
         "connectors.engine",
@@ -75,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
         "ledger",
         "mirror",
         "publish",
-        "run",
+        "capture",
         "signals",
         "streaming",
     },
@@ -86,7 +86,7 @@ ALLOWED: dict[str, set[str]] = {
     "adapters.sqlserver": {"config", "core", "errors"},
     "adapters.threads": {"core"},
     "adapters.spark": {"adapters.threads", "config", "core", "errors", "lake", "mirror"},
-    "metrics": {"capture", "config", "core", "errors", "overview"},
+    "metrics": {"shared", "config", "core", "errors", "overview"},
     "assembly": {
         "adapters.clock",
         "connectors.databases",
@@ -94,7 +94,7 @@ ALLOWED: dict[str, set[str]] = {
         "adapters.kafka",
         "adapters.sqlserver",
         "adoption",
-        "capture",
+        "shared",
         "config",
         "core",
         "connectors.engine",
@@ -106,7 +106,7 @@ ALLOWED: dict[str, set[str]] = {
         "connectors.reader",
         "reconcile",
         "retention",
-        "run",
+        "capture",
         "signals",
         "system_topics",
     },
@@ -117,7 +117,7 @@ ALLOWED: dict[str, set[str]] = {
         "adapters.spark",
         "adapters.sqlserver",
         "assembly",
-        "capture",
+        "shared",
         "config",
         "core",
         "connectors.engine",
@@ -130,7 +130,7 @@ ALLOWED: dict[str, set[str]] = {
         "overview",
         "publish",
         "reconcile",
-        "run",
+        "capture",
         "signals",
         "system_topics",
     },
@@ -142,7 +142,7 @@ ALLOWED: dict[str, set[str]] = {
         "adapters.threads",
         "adoption",
         "assembly",
-        "capture",
+        "shared",
         "config",
         "core",
         "connectors.engine",
@@ -154,7 +154,7 @@ ALLOWED: dict[str, set[str]] = {
         "overview",
         "reconcile",
         "publish",
-        "run",
+        "capture",
         "signals",
     },
     "resources": {"config", "public"},
@@ -246,7 +246,9 @@ def test_module_imports_only_what_its_room_may(path: Path) -> None:
 def test_every_room_is_listed_and_there_is_no_circle() -> None:
     assert {own_room(path) for path in modules()} - HOUSES == set(ALLOWED)
     order = list(TopologicalSorter(ALLOWED).static_order())
-    assert order.index("core") < order.index("lake") < order.index("capture") < order.index("run") < order.index("cli")
+    assert (
+        order.index("core") < order.index("lake") < order.index("shared") < order.index("capture") < order.index("cli")
+    )
 
 
 def drawing() -> str:
@@ -287,7 +289,7 @@ def reach(module: str) -> set[str]:
 def test_a_run_reaches_nothing_that_is_beside_it() -> None:
     """What a run is handed (retention) or what is beside it (mirrors, Kafka, other connectors) cannot break it."""
     beside = {"adoption", "connectors", "mirror", "overview", "publish", "reconcile", "retention"}
-    found = reach("cdc_assets.run.capture")
+    found = reach("cdc_assets.capture.capture")
     assert len(found) > 100
     assert not sorted(name for name in found if name.split(".")[1] in beside)
 
@@ -299,7 +301,7 @@ def test_every_room_is_described() -> None:
 
 
 MADE_IN: dict[str, set[str]] = {
-    "run/activities.py": {
+    "capture/activities.py": {
         "BlockingSnapshots",
         "Due",
         "GivenStructures",
@@ -316,7 +318,7 @@ MADE_IN: dict[str, set[str]] = {
         "Snapshotter",
         "WindowExecutor",
     },
-    "run/capture.py": {"Account", "Activities", "Lake", "Ledger", "NewTables", "Opening", "Server", "StreamLoop"},
+    "capture/capture.py": {"Account", "Activities", "Lake", "Ledger", "NewTables", "Opening", "Server", "StreamLoop"},
     "assembly/capture.py": {"Capture"},
 }
 """Module → what it alone makes: what works in a run is made once, and handed to those who use it."""

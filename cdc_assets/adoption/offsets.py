@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from cdc_assets.adoption.java_map import MAGIC, parse_java_map
-from cdc_assets.capture.instances import before
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError, describe_error
+from cdc_assets.shared.instances import before
 
 _NULL = "NULL"
 _COUNT = "transaction_data_collection_order_"

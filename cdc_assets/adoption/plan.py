@@ -21,15 +21,15 @@ from typing import Protocol
 from cdc_assets.adoption.delivered import Delivered, Row, delivered
 from cdc_assets.adoption.history import Columns
 from cdc_assets.adoption.offsets import ConnectorOffset
-from cdc_assets.capture.instances import before, gap_of, newest, reads_of
-from cdc_assets.capture.server import Server
-from cdc_assets.capture.statements import rows_of_commit
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.ledger.state import Start, TableRead, TableState
+from cdc_assets.shared.instances import before, gap_of, newest, reads_of
+from cdc_assets.shared.server import Server
+from cdc_assets.shared.statements import rows_of_commit
 from cdc_assets.streaming.gaps import with_gap
 
 

@@ -17,14 +17,14 @@ dead writes its own before the next call closes its number, which then finds the
 from collections.abc import Iterator
 
 from cdc_assets.adoption.plan import AdoptionPlan
-from cdc_assets.capture.instances import instance_of
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState
+from cdc_assets.shared.instances import instance_of
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 from cdc_assets.streaming.structures import WindowStructures
 
 INTERRUPTED = "Its adoption was interrupted. Next: run `cdc-assets adopt` with --yes again."

@@ -10,12 +10,12 @@ from cdc_assets.adoption.offsets import ConnectorOffset
 from cdc_assets.adoption.plan import AdoptionPlan, AdoptionPlanner, CommitTimes
 from cdc_assets.adoption.record import record, refuse_captured
 from cdc_assets.assembly.capture import without_runner
-from cdc_assets.capture.losses import refuse_without_manifest
+from cdc_assets.capture.capture import Capture
+from cdc_assets.capture.selection import select
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.run.capture import Capture
-from cdc_assets.run.selection import select
+from cdc_assets.shared.losses import refuse_without_manifest
 
 
 class Adoption:

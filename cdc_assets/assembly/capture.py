@@ -12,14 +12,14 @@ from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.assembly.retention import make_retention
-from cdc_assets.capture.progress import OnProgress, OnRead, RangesRead
+from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import InvariantError
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.run.capture import Capture, RunOptions
+from cdc_assets.shared.progress import OnProgress, OnRead, RangesRead
 from cdc_assets.system_topics.notifications import Listener
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from cdc_assets.adapters.kafka.source import KafkaSource
 from cdc_assets.adapters.kafka.unread import unread
+from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.reader import FILES, is_reader, reader_settings
 from cdc_assets.connectors.databases.probe import open_probe
@@ -34,7 +35,6 @@ from cdc_assets.core.signal import Signal
 from cdc_assets.errors import ConfigurationError, EngineError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.run.new_lake import NewLake
 from cdc_assets.signals.inbox import Inbox
 
 

@@ -1,13 +1,13 @@
 """Puts the mirrors of a capture together with their adapters, and what forgets positions of both."""
 
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.capture.reset import Reset
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.work import OnStep
-from cdc_assets.run.reset import Reset
 
 
 def open_mirrors(

@@ -1,1 +1,1 @@
-"""Shared by all activities of one capture: server, lake and ledger, statements, instances, restores and ended tables."""
+"""One run of a capture: opening, loop and end. `capture.Capture` is what Dagster and the command line call."""

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TaskProgressColumn, TimeRemainingColumn
 from rich.text import Text
 
-from cdc_assets.capture import progress as capture
+from cdc_assets.shared import progress as capture
 
 
 class SnapshotBars:

@@ -14,7 +14,7 @@ from cdc_assets.adapters.spark.launch import Launch
 from cdc_assets.adapters.spark.settings import DEFAULT_FILE, SparkSettings, spark_settings
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly.capture import open_capture
-from cdc_assets.capture.progress import OnProgress, Progress, StreamSummary, TroubledTable
+from cdc_assets.capture.capture import Capture
 from cdc_assets.cli.bars import SnapshotBars
 from cdc_assets.cli.console import (
     DEFAULT_CONFIG,
@@ -41,7 +41,7 @@ from cdc_assets.core.interruption import listening, sleep
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.ran_on import count_of
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.run.capture import Capture
+from cdc_assets.shared.progress import OnProgress, Progress, StreamSummary, TroubledTable
 
 _SESSION = "cdc_assets.adapters.spark.session"
 ENDED = {

@@ -19,11 +19,11 @@ from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableT
 from rich.segment import Segment
 from rich.text import Text
 
+from cdc_assets.capture.log_levels import enable_info_logs
 from cdc_assets.config.engine import EngineConfig, is_engine_file, load_engine_lake_config
 from cdc_assets.config.load import configuration_files, load_config, load_lake_config, read_properties
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, ConfigurationError, InvalidValueError, describe_error, lacking
-from cdc_assets.run.log_levels import enable_info_logs
 
 FAILED, WRONG_USE, NOT_IN_TIME, INTERRUPTED = 1, 2, 3, 130
 P = ParamSpec("P")

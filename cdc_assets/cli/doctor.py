@@ -13,7 +13,6 @@ from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.rights import grant_on_server
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.assembly.publishing import ask_marker, inspect_publishing
-from cdc_assets.capture.instances import by_table, newest
 from cdc_assets.cli.as_json import of_doctor, print_json
 from cdc_assets.cli.console import (
     DEFAULT_CONFIG,
@@ -37,6 +36,7 @@ from cdc_assets.mirror.key_checks import check_keys
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.overview.report_builder import derived_troubles
 from cdc_assets.overview.tables import RECORD_IT
+from cdc_assets.shared.instances import by_table, newest
 
 PER_TABLE = {
     "capture instance": "table",

@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from cdc_assets import errors
-from cdc_assets.capture.progress import ShouldYield, TroubledTable
 from cdc_assets.core.interruption import sleep
 from cdc_assets.core.outages import Outages
 from cdc_assets.core.task_counters import note_retry
 from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, RetryableError
+from cdc_assets.shared.progress import ShouldYield, TroubledTable
 
 log = logging.getLogger(__name__)
 

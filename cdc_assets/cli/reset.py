@@ -12,13 +12,13 @@ from rich.text import Text
 
 from cdc_assets.assembly.engine import new_engine_lake
 from cdc_assets.assembly.mirrors import open_reset
+from cdc_assets.capture.new_lake import NewLake
+from cdc_assets.capture.reset import Reset
 from cdc_assets.cli.console import DEFAULT_CONFIG, ConfigOption, configuration_file, out, read_lake_config
 from cdc_assets.config.engine import is_engine_file, load_engine_lake_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.run.new_lake import NewLake
-from cdc_assets.run.reset import Reset
 
 _NOT_DONE = "Nothing was changed. Next: repeat the command with --yes."
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import typer
 
 from cdc_assets.assembly.mirrors import open_mirrors
-from cdc_assets.capture.progress import StreamSummary
+from cdc_assets.capture.until_now import UntilNow
 from cdc_assets.cli.console import FAILED, NOT_IN_TIME, err, out
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -16,7 +16,7 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import CdcError, ConfigurationError, FencedError
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.work import StepReport
-from cdc_assets.run.until_now import UntilNow
+from cdc_assets.shared.progress import StreamSummary
 
 _POLL_S = 0.5
 

@@ -12,7 +12,7 @@ from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.assembly.capture import open_capture
 from cdc_assets.assembly.mirrors import open_mirrors
 from cdc_assets.assembly.publishing import TICK_MARKER, publish_topics
-from cdc_assets.capture.progress import OnProgress, OnRead, RangesRead
+from cdc_assets.capture.capture import Capture
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ran_on import JobAccount
 from cdc_assets.defs.spark import OnAnySpark, SparkDependency
@@ -24,7 +24,7 @@ from cdc_assets.overview import CaptureOverview, published_of
 from cdc_assets.overview.capture import AUDIT_S
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.view import PublishedReport
-from cdc_assets.run.capture import Capture
+from cdc_assets.shared.progress import OnProgress, OnRead, RangesRead
 from cdc_assets.system_topics.notifications import Listener
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from cdc_assets.capture.progress import Progress, StreamSummary
+from cdc_assets.capture.log_levels import enable_info_logs
+from cdc_assets.capture.until_now import UntilNow
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -49,8 +50,7 @@ from cdc_assets.defs.writing import reported_in_any_case, writing, writing_asset
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.metrics.exports import exported_metrics
 from cdc_assets.overview.checks.sqlserver import CONTINUITY
-from cdc_assets.run.log_levels import enable_info_logs
-from cdc_assets.run.until_now import UntilNow
+from cdc_assets.shared.progress import Progress, StreamSummary
 
 _CHECK_EVERY_S = 1.0
 """Seconds between two checks whether another run wants its turn."""

@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import dagster as dg
 
-from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks.board import CheckBoard
@@ -30,6 +29,7 @@ from cdc_assets.defs.checks.events import event_of, result_of
 from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.overview.checks.sqlserver import CONTINUITY, continuity_result
+from cdc_assets.shared.progress import Progress
 
 
 class ContinuityReport:

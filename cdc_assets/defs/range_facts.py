@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cdc_assets.capture.progress import SliceProgress
 from cdc_assets.config.column_rules import hides
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.partitions import partition_of, ranges_of
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.envelope.rules import MASKED
+from cdc_assets.shared.progress import SliceProgress
 
 
 def partition_facts(

@@ -9,11 +9,11 @@ none, though rows of it are there; nor has one of which a signal's condition cho
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cdc_assets.capture.progress import RangesRead, SliceProgress
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.partitions import ranges_of
 from cdc_assets.defs.range_facts import partition_facts, shown_ranges
+from cdc_assets.shared.progress import RangesRead, SliceProgress
 
 Partitions = Mapping[str, dict[str, Any]]
 """Metadata of each partition, by its name."""

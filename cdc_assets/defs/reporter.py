@@ -15,7 +15,6 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.capture.progress import Progress, RangesRead, StructureChange, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ran_on import NOWHERE, RanOn, count_of
@@ -30,6 +29,7 @@ from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.samples import sample_of_events
 from cdc_assets.defs.writing import Results, Writing
 from cdc_assets.history.records import table_change
+from cdc_assets.shared.progress import Progress, RangesRead, StructureChange, TableProgress
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from cdc_assets.capture.progress import Progress, SnapshotSummary
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.kafka import KafkaFollower
@@ -21,6 +20,7 @@ from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.metrics.exports import exported_metrics
+from cdc_assets.shared.progress import Progress, SnapshotSummary
 
 
 class SnapshotConfig(dg.Config):

@@ -6,7 +6,6 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.capture.progress import Progress
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.envelope_io import Committed
 from cdc_assets.defs.history_facts import history_facts
@@ -16,6 +15,7 @@ from cdc_assets.errors import CdcError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.system_topics import HISTORY, WINDOWS
+from cdc_assets.shared.progress import Progress
 
 
 class SystemReport:

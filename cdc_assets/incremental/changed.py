@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from cdc_assets.capture.server import Server
-from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.changes import unequal
 from cdc_assets.envelope.layout import AFTER, BEFORE
@@ -22,6 +20,8 @@ from cdc_assets.errors import QueryError
 from cdc_assets.incremental.chunked_table import ChunkedTable
 from cdc_assets.incremental.chunks import changed_query
 from cdc_assets.incremental.staging import Staged, Staging
+from cdc_assets.shared.server import Server
+from cdc_assets.shared.statements import skipped_numbers
 
 
 class StaleError(Exception):

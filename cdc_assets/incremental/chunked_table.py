@@ -16,9 +16,6 @@ given up. And the key order has only columns of the identity, so that rows that 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.selects import require_predicate
-from cdc_assets.capture.statements import Statement
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.ranges import can_bound, type_of_bounds
 from cdc_assets.core.schema import Column, InstanceId, TableSchema
@@ -27,6 +24,9 @@ from cdc_assets.errors import InvalidValueError
 from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_query
 from cdc_assets.ledger.signal_state import Key, QueuedTable
 from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.selects import require_predicate
+from cdc_assets.shared.statements import Statement
 
 
 class UnreadableError(Exception):

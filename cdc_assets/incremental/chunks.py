@@ -14,7 +14,6 @@ everything that the capture's login may read.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.statements import Statement, skipped_condition, source_text
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ranges import from_text, to_text
@@ -22,6 +21,7 @@ from cdc_assets.core.schema import Column
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.ledger.signal_state import Key
+from cdc_assets.shared.statements import Statement, skipped_condition, source_text
 
 _KEY_NAME = "__cdc_assets_key_{}"
 """Result column with the text form of the n-th key column."""

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SignalSettings
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
@@ -31,6 +29,8 @@ from cdc_assets.lake.files import remove_attempt
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 from cdc_assets.signals.table import INSERT, Row
 
 T = TypeVar("T")

@@ -36,10 +36,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import Literal
 
-from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.parts import CaptureParts
-from cdc_assets.capture.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn
 from cdc_assets.envelope.rules import shown_key
@@ -59,6 +55,10 @@ from cdc_assets.incremental.rounds import Round, RoundReader
 from cdc_assets.lake.step import carry_out, lost_files
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
+from cdc_assets.shared.forks import check_recovery_fork
+from cdc_assets.shared.losses import Losses
+from cdc_assets.shared.parts import CaptureParts
+from cdc_assets.shared.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable
 from cdc_assets.signals.notices import ends, in_progress, scanned
 from cdc_assets.signals.table import NewRows, is_readable
 from cdc_assets.signals.watch import SignalWatch

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from cdc_assets.capture.statements import Statement
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.plan import EventPlan
@@ -29,6 +28,7 @@ from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import open_in_pieces
+from cdc_assets.shared.statements import Statement
 
 FILE_BYTES = 16 * 1024 * 1024
 """Size in bytes after which the next staged file begins: one task reads a span, but several build its events."""

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.tables import DeltaTables
 
-OWNER: Final = "cdc_assets.capture"
+OWNER: Final = "cdc_assets.shared"
 """Property of a table: the topic prefix of the capture that writes it."""
 
 

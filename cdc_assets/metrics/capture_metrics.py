@@ -15,9 +15,9 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from cdc_assets.capture.progress import Commit
 from cdc_assets.core import task_counters
 from cdc_assets.metrics.gauges import MakeReport, ReportGauges
+from cdc_assets.shared.progress import Commit
 
 OPERATIONS: Final = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate"}
 """Value of the label `operation` by envelope operation; tombstones and others keep their name."""

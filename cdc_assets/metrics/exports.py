@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from cdc_assets.capture.progress import Commit
 from cdc_assets.config.settings import MetricsSettings
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.overview import CaptureReport
+from cdc_assets.shared.progress import Commit
 
 MakeReport = Callable[[], CaptureReport | None]
 OnCommit = Callable[[Commit], None]

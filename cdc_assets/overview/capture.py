@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
-from cdc_assets.capture.losses import audited, is_numbered, other_name, owners, refuse_without_manifest, topic_of
+from cdc_assets.capture.selection import followed, included_by, unfit
+from cdc_assets.capture.unmatched import Existing, Structures, Unmatched, find_unmatched
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.capture_job import CaptureJob
@@ -54,8 +55,7 @@ from cdc_assets.overview.tables import (
     verdict,
 )
 from cdc_assets.overview.work import Work
-from cdc_assets.run.selection import followed, included_by, unfit
-from cdc_assets.run.unmatched import Existing, Structures, Unmatched, find_unmatched
+from cdc_assets.shared.losses import audited, is_numbered, other_name, owners, refuse_without_manifest, topic_of
 from cdc_assets.signals.watch import channels_of
 
 AUDIT_S = 1.0

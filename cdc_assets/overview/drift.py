@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cdc_assets.capture.instances import by_age
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Source
 from cdc_assets.core.schema import CaptureInstance, InstanceOptions
 from cdc_assets.history.drift import Drift, drift_of
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.shared.instances import by_age
 
 
 class OverviewSource(Source, Protocol):

@@ -5,8 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cdc_assets.capture.forks import restore_problem
-from cdc_assets.capture.instances import by_table
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -15,6 +13,8 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import CdcError, CredentialsError, DatabaseAwayError, LoginError, PreflightError
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.overview.report import LATE_S
+from cdc_assets.shared.forks import restore_problem
+from cdc_assets.shared.instances import by_table
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from cdc_assets.capture.instances import gap_behind, reads_of
-from cdc_assets.capture.losses import SNAPSHOT_AGAIN
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -22,6 +20,8 @@ from cdc_assets.errors import describe_error
 from cdc_assets.lake.audit import Loss
 from cdc_assets.ledger.state import Status, TableState
 from cdc_assets.overview.server import DatabaseFacts
+from cdc_assets.shared.instances import gap_behind, reads_of
+from cdc_assets.shared.losses import SNAPSHOT_AGAIN
 from cdc_assets.streaming.gaps import ENABLE_AGAIN, identity_problem, with_gap
 
 Health = Status | Literal["waiting", "not captured"]

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from cdc_assets.capture.forks import restore_problem
-from cdc_assets.capture.instances import by_table
+from cdc_assets.capture.selection import unfit
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import ModeRule
 from cdc_assets.core.identifiers import TableId
@@ -25,7 +24,8 @@ from cdc_assets.errors import (
 )
 from cdc_assets.ledger.readings import open_databases
 from cdc_assets.ledger.state import CaptureState, TableState
-from cdc_assets.run.selection import unfit
+from cdc_assets.shared.forks import restore_problem
+from cdc_assets.shared.instances import by_table
 from cdc_assets.signals.model import WATERMARKS
 from cdc_assets.signals.watch import reached
 

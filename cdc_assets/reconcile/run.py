@@ -28,7 +28,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from cdc_assets.capture.moment import Moment
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
@@ -53,6 +52,7 @@ from cdc_assets.reconcile.repair import MAX_KEYS, Repair, request
 from cdc_assets.reconcile.subject import Subject, subject_of
 from cdc_assets.reconcile.tasks import compare, read
 from cdc_assets.reconcile.turn import Turn, Turns
+from cdc_assets.shared.moment import Moment
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ from datetime import date, datetime
 
 import pyarrow as pa
 
-from cdc_assets.capture.statements import source_text
 from cdc_assets.config.column_rules import hides
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import quote
@@ -28,6 +27,7 @@ from cdc_assets.mirror.delta import MirrorTables, current_directory, history_dir
 from cdc_assets.mirror.leaves import Leaf
 from cdc_assets.mirror.natural import EXACT
 from cdc_assets.reconcile.tasks import Compared, CompareTask, ReadTask
+from cdc_assets.shared.statements import source_text
 
 _ALIKE = frozenset({"tinyint", "smallint", "int", "bigint", "date"})
 """Types whose values the mirror orders as the server does."""

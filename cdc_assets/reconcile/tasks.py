@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.capture.statements import Statement
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource
 from cdc_assets.envelope.plan import EventPlan
@@ -27,6 +26,7 @@ from cdc_assets.lake.pieces import Piece, portions, staged_batches, staged_file
 from cdc_assets.mirror.files import read_rows
 from cdc_assets.mirror.shape import FROM_LSN, LSN, TO_LSN, Shape
 from cdc_assets.reconcile.compare import Found, compare_keyed, compare_multiset, pack
+from cdc_assets.shared.statements import Statement
 
 _PORTION_ROWS = 128 * 1024
 """Rows that are parted by leaves at once."""

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cdc_assets.capture.selects import embedded, require_predicate
 from cdc_assets.config.patterns import Patience, PatternError, compiled
 from cdc_assets.core.signal import LONGEST_DATA, Signal, storable
 from cdc_assets.errors import InvalidValueError
+from cdc_assets.shared.selects import embedded, require_predicate
 
 _MAX_NAMES = 1000
 """Maximum number of entries in `data-collections`, since each is matched and reported."""

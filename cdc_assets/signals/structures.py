@@ -21,8 +21,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_assets.capture.endings import empty_window
-from cdc_assets.capture.lake import Lake
 from cdc_assets.config.column_rules import without_hidden_defaults
 from cdc_assets.core.steps import step
 from cdc_assets.errors import ConfigurationError, InvalidValueError
@@ -30,6 +28,8 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.signalled_schema import given_entry, table_of
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import StructureRequest
+from cdc_assets.shared.endings import empty_window
+from cdc_assets.shared.lake import Lake
 from cdc_assets.signals.watch import SignalWatch
 
 log = logging.getLogger(__name__)

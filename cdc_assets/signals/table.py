@@ -13,12 +13,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.instances import Gap, gap_of, instance_of, newest, reads_of
-from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.signal import LONGEST_DATA, Signal
 from cdc_assets.ledger.state import TableRead
+from cdc_assets.shared.instances import Gap, gap_of, instance_of, newest, reads_of
+from cdc_assets.shared.server import Server
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig, SignalSettings
 from cdc_assets.core.identifiers import TableId
@@ -26,6 +24,8 @@ from cdc_assets.lake.location import Location
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 from cdc_assets.signals.apply import Outcome, apply
 from cdc_assets.signals.file import FileChannel
 from cdc_assets.signals.inbox import Inbox

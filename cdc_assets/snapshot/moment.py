@@ -47,9 +47,6 @@ from datetime import timedelta
 from threading import Event
 from typing import Protocol
 
-from cdc_assets.capture.instances import before, newest
-from cdc_assets.capture.moment import Moment
-from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SignalSettings, SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
@@ -57,6 +54,9 @@ from cdc_assets.core.ports import Clock
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CaptureNotReadyError, CdcError, PreflightError, QueryError, ServerBusyError
+from cdc_assets.shared.instances import before, newest
+from cdc_assets.shared.moment import Moment
+from cdc_assets.shared.server import Server
 
 log = logging.getLogger(__name__)
 

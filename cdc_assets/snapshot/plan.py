@@ -24,9 +24,6 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.instances import before, gap_behind, newest
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
@@ -40,6 +37,9 @@ from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.shared.instances import before, gap_behind, newest
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, slices_of
 from cdc_assets.snapshot.tasks import TABLE_ERRORS
 

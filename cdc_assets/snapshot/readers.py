@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from uuid import uuid4
 
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job, named
@@ -30,6 +28,8 @@ from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.lake.files import remove_attempt
 from cdc_assets.ledger.snapshot_state import SnapshotSlice
 from cdc_assets.ledger.state import Window
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 from cdc_assets.snapshot.barrier import Barrier
 from cdc_assets.snapshot.locks import by_barrier, to_lock
 from cdc_assets.snapshot.moment import MarkerRefusedError, Moments

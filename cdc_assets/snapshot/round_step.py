@@ -13,10 +13,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.progress import Progress, ProgressListener, SliceProgress, TableProgress
-from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.plan import EventPlan
@@ -28,6 +24,10 @@ from cdc_assets.lake.step import Events, lost_files, window_facts
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import Window
+from cdc_assets.shared.forks import check_recovery_fork
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.progress import Progress, ProgressListener, SliceProgress, TableProgress
+from cdc_assets.shared.server import Server
 from cdc_assets.snapshot.markers import MarkedRow, Markers, row_of
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.readers import Found, Readers

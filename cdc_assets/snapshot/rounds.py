@@ -15,10 +15,10 @@ An error of the server or the lake as a whole ends the run.
 
 from collections.abc import Callable, Sequence
 
-from cdc_assets.capture.progress import SliceProgress
 from cdc_assets.lake.step import carry_out
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice
 from cdc_assets.ledger.state import CaptureState, Window
+from cdc_assets.shared.progress import SliceProgress
 from cdc_assets.snapshot.locks import by_barrier
 from cdc_assets.snapshot.round_step import Entries, RoundContext, RoundStep
 from cdc_assets.snapshot.slices import MIN_SLICE

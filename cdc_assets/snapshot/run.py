@@ -33,10 +33,6 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.endings import leave_out_snapshot
-from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.parts import CaptureParts
-from cdc_assets.capture.progress import ProgressListener, RangesRead, SnapshotSummary, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.outages import warn_seldom
@@ -46,6 +42,10 @@ from cdc_assets.errors import CdcError, LakeError, describe_error
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
 from cdc_assets.ledger.state import CaptureState, TableState, with_lost
+from cdc_assets.shared.endings import leave_out_snapshot
+from cdc_assets.shared.losses import Losses
+from cdc_assets.shared.parts import CaptureParts
+from cdc_assets.shared.progress import ProgressListener, RangesRead, SnapshotSummary, TroubledTable
 from cdc_assets.snapshot.locks import SnapshotLocks, of_one_moment
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.plan import Request, SnapshotPlanner

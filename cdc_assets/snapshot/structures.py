@@ -27,9 +27,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from cdc_assets.capture.instances import newest
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
@@ -38,6 +35,9 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
+from cdc_assets.shared.instances import newest
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 from cdc_assets.snapshot.plan import SnapshotPlanner
 
 _UNKNOWN = 0

@@ -17,7 +17,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from cdc_assets.capture.statements import rows_query
 from cdc_assets.core import interruption
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -41,6 +40,7 @@ from cdc_assets.errors import (
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.snapshot_state import SnapshotSlice
+from cdc_assets.shared.statements import rows_query
 from cdc_assets.snapshot.barrier import Barrier
 from cdc_assets.snapshot.range_count import RangeCount
 

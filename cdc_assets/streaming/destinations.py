@@ -16,11 +16,11 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from cdc_assets.capture.lake import Lake
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import LakeError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableRead, TableState, Window
+from cdc_assets.shared.lake import Lake
 from cdc_assets.streaming.window_parts import Part
 
 log = logging.getLogger(__name__)

@@ -15,17 +15,17 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import replace
 from operator import attrgetter
 
-from cdc_assets.capture.endings import split_commit_reason
-from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.instances import Gap
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
-from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.shared.endings import split_commit_reason
+from cdc_assets.shared.forks import check_recovery_fork
+from cdc_assets.shared.instances import Gap
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
+from cdc_assets.shared.statements import skipped_numbers
 from cdc_assets.streaming.destinations import Destinations
 from cdc_assets.streaming.gaps import with_gap
 from cdc_assets.streaming.row_counts import check_rows

@@ -16,13 +16,13 @@ second; `planner` searches for that moment and hands over then.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from cdc_assets.capture.instances import Gap, newest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.ports import Source
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.state import TableState, with_lost
+from cdc_assets.shared.instances import Gap, newest
 
 ENABLE_AGAIN = "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
 """The next steps for a table without a capture instance, as the manifest keeps them."""

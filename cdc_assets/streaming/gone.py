@@ -15,12 +15,12 @@ why the table was missing. So a table is gone if it still is after these cases w
 
 from collections.abc import Sequence
 
-from cdc_assets.capture.endings import retire
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState
+from cdc_assets.shared.endings import retire
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 from cdc_assets.streaming.gaps import Instances, beginning_reason, hidden_reason, identity_problem, require_present
 
 

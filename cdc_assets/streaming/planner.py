@@ -41,12 +41,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
-from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.instances import Gap, clip, gap_behind, gap_of, instance_of, newest, reads_of
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.server import Server
-from cdc_assets.capture.statements import skipped_numbers
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.collection import gc_paused
 from cdc_assets.core.identifiers import TableId
@@ -55,6 +49,12 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
+from cdc_assets.shared.forks import check_recovery_fork
+from cdc_assets.shared.instances import Gap, clip, gap_behind, gap_of, instance_of, newest, reads_of
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.losses import Losses
+from cdc_assets.shared.server import Server
+from cdc_assets.shared.statements import skipped_numbers
 from cdc_assets.streaming.destinations import plan_destinations
 from cdc_assets.streaming.gaps import Instances, with_gap
 from cdc_assets.streaming.gone import GoneTables

@@ -21,12 +21,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 
-from cdc_assets.capture.instances import gap_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.state import TableRead
+from cdc_assets.shared.instances import gap_of
 
 log = logging.getLogger(__name__)
 

@@ -28,9 +28,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdc_assets.capture.instances import instance_of
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
@@ -39,6 +36,9 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import captured_structure, followed, with_nulls
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableRead, Window
+from cdc_assets.shared.instances import instance_of
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 
 log = logging.getLogger(__name__)
 

@@ -41,8 +41,6 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.capture.instances import Gap, before, clip, gap_of
-from cdc_assets.capture.statements import change_queries, low_water_query, preceding_queries
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import BulkSource
@@ -62,6 +60,8 @@ from cdc_assets.errors import (
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import TableRead
+from cdc_assets.shared.instances import Gap, before, clip, gap_of
+from cdc_assets.shared.statements import change_queries, low_water_query, preceding_queries
 from cdc_assets.streaming.row_counts import RowKey, RowsRead, key_of
 from cdc_assets.system_topics.transactions import TOPIC_SCHEMA, Carried, Stream, number
 

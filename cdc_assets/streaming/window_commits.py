@@ -12,10 +12,10 @@ them again.
 
 from collections.abc import Sequence
 
-from cdc_assets.capture.lake import Lake
 from cdc_assets.lake.files import DataFile, remove_attempt
 from cdc_assets.lake.step import Events, window_facts
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.shared.lake import Lake
 from cdc_assets.streaming.window_parts import Part, transaction_files
 
 

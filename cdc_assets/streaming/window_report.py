@@ -4,13 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.progress import (
-    Progress,
-    StructureChange,
-    TableProgress,
-    TroubledTable,
-)
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import LSN_WIDTH, Lsn
@@ -20,6 +13,13 @@ from cdc_assets.errors import CdcError
 from cdc_assets.history.drift import changes_between
 from cdc_assets.lake.files import DataFile
 from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.progress import (
+    Progress,
+    StructureChange,
+    TableProgress,
+    TroubledTable,
+)
 from cdc_assets.streaming.window_parts import Part
 
 

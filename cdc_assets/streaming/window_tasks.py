@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
-from cdc_assets.capture.instances import before, clip
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import Window
+from cdc_assets.shared.instances import before, clip
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 from cdc_assets.streaming.slices import in_order
 from cdc_assets.streaming.tasks import PlannedRead, SliceTask, TransactionTopic, count_open
 from cdc_assets.system_topics.transactions import TOPIC_SCHEMA, Carried

@@ -43,11 +43,6 @@ from itertools import islice
 from typing import TypeVar
 from uuid import uuid4
 
-from cdc_assets.capture.endings import give_up, is_split, unpublished
-from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.progress import ProgressListener, rows_of
-from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step as reach
@@ -65,6 +60,11 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.step import Change, carry_out
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableRead, Unpublished, Window
+from cdc_assets.shared.endings import give_up, is_split, unpublished
+from cdc_assets.shared.forks import check_recovery_fork
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.progress import ProgressListener, rows_of
+from cdc_assets.shared.server import Server
 from cdc_assets.streaming.destinations import Destinations
 from cdc_assets.streaming.evaluation import Evaluation
 from cdc_assets.streaming.structures import Structures, WindowStructures

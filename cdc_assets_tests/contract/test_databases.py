@@ -12,13 +12,13 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.retry import ATTEMPTS
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
-from cdc_assets.capture.progress import StreamSummary
+from cdc_assets.capture import loop
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError, LoginError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, report_of
-from cdc_assets.run import loop
+from cdc_assets.shared.progress import StreamSummary
 from cdc_assets_tests.contract.two import HERE, THERE, Two, reasons, snapshot
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.law import state_of

@@ -10,12 +10,12 @@ import pytest
 
 from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.cli.capture import CaptureRun
 from cdc_assets.cli.follow import Retries
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError
+from cdc_assets.shared.progress import StreamSummary
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from mssql_standin.control import StandIn

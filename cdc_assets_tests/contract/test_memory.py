@@ -25,7 +25,7 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.build import build_config
-from cdc_assets.run.capture import Capture
+from cdc_assets.capture.capture import Capture
 
 class Loop:
     parallelism = 1

@@ -21,12 +21,12 @@ from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly.retention import make_retention
+from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.crashes import PowerCutError, cut_after
 from cdc_assets_tests.unit.retention.child import Later, retaining
 from cdc_assets_tests.unit.streaming.child import DATABASE, run

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.capture import loop
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, DatabaseRestoredError
 from cdc_assets.overview import CaptureOverview
-from cdc_assets.run import loop
 from cdc_assets_tests.contract.two import HERE, THERE, Two, reasons, snapshot
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic

@@ -6,11 +6,11 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
+from cdc_assets.capture.capture import Capture
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
-from cdc_assets.run.capture import Capture
+from cdc_assets.shared.progress import SnapshotSummary, StreamSummary
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from mssql_standin.control import StandIn

@@ -7,11 +7,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.core.state_folder import choose_state_folder
 from cdc_assets.defs.known_lake import Home, share_home
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.known import known_record, remember_record
-from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.shop import TABLES, Shop, tick
 
 WINDOWS = dg.AssetKey(["shop", "windows"])

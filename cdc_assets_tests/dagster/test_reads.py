@@ -2,11 +2,11 @@
 
 from itertools import pairwise
 
-from cdc_assets.capture.progress import RangesRead, SliceProgress
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.defs.reads import SnapshotReads
+from cdc_assets.shared.progress import RangesRead, SliceProgress
 
 
 def test_what_a_failed_snapshot_has_read_is_not_counted_with_what_the_next_one_reads() -> None:

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_assets.capture.progress import Progress, TableProgress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ran_on import RanOn
 from cdc_assets.defs.reporter import Tally
+from cdc_assets.shared.progress import Progress, TableProgress
 
 TABLE = TableId("SalesDb", "dbo", "orders")
 EVERY_S = 10.0

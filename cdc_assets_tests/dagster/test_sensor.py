@@ -16,6 +16,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
+from cdc_assets.capture.readings import OpenReadings
 from cdc_assets.core import processes
 from cdc_assets.core.processes import is_gone, own_process
 from cdc_assets.defs import runs, schedule, sensors
@@ -44,7 +45,6 @@ from cdc_assets.ledger.readings import open_databases
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.overview import CaptureOverview, CaptureReport, report_of
 from cdc_assets.overview.work import Work
-from cdc_assets.run.readings import OpenReadings
 from cdc_assets_tests.shop import TABLES, Shop, key, open_shop, tick
 from mssql_standin import sample
 from mssql_standin.control import StandIn

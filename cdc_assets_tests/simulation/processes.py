@@ -3,6 +3,7 @@
 from typing import Final
 
 from cdc_assets.assembly.retention import make_retention
+from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.errors import EventsDroppedError, MirrorError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, report_of
@@ -11,7 +12,6 @@ from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.follow import publish
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
-from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.simulation.asked import Asked, AskedBulk, TurnClock
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.signals import Signals

@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows end in the log where the capture job was when they were read",
-        "run/readings.py",
+        "capture/readings.py",
         "            moment.is_passed(moment.captured)\n",
         "            moment.target = moment.captured\n",
     ),
@@ -230,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         "windows are planned before recorded READs are committed",
-        "run/loop.py",
+        "capture/loop.py",
         "        self._incremental.recover(database)\n",
         "",
     ),

@@ -15,7 +15,6 @@ from cdc_assets.adapters.spark import daemon
 from cdc_assets.assembly.capture import open_capture
 from cdc_assets.assembly.mirrors import open_mirrors
 from cdc_assets.assembly.reconciler import open_reconciler
-from cdc_assets.capture.progress import Progress
 from cdc_assets.cli.report import print_report
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
@@ -25,6 +24,7 @@ from cdc_assets.mirror.work import StepReport
 from cdc_assets.overview.checks.check import Inspection
 from cdc_assets.overview.report_builder import report_of
 from cdc_assets.reconcile.run import Wishes
+from cdc_assets.shared.progress import Progress
 from cdc_assets_tests.shop import Shop, open_shop
 from mssql_standin import sample
 

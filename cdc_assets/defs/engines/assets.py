@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_assets.capture.log_levels import enable_info_logs
 from cdc_assets.connectors.engine.run import EngineSummary
 from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.signalled_run import require_incremental, with_file_channel
@@ -29,7 +30,6 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.metrics.exports import exported_metrics
 from cdc_assets.overview.checks.check import Verdict
 from cdc_assets.overview.checks.connector import CONNECTOR
-from cdc_assets.run.log_levels import enable_info_logs
 from cdc_assets.signals.requests import compose
 
 READ_TO = "cdc/read_to"

@@ -18,6 +18,7 @@ from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly.retention import make_retention
+from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.ports import TaskRunner
@@ -25,7 +26,6 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, InvariantError
 from cdc_assets.history.drift import Drift
 from cdc_assets.overview import CaptureOverview
-from cdc_assets.run.capture import Capture, RunOptions
 from cdc_assets_tests.beside import beside
 from cdc_assets_tests.contract.histories.chronicle import DATABASES, SIGNALS, Chronicle, Table
 from cdc_assets_tests.crashes import PowerCutError, cut_after

@@ -270,7 +270,7 @@ def test_interrupted_command(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cdc_assets.run.capture.Capture.stream", interrupt)
+    monkeypatch.setattr("cdc_assets.capture.capture.Capture.stream", interrupt)
     result = shop.run("capture", "--local", "--follow")
     assert result.exit_code == 130
     assert "interrupted" in result.output

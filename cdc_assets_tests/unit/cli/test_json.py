@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cdc_assets.capture.progress import Progress, TableProgress
 from cdc_assets.cli import status
 from cdc_assets.cli.bars import SnapshotBars
 from cdc_assets.cli.main import COMMANDS, app
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.overview.checks.sqlserver import CHECKS
+from cdc_assets.shared.progress import Progress, TableProgress
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
 

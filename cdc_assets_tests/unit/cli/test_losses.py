@@ -15,7 +15,6 @@ import pytest
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
-from cdc_assets.capture.losses import other_name
 from cdc_assets.cli.main import app
 from cdc_assets.cli.topic_events import newest
 from cdc_assets.core.identifiers import TableId
@@ -24,6 +23,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.overview.checks.sqlserver import continuity_result
+from cdc_assets.shared.losses import other_name
 from cdc_assets_tests.unit.snapshot.world import World
 from cdc_assets_tests.unit.streaming.captures import make_config
 from mssql_standin.control import StandIn

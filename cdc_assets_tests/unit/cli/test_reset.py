@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc_assets.adapters.clock import SystemClock
-from cdc_assets.capture.endings import empty_window
+from cdc_assets.capture.reset import Reset
 from cdc_assets.cli.main import app
 from cdc_assets.core.processes import own_process
 from cdc_assets.errors import FencedError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger import manifest, manifest_rows
-from cdc_assets.run.reset import Reset
+from cdc_assets.shared.endings import empty_window
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
 

@@ -13,13 +13,13 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.capture import Capture
 from cdc_assets.config.settings import EventSettings, TimeMode
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column
 from cdc_assets.mirror import describe
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.natural import EXACT, converter
-from cdc_assets.run.capture import Capture
 from cdc_assets.typemap.exact import coarse_by
 from cdc_assets.typemap.mapping import map_column
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content

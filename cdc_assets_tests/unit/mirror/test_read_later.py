@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.capture import Capture
 from cdc_assets.config.settings import MirrorSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -24,7 +25,6 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.steps import STEP_ROWS, Target, next_step
-from cdc_assets.run.capture import Capture
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.simulation import law

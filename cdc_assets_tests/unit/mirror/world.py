@@ -9,12 +9,12 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.capture import Capture
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import STEP
-from cdc_assets.run.capture import Capture
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from mssql_standin.control import StandIn

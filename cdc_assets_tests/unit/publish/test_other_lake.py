@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.capture.reset import Reset
 from cdc_assets.errors import PreflightError
 from cdc_assets.overview import CaptureOverview, published_of
-from cdc_assets.run.reset import Reset
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.retention.world import World, publish_all, publisher
 from cdc_assets_tests.unit.streaming.simulation import SimulatedClock

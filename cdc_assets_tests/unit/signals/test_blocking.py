@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.signal import Signal
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.lake.location import Location
+from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.crashes import PowerCutError
 from cdc_assets_tests.unit.signals.weather import Weather

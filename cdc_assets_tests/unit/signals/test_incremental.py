@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.capture.progress import StreamSummary
+from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.requests import ask as request
 from cdc_assets.signals.requests import compose
 from cdc_assets_tests.unit.signals.incremental import ask, orders, scans

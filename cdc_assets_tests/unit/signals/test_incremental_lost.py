@@ -10,10 +10,10 @@ from threading import Event
 import pytest
 from deltalake import DeltaTable
 
-from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeAwayError
 from cdc_assets.ledger.signal_state import SignalState
+from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.notices import SnapshotNotice
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets_tests.unit.signals.incremental import Once, ask, ids, orders, scans
@@ -67,7 +67,7 @@ def test_rows_of_a_round_do_not_come_behind_those_of_a_snapshot_that_repairs_a_g
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program loses events of the table while a round waits; the change of its row is of a kind that is not captured."""
-    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr("cdc_assets.capture.foreign.CHECK_EVERY_S", 0.0)
     world = World(server, str(tmp_path), poll_interval_s=0.0)
     world.config = replace(
         world.config,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeFullError
+from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.table import NewRows
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets_tests.unit.signals.incremental import CAPTURE, Nth, Once, X, ask, ids, orders, scans

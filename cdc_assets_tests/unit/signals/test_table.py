@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
-from cdc_assets.capture.progress import StreamSummary
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConnectionLostError, ObjectDeniedError
+from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals import model, table
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.signals.incremental import ids, orders
@@ -111,7 +111,7 @@ def test_signal_in_a_window_behind_which_the_server_was_lost_is_carried_out(
             raise ConnectionLostError("gone")
 
     losses: list[int] = []
-    monkeypatch.setattr("cdc_assets.run.new_tables.NewTables.join", lose)
+    monkeypatch.setattr("cdc_assets.capture.new_tables.NewTables.join", lose)
     world.run()
     assert len(losses) == 2
     assert [text for text in caplog.messages if text in ("first", "second")] == ["first", "second"]

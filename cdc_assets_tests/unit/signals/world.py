@@ -12,12 +12,12 @@ from cdc_assets.adapters.kafka.signals import kafka_channels
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.capture.progress import SnapshotSummary, StreamSummary
+from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.config.settings import CaptureConfig, FilterSettings, NotificationSettings, SignalSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.run.capture import Capture, RunOptions
+from cdc_assets.shared.progress import SnapshotSummary, StreamSummary
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from mssql_standin.control import StandIn

@@ -12,13 +12,13 @@ from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource, SnapshotTransact
 from cdc_assets.adapters.sqlserver.locks import HeldTableLocks
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.capture import Capture
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import listening
 from cdc_assets.defs.spark import SparkResource
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, QueryError, ServerBusyError
-from cdc_assets.run.capture import Capture
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World

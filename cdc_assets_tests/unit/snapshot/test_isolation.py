@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.adapters.sqlserver.locks import HeldTableLocks
-from cdc_assets.capture.progress import Progress
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import VARIABLE, listening
 from cdc_assets.errors import ConnectionLostError, ServerBusyError
+from cdc_assets.shared.progress import Progress
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.sleepers import woken_beside

@@ -17,13 +17,13 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.reached import require_writes
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.readings import OpenReadings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import PreflightError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import inspect_server
-from cdc_assets.run.readings import OpenReadings
 from cdc_assets.snapshot.moment import Timed
 from cdc_assets.snapshot.plan import Request
 from cdc_assets_tests.crashes import PowerCutError, cut_at

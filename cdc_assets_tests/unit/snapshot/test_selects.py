@@ -2,8 +2,8 @@
 
 import pytest
 
-from cdc_assets.capture.selects import embedded, require_predicate
 from cdc_assets.errors import InvalidValueError
+from cdc_assets.shared.selects import embedded, require_predicate
 
 OUTER = "SELECT [t].[id] FROM (\n"
 

@@ -8,11 +8,11 @@ from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.capture.progress import OnProgress, SnapshotSummary, StreamSummary
+from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.config.build import build_config
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.run.capture import Capture, RunOptions
+from cdc_assets.shared.progress import OnProgress, SnapshotSummary, StreamSummary
 from cdc_assets.snapshot.plan import Request
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic

@@ -1,7 +1,7 @@
 """Captures of the SQL Server in memory: their settings, and a capture as a new process would open it."""
 
 from cdc_assets.assembly.retention import make_retention
-from cdc_assets.capture.progress import OnProgress
+from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.config.settings import (
     CaptureConfig,
     ConnectionSettings,
@@ -12,7 +12,7 @@ from cdc_assets.config.settings import (
 )
 from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.run.capture import Capture, RunOptions
+from cdc_assets.shared.progress import OnProgress
 from cdc_assets.system_topics.notifications import Listener
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, LoopRunner, SimulatedClock, SimulatedServer
 

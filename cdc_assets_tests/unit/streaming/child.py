@@ -8,6 +8,7 @@ from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.assembly.retention import make_retention
+from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.config.settings import (
     CaptureConfig,
     ConnectionSettings,
@@ -15,7 +16,6 @@ from cdc_assets.config.settings import (
     LakeSettings,
     StreamingSettings,
 )
-from cdc_assets.run.capture import Capture, RunOptions
 
 DATABASE = "SalesDb"
 

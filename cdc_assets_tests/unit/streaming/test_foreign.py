@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.capture.instances import before
 from cdc_assets.cli import doctor
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -25,6 +24,7 @@ from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureReport, inspect_server
 from cdc_assets.overview.report import LATE_S
+from cdc_assets.shared.instances import before
 from cdc_assets_tests.unit.lake.writing import join_all
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.histories import World

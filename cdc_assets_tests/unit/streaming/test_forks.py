@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_assets.capture.forks import greatest_lsn_in_lake, shared_until
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.ledger.state import CaptureState, LogHistory, TableState
+from cdc_assets.shared.forks import greatest_lsn_in_lake, shared_until
 
 
 def lsn(number: int) -> Lsn:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.capture import opening
+from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server
-from cdc_assets.run import opening
-from cdc_assets.run.new_lake import NewLake
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import started

@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import pytest
 
-from cdc_assets.capture import endings
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -19,6 +18,7 @@ from cdc_assets.lake.step import Change
 from cdc_assets.ledger import fold
 from cdc_assets.ledger.state import Unpublished
 from cdc_assets.overview.capture import CaptureOverview
+from cdc_assets.shared import endings
 from cdc_assets.streaming import windows
 from cdc_assets.streaming.structures import WindowStructures
 from cdc_assets_tests.crashes import PowerCutError, cut_at

@@ -29,7 +29,7 @@ def test_a_commit_that_is_lost_while_another_program_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """Two rows of a window are gone, and others stand in their place."""
-    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr("cdc_assets.capture.foreign.CHECK_EVERY_S", 0.0)
     server = SimulatedServer()
     lines, orders = server.create("lines", rows=3), server.create("orders", rows=3)
     server.idle_tick()
@@ -60,7 +60,7 @@ def test_a_commit_in_whose_place_another_program_has_put_one_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """The run goes on behind it, and takes the version for that of its own commit."""
-    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 1e9)
+    monkeypatch.setattr("cdc_assets.capture.foreign.CHECK_EVERY_S", 1e9)
     server = SimulatedServer()
     lines = server.create("lines", rows=3)
     server.idle_tick()
@@ -107,7 +107,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 def test_what_others_did_is_told_also_if_the_store_was_away_just_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], object], owner: type, name: str
 ) -> None:
-    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr("cdc_assets.capture.foreign.CHECK_EVERY_S", 0.0)
     server = SimulatedServer()
     lines = server.create("lines", rows=3)
     server.idle_tick()
@@ -144,8 +144,8 @@ def test_what_others_did_is_told_also_if_the_store_was_away_just_then(
 def test_a_topic_that_others_made_unreadable_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 0.0)
-    monkeypatch.setattr("cdc_assets.run.housekeeping._COMPARE_EVERY", timedelta())
+    monkeypatch.setattr("cdc_assets.capture.foreign.CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr("cdc_assets.capture.housekeeping._COMPARE_EVERY", timedelta())
     server = SimulatedServer()
     lines, orders = server.create("lines", rows=3), server.create("orders", rows=1)
     server.idle_tick()
@@ -181,7 +181,7 @@ def test_rows_that_are_lost_behind_more_commits_than_the_log_keeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a long snapshot, in which nothing looks for commits of others; these then append as many as were lost."""
-    monkeypatch.setattr("cdc_assets.run.foreign.CHECK_EVERY_S", 1e9)
+    monkeypatch.setattr("cdc_assets.capture.foreign.CHECK_EVERY_S", 1e9)
     monkeypatch.setattr("cdc_assets.lake.delta_log._GRACE_S", 0.0)
     monkeypatch.setattr("cdc_assets.lake.delta_log.MIN_COMMITS", 25)
     server = SimulatedServer()

@@ -12,13 +12,13 @@ import pytest
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.readings import OpenReadings
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.overview import CaptureReport, inspect_server, report_builder
 from cdc_assets.publish.view import PublishedReport
-from cdc_assets.run.readings import OpenReadings
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cdc_assets.capture.moment import Moment
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.shared.moment import Moment
 from cdc_assets_tests.unit.streaming.simulation import START, SimulatedClock, SimulatedServer
 
 EARLIER, LATER = Lsn.from_int(5), Lsn.from_int(9)

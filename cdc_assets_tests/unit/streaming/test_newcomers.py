@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.capture.selection import unfit
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.overview import CaptureOverview
-from cdc_assets.run.selection import unfit
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of

@@ -11,6 +11,7 @@ import pytest
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.reset import Reset
 from cdc_assets.config.settings import CaptureConfig, FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -19,7 +20,6 @@ from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureOverview
-from cdc_assets.run.reset import Reset
 from cdc_assets.streaming.retries import FIRST_PAUSE
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of

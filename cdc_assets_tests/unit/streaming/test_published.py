@@ -7,11 +7,11 @@ from unittest.mock import patch
 import pytest
 
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.capture.reset import Reset
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError, QueryError
 from cdc_assets.overview import CaptureOverview, CaptureReport, report_of
-from cdc_assets.run.reset import Reset
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.capture.progress import Progress
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.ran_on import NOWHERE, RanOn
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.ledger.fold import decode_state, encode_state
+from cdc_assets.shared.progress import Progress
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer

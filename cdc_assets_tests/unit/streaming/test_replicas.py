@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdc_assets.capture.instances import before
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.state import TableRead
+from cdc_assets.shared.instances import before
 from cdc_assets.streaming.row_counts import check_rows, counted, together
 from cdc_assets_tests.unit.streaming import simulation
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config

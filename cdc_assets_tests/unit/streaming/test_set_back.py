@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.capture import housekeeping
 from cdc_assets.config.settings import HeartbeatSettings, SignalSettings
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
-from cdc_assets.run import housekeeping
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.capture.housekeeping import tidy
 from cdc_assets.config.settings import HeartbeatSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.one_by_one import OneByOne
 from cdc_assets.core.steps import listening
 from cdc_assets.ledger import manifest_rows
-from cdc_assets.run.housekeeping import tidy
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedServer

@@ -9,9 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_assets.capture import endings
-from cdc_assets.capture.instances import before
-from cdc_assets.capture.lake import Lake
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn
@@ -28,6 +25,9 @@ from cdc_assets.errors import (
 )
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.overview import CaptureOverview
+from cdc_assets.shared import endings
+from cdc_assets.shared.instances import before
+from cdc_assets.shared.lake import Lake
 from cdc_assets.snapshot import rounds
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.capture.unmatched import Existing, find_unmatched
 from cdc_assets.config.build import build_config
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.overview import CaptureOverview, report_of
-from cdc_assets.run.unmatched import Existing, find_unmatched
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
 from cdc_assets_tests.unit.streaming.tables import two_tables

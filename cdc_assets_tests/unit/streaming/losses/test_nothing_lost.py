@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdc_assets.capture import losses
+from cdc_assets.capture import housekeeping
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.ledger import manifest_rows
-from cdc_assets.run import housekeeping
+from cdc_assets.shared import losses
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from cdc_assets.capture import housekeeping
 from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import listening
 from cdc_assets.lake import delta_log
-from cdc_assets.run import housekeeping
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.losses.losing import (
     LOSSES,

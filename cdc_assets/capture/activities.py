@@ -7,19 +7,19 @@ the loop.
 
 from collections.abc import Iterable
 
-from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.parts import CaptureParts
+from cdc_assets.capture.account import Account
+from cdc_assets.capture.blocking import BlockingSnapshots
+from cdc_assets.capture.due import Due
+from cdc_assets.capture.housekeeping import Housekeeper, MakeRetention
+from cdc_assets.capture.readings import OpenReadings
 from cdc_assets.config.filters import Names
 from cdc_assets.core.notification import Outbox
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.incremental.rounds import RoundReader
 from cdc_assets.incremental.snapshot import IncrementalSnapshot
-from cdc_assets.run.account import Account
-from cdc_assets.run.blocking import BlockingSnapshots
-from cdc_assets.run.due import Due
-from cdc_assets.run.housekeeping import Housekeeper, MakeRetention
-from cdc_assets.run.readings import OpenReadings
+from cdc_assets.shared.losses import Losses
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.signals.structures import GivenStructures
 from cdc_assets.signals.watch import SignalWatch, channels_of
 from cdc_assets.snapshot.moment import Moments

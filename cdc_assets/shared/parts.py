@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.server import Server
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.ledger.ledger import Ledger
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.server import Server
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,19 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.parts import CaptureParts
-from cdc_assets.capture.progress import (
-    OnProgress,
-    OnRead,
-    Progress,
-    RangesRead,
-    ShouldYield,
-    SnapshotSummary,
-    StreamSummary,
+from cdc_assets.capture.account import Account
+from cdc_assets.capture.activities import Activities
+from cdc_assets.capture.housekeeping import MakeRetention, keep_all
+from cdc_assets.capture.loop import StreamLoop
+from cdc_assets.capture.new_tables import NewTables
+from cdc_assets.capture.opening import Opening
+from cdc_assets.capture.selection import (
+    included_by,
+    remembered,
+    select,
+    troubled_by_database,
 )
-from cdc_assets.capture.server import Server
+from cdc_assets.capture.until_now import UntilNow
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
@@ -37,19 +38,18 @@ from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.transitions import log_stopped
-from cdc_assets.run.account import Account
-from cdc_assets.run.activities import Activities
-from cdc_assets.run.housekeeping import MakeRetention, keep_all
-from cdc_assets.run.loop import StreamLoop
-from cdc_assets.run.new_tables import NewTables
-from cdc_assets.run.opening import Opening
-from cdc_assets.run.selection import (
-    included_by,
-    remembered,
-    select,
-    troubled_by_database,
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.parts import CaptureParts
+from cdc_assets.shared.progress import (
+    OnProgress,
+    OnRead,
+    Progress,
+    RangesRead,
+    ShouldYield,
+    SnapshotSummary,
+    StreamSummary,
 )
-from cdc_assets.run.until_now import UntilNow
+from cdc_assets.shared.server import Server
 from cdc_assets.streaming.window_report import troubled_table
 from cdc_assets.system_topics.notifications import Listener, Notifier
 

@@ -16,11 +16,11 @@ import logging
 from contextlib import suppress
 from datetime import timedelta
 
-from cdc_assets.capture.moment import Moment
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import CdcError, RetryableError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.readings import open_databases
+from cdc_assets.shared.moment import Moment
 
 log = logging.getLogger(__name__)
 

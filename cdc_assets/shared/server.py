@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from cdc_assets.capture.instances import by_age, by_table
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.shared.instances import by_age, by_table
 
 
 class Server:

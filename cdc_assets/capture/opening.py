@@ -16,12 +16,9 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 
-from cdc_assets.capture.endings import end_tables, leave_out_database
-from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.losses import other_name, refuse_without_manifest
-from cdc_assets.capture.new_history import begin_history, end_former_tables
-from cdc_assets.capture.parts import CaptureParts
-from cdc_assets.capture.progress import SnapshotSummary, TroubledTable
+from cdc_assets.capture.activities import Activities
+from cdc_assets.capture.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
+from cdc_assets.capture.unmatched import Existing, Structures, find_unmatched, lists_instances
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.patterns import Patience
 from cdc_assets.core.identifiers import TableId
@@ -38,9 +35,12 @@ from cdc_assets.errors import (
 from cdc_assets.lake.commits import is_there
 from cdc_assets.lake.known import remember_record
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.run.activities import Activities
-from cdc_assets.run.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
-from cdc_assets.run.unmatched import Existing, Structures, find_unmatched, lists_instances
+from cdc_assets.shared.endings import end_tables, leave_out_database
+from cdc_assets.shared.forks import check_recovery_fork
+from cdc_assets.shared.losses import other_name, refuse_without_manifest
+from cdc_assets.shared.new_history import begin_history, end_former_tables
+from cdc_assets.shared.parts import CaptureParts
+from cdc_assets.shared.progress import SnapshotSummary, TroubledTable
 from cdc_assets.snapshot.plan import Request
 
 log = logging.getLogger(__name__)

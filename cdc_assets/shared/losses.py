@@ -41,9 +41,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from cdc_assets.capture.endings import give_up_snapshot
-from cdc_assets.capture.instances import before
-from cdc_assets.capture.lake import Lake
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.identifiers import TableId
@@ -61,6 +58,9 @@ from cdc_assets.lake.tables import unreadable
 from cdc_assets.lake.topics import TopicTables, generation
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableState, with_lost
+from cdc_assets.shared.endings import give_up_snapshot
+from cdc_assets.shared.instances import before
+from cdc_assets.shared.lake import Lake
 
 log = logging.getLogger(__name__)
 

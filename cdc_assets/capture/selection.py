@@ -12,10 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from cdc_assets.capture.endings import abandon_in_flight
-from cdc_assets.capture.lake import Lake
-from cdc_assets.capture.progress import TroubledTable
-from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -35,6 +31,10 @@ from cdc_assets.lake.system_topics import system_topics
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import EXCLUDED, CaptureState, TableState
+from cdc_assets.shared.endings import abandon_in_flight
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.progress import TroubledTable
+from cdc_assets.shared.server import Server
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from cdc_assets.capture.lake import Lake
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import step
@@ -29,6 +28,7 @@ from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError,
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
+from cdc_assets.shared.lake import Lake
 
 log = logging.getLogger(__name__)
 

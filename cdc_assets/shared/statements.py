@@ -17,8 +17,6 @@ id sort before all others.
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from cdc_assets.capture.instances import before
-from cdc_assets.capture.selects import embedded
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import KeyRange
@@ -28,6 +26,8 @@ from cdc_assets.envelope.changes import change_select_list
 from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.ledger.state import TableRead
+from cdc_assets.shared.instances import before
+from cdc_assets.shared.selects import embedded
 
 Statement = tuple[str, tuple[object, ...]]
 """Text and its parameters in order."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Protocol
 
-from cdc_assets.capture.losses import Losses
-from cdc_assets.capture.parts import CaptureParts
+from cdc_assets.capture.account import Account
+from cdc_assets.capture.foreign import ForeignCommits
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock, TaskRunner
@@ -20,8 +20,8 @@ from cdc_assets.lake import upkeep
 from cdc_assets.lake.system_topics import GROWING, system_topics
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.run.account import Account
-from cdc_assets.run.foreign import ForeignCommits
+from cdc_assets.shared.losses import Losses
+from cdc_assets.shared.parts import CaptureParts
 
 log = logging.getLogger(__name__)
 

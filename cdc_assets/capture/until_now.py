@@ -8,13 +8,13 @@ server do not hold the run up, since nothing in it will heal them; but then not 
 
 from collections.abc import Iterator, Sequence
 
-from cdc_assets.capture.moment import Moment
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import DATABASE_ERRORS, LoginError, PreflightError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.shared.moment import Moment
 
 _AWAY = (*DATABASE_ERRORS, LoginError, PreflightError)
 

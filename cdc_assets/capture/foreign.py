@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from cdc_assets.capture.losses import Losses
 from cdc_assets.core.ports import Clock, TaskRunner
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.expected import expected_rows
@@ -24,6 +23,7 @@ from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.watch import CHECK_EVERY_S, ForeignWatch
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.shared.losses import Losses
 
 log = logging.getLogger(__name__)
 

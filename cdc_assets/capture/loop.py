@@ -23,10 +23,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Literal
 
-from cdc_assets.capture.endings import leave_out_database
-from cdc_assets.capture.forks import check_recovery_fork
-from cdc_assets.capture.parts import CaptureParts
-from cdc_assets.capture.progress import ShouldYield
+from cdc_assets.capture.activities import Activities
+from cdc_assets.capture.new_tables import NewTables
+from cdc_assets.capture.selection import included_by
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.outages import Outages
@@ -43,9 +42,10 @@ from cdc_assets.errors import (
     RetryableError,
 )
 from cdc_assets.ledger.state import TableState, Window
-from cdc_assets.run.activities import Activities
-from cdc_assets.run.new_tables import NewTables
-from cdc_assets.run.selection import included_by
+from cdc_assets.shared.endings import leave_out_database
+from cdc_assets.shared.forks import check_recovery_fork
+from cdc_assets.shared.parts import CaptureParts
+from cdc_assets.shared.progress import ShouldYield
 from cdc_assets.streaming.planner import IDLE_CHECK
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 
-from cdc_assets.capture.progress import ProgressListener, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import (
     CdcError,
@@ -38,6 +37,7 @@ from cdc_assets.errors import (
 from cdc_assets.incremental.snapshot import IncrementalSnapshot
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import BlockingRequest, SignalState
+from cdc_assets.shared.progress import ProgressListener, TroubledTable
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.snapshot.run import Snapshotter

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_assets.capture.losses import clear_topic
+from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
@@ -31,7 +31,7 @@ from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState, TableState
-from cdc_assets.run.new_lake import NewLake
+from cdc_assets.shared.losses import clear_topic
 from cdc_assets.system_topics.notifications import Notifier
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,6 @@ import contextlib
 import logging
 from collections.abc import Collection, Sequence
 
-from cdc_assets.capture.instances import gap_behind, newest
-from cdc_assets.capture.server import Server
 from cdc_assets.config.filters import Names
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.config.snapshot_modes import Decision, Situation, decide, rule_of
@@ -16,6 +14,8 @@ from cdc_assets.errors import ConfigurationError, LoginError, PreflightError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState
+from cdc_assets.shared.instances import gap_behind, newest
+from cdc_assets.shared.server import Server
 from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.gaps import Instances, with_gap
 

@@ -4,14 +4,14 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Sequence
 
-from cdc_assets.capture.progress import TroubledTable
+from cdc_assets.capture.due import Due
+from cdc_assets.capture.selection import unfit
 from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.run.due import Due
-from cdc_assets.run.selection import unfit
+from cdc_assets.shared.progress import TroubledTable
 from cdc_assets.snapshot.run import Snapshotter
 
 log = logging.getLogger(__name__)

@@ -3,10 +3,10 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from cdc_assets.capture.progress import OnProgress, OnRead, Progress, RangesRead, TroubledTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import JobKind
 from cdc_assets.core.ran_on import NOWHERE, JobAccount, RanOn
+from cdc_assets.shared.progress import OnProgress, OnRead, Progress, RangesRead, TroubledTable
 
 _KINDS: dict[str, JobKind] = {"stream": "window", "snapshot": "snapshot", "incremental": "incremental"}
 

@@ -20,14 +20,14 @@ complete it goes to the watermark of that, since no run reads the new history's 
 import dataclasses
 import logging
 
-from cdc_assets.capture.endings import retire
-from cdc_assets.capture.forks import greatest_lsn_in_lake, shared_until
-from cdc_assets.capture.lake import Lake
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import DatabaseRestoredError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import LogHistory
+from cdc_assets.shared.endings import retire
+from cdc_assets.shared.forks import greatest_lsn_in_lake, shared_until
+from cdc_assets.shared.lake import Lake
 
 log = logging.getLogger(__name__)
 

@@ -34,12 +34,12 @@ stream has passed it.
 import contextlib
 import dataclasses
 
-from cdc_assets.capture.instances import before
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork, Source
 from cdc_assets.errors import CdcDisabledError, DatabaseRestoredError, IncompleteReadError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, LogHistory
+from cdc_assets.shared.instances import before
 
 
 def shared_until(log: LogHistory, reached: Lsn | None, fork: RecoveryFork | None, captured: Lsn | None) -> Lsn | None:
