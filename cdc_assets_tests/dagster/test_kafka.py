@@ -43,9 +43,9 @@ def test_a_tick_asks_a_broker_that_is_away_once_and_briefly(shop: Shop, monkeypa
     asked: list[float] = []
     newest = KafkaMarker.newest
 
-    def counted(self: KafkaMarker, *, exists: bool = False) -> str | None:
+    def counted(self: KafkaMarker, *, final: bool = False) -> str | None:
         asked.append(self._limit_s)
-        return newest(self, exists=exists)
+        return newest(self, final=final)
 
     monkeypatch.setattr(KafkaMarker, "newest", counted)
     monkeypatch.setattr("cdc_assets.assembly.publishing._TICK_S", 0.2)

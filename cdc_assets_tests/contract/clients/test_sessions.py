@@ -143,12 +143,12 @@ def test_a_pooled_connection_comes_back_clean(server: Server, database: str) -> 
     first = mssql_python.connect(text)
     cursor = first.cursor()
     cursor.execute("CREATE TABLE #left (id int); SET NOCOUNT ON; SET LOCK_TIMEOUT 77")
-    cursor.execute("SELECT sharedPID")
+    cursor.execute("SELECT @@SPID")
     spid = cursor.fetchone()[0]
     first.close()
     second = mssql_python.connect(text)
     cursor = second.cursor()
-    cursor.execute("SELECT sharedPID, OBJECT_ID('tempdb..#left'), @@LOCK_TIMEOUT, @@TRANCOUNT")
+    cursor.execute("SELECT @@SPID, OBJECT_ID('tempdb..#left'), @@LOCK_TIMEOUT, @@TRANCOUNT")
     row = tuple(cursor.fetchone())
     second.close()
     assert row[0] == spid, "the pool gave another connection: the test proves nothing"

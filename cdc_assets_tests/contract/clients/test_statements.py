@@ -9,7 +9,7 @@ from cdc_assets_tests.contract.clients.stacks import STACKS, Client, Failure, Se
 
 
 def test_connects_to_the_database(client: Client, database: str) -> None:
-    assert client.execute("SELECT DB_NAME(), sharedPID") == [(database, client.execute("SELECT sharedPID")[0][0])]
+    assert client.execute("SELECT DB_NAME(), @@SPID") == [(database, client.execute("SELECT @@SPID")[0][0])]
 
 
 class _WrongPassword:

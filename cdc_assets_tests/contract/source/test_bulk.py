@@ -213,7 +213,7 @@ def test_sessions_that_wait_for_work_are_few_and_not_for_long(
 def test_the_server_is_reported_our_name(server: Server) -> None:
     name = "ERP; nightly} capture"
     settings = connection(server, DATABASE, application=name)
-    ask = "SELECT program_name FROM sys.dm_exec_sessions WHERE session_id = sharedPID"
+    ask = "SELECT program_name FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
     [batch] = MssqlBulkSource(settings).read(ask)
     assert batch.to_pydict() == {"program_name": [name]}
     with SqlServerSource(settings) as source:
@@ -227,7 +227,7 @@ def level(reader: MssqlBulkSource, statement: str) -> int:
     return int(batch.column(0)[0].as_py())
 
 
-LEVEL = "SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = sharedPID"
+LEVEL = "SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID"
 """2 read committed, 3 repeatable read, 4 serializable, 5 snapshot."""
 
 

@@ -112,7 +112,7 @@ class EngineSession:
 
     @property
     def server_name(self) -> str:
-        """sharedERVERNAME."""
+        """@@SERVERNAME."""
         return self.engine.name
 
     @property

@@ -39,4 +39,4 @@ class QuerySession(StoreSession, SessionContext, Protocol):
 
     @property
     def server_name(self) -> str:
-        """sharedERVERNAME."""
+        """@@SERVERNAME."""

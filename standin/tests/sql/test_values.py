@@ -183,7 +183,7 @@ VALUES = [
     ("DB_ID('none')", None, "smallint"),
     ("SCHEMA_NAME(4)", "sys", "nvarchar(128)"),
     ("CAST(SERVERPROPERTY('EngineEdition') AS int)", "3", "int"),
-    ("sharedPID", "51", "smallint"),
+    ("@@SPID", "51", "smallint"),
     ("@@ROWCOUNT", "3", "int"),
     ("CASE WHEN EXISTS((SELECT 1)) THEN 1 END", "1", "int"),
     ("USER", "dbo", "nvarchar(128)"),

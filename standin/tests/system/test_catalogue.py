@@ -27,7 +27,7 @@ QUERIES: list[tuple[str, object]] = [
     ("SELECT SUM(rows) FROM sys.partitions WHERE object_id = OBJECT_ID('heap') AND index_id IN (0, 1)", [2]),
     ("SELECT COUNT(*) FROM sys.dm_hadr_database_replica_states", [0]),
     ("SELECT name FROM sys.system_views WHERE name IN ('dm_exec_sessions', 'dm_pdw_nodes_exec_sessions')", ["dm_exec_sessions"]),
-    ("SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = sharedPID", [2]),
+    ("SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID", [2]),
 ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_sessions_and_their_transactions(client: Client) -> None:
     other = Client(client.session.engine, "master")
     other.run("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN TRAN; SELECT 1")
     found = client.run(
-        "SELECT session_id, DB_NAME(database_id), open_transaction_count, transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id <> sharedPID AND open_transaction_count > 0"
+        "SELECT session_id, DB_NAME(database_id), open_transaction_count, transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id <> @@SPID AND open_transaction_count > 0"
     )
     assert found == [(other.session.session_id, "master", 1, 4)]
     assert client.run("SELECT session_id FROM sys.dm_tran_session_transactions") == [(other.session.session_id,)]

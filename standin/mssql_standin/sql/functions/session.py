@@ -40,8 +40,8 @@ login_name = _login("user", "sa")
 
 
 _fixed("@@VERSION", SqlType("nvarchar", 300), VERSION)
-_context("sharedERVERNAME", SYSNAME, lambda c: getattr(c, "server_name", None) or "STANDIN", False)
-_context("sharedPID", SqlType("smallint"), lambda c: c.session_id, False)
+_context("@@SERVERNAME", SYSNAME, lambda c: getattr(c, "server_name", None) or "STANDIN", False)
+_context("@@SPID", SqlType("smallint"), lambda c: c.session_id, False)
 _context("@@TRANCOUNT", INT, lambda c: c.transaction_count, False)
 _context("@@ROWCOUNT", INT, lambda c: c.rowcount, False)
 _context("SYSTEM_USER", SYSNAME, login_name, False)
