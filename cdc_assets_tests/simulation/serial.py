@@ -48,7 +48,18 @@ class SerialPool:
         pass
 
 
-ROOMS = ("streaming", "snapshot", "incremental", "lake", "mirror", "publish", "run", "retention", "reconcile", "ledger")
+ROOMS = (
+    "streaming",
+    "snapshot",
+    "incremental",
+    "lake",
+    "mirror",
+    "publish",
+    "capture",
+    "retention",
+    "reconcile",
+    "ledger",
+)
 
 
 def modules() -> list[ModuleType]:
