@@ -107,6 +107,8 @@ class FoldedLog(Generic[S]):
         """Rows that were read, by file."""
         self._read: tuple[Row, S] | None = None
         """The newest of them, and the state after it."""
+        self.seen: Sequence[Row] = ()
+        """Numbers and times of the rows that the last reading has seen, in order; of files that it knew those since the newest fold before."""
         self.folded = False
         """Whether this writer has replaced rows, so that there is something to vacuum."""
         self._state = folding.start
@@ -115,11 +117,6 @@ class FoldedLog(Generic[S]):
     def identity(self) -> str:
         """Identity of the table that was read or claimed last; empty if there was none."""
         return self._log.identity
-
-    @property
-    def newest(self) -> Row | None:
-        """The newest row that was read."""
-        return None if self._read is None else self._read[0]
 
     @property
     def state(self) -> S:
@@ -156,6 +153,7 @@ class FoldedLog(Generic[S]):
         """
         files = self._log.read(self._known)
         rows = self._log.in_order(files)
+        self.seen = [{"sequence": row["sequence"], "at": row["at"]} for row in rows]
         rows = rows[max(newest_fold(rows), 0) :]
         first = rows[0]["sequence"] if rows else 0
         self._known = {path: [row for row in own if row["sequence"] >= first] for path, own in files.items()}

@@ -19,10 +19,9 @@ has a state only at the end of its first snapshot, whose rounds are complete lon
 those that have READs of one that was given up (`CaptureState.early`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -36,7 +35,7 @@ from cdc_assets.lake.system_topics import HISTORY, WINDOWS, manifest_directory, 
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.publish.offset import entry_of
+from cdc_assets.publish.offset import entry_of, has_other
 from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.publish.rows import TopicRows
 from cdc_assets.publish.shared import OwnRows, own_rows
@@ -132,16 +131,11 @@ class Feed:
 
     def entry(self) -> str:
         """The newest entry of the manifest that was read: its number and time, which an entry of another copy does not have."""
-        newest = self._manifest.newest
-        return "" if newest is None else entry_of(newest)
+        return entry_of(self._manifest.seen[-1]) if self._manifest.seen else ""
 
-    def rows(self) -> Sequence[Mapping[str, Any]]:
-        """Rows of the manifest in order, about the newest thousand.
-
-        Raises:
-            LakeError: the manifest cannot be read.
-        """
-        return self._manifest.rows()
+    def is_continued(self, entry: str) -> bool:
+        """Whether the manifest that was read is an older copy than one with this entry, and was continued since (`start`)."""
+        return has_other(self._manifest.seen, entry)
 
     def topics(self, state: CaptureState) -> Sequence[Topic]:
         """The topics of a capture in this state, in the order in which a window's are published."""

@@ -45,7 +45,7 @@ from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS, PreflightError
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
-from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, has_other, parse_published
+from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, parse_published
 from cdc_assets.publish.ports import Broker
 from cdc_assets.publish.rate import Rate
 from cdc_assets.publish.records import RecordSlice
@@ -133,8 +133,7 @@ class Publisher:
         start = Start(self._feed.lake(), self._after, self._span, self._writer, self._beginning.without_marker)
         found = start.lost(self._record.read) if text is None else parse_published(text)
         known = found or start.first()
-        continued = bool(known.entry) and has_other(self._feed.rows(), known.entry)
-        start.check(known, complete, topics, new=found is None, continued=continued)
+        start.check(known, complete, topics, new=found is None, continued=self._feed.is_continued(known.entry))
         self._after = known.after
         per_second = self._rate.per_second()
         self._published = replace(known, writer=self._writer, written=time.time(), per_second=per_second)
@@ -206,7 +205,8 @@ class Publisher:
             self._try_all()
         self._complete, topics = self._read_feed()
         self._entry = self._feed.entry()
-        if wrong := foreign(self._published, self._feed.lake(), self._complete, topics):
+        continued = self._feed.is_continued(self._published.entry)
+        if wrong := foreign(self._published, self._feed.lake(), self._complete, topics, continued=continued):
             raise PreflightError(wrong)
         with ReadAhead() as ahead:
             yield from self._publish(topics, ahead)
