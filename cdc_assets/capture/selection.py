@@ -171,7 +171,7 @@ def unfit(tables: Iterable[TableId], known: Collection[TableId], config: Capture
         config: names the topics.
     """
     topics, found = TopicOwners(config.events, system_topics(config).values()), dict[TableId, CdcError]()
-    for table in known:
+    for table in sorted(known):
         with suppress(ConfigurationError):  # new ones do not wait for one that was excluded because of its topic
             topics.add(table)
     for table in tables:
