@@ -274,6 +274,7 @@ class CaptureMirrors:
         generations = {name: self._schema(name) for name in self._topics.generations(topic)}
         if target is None or not generations:
             return None
+        target = replace(target, reads_all=not self._config.snapshot.override_of(table))
         own = _newest_life(known)
         former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
 

@@ -59,6 +59,7 @@ class Target:
         rows_from: commit LSN from which on the events that are left make the rows (`lake.retained`).
         altered: LSNs of structures that changed rows without an event (`altered`); ascending.
         read_later: see `spans`; all that are known.
+        reads_all: whether snapshots read all rows, and not those of `snapshot.select.statement.overrides`.
     """
 
     position: str
@@ -70,6 +71,7 @@ class Target:
     rows_from: str = ""
     altered: tuple[str, ...] = ()
     read_later: tuple[Span, ...] = ()
+    reads_all: bool = True
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -99,6 +101,10 @@ class Target:
     def since(self) -> str:
         """The newest start that a snapshot of the whole table has repaired; empty if nothing was lost."""
         return max((start for start in (*self.starts, *self.altered) if start <= self.read), default="")
+
+    def lacks_rows(self, since: str) -> bool:
+        """Whether a mirror may lack rows that events remove, if it knows of the losses up to an LSN."""
+        return not (self.read and self.reads_all) or bool(self.gaps_since(since))
 
     def gaps_since(self, since: str) -> tuple[tuple[str, str], ...]:
         """Gaps that a mirror has which knows of the losses up to an LSN that a snapshot has repaired."""
@@ -203,7 +209,7 @@ def _first(topic: str, known: MirrorState, target: Target, files: Sequence[Event
     if right is None or target.end < (min_end := max(right, target.rows_from)):
         return None
     after = max(before(target.since) if target.since else "", "" if target.rows_from else target.complete_after)
-    if is_keyless(key):  # of what was read before, events may name rows otherwise
+    if is_keyless(key) and target.read:  # of what was read before, events may name rows otherwise
         after = max(after, before(target.read))
     step = PlannedStep(
         topic, known.next_step, after, target.end, _NEVER, target.window, target.since, whole=True, key=key

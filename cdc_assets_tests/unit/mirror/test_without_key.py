@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,3 +124,20 @@ def test_a_column_that_is_dropped_while_its_instance_captures_it(server: StandIn
         world.capture()
         world.mirror()
         assert ordered(world.rows()) == ordered([{"a": 1, "n": number, "b": None}])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"mode": "no_data"}, {"overrides": (("dbo.t", "SELECT * FROM dbo.t WHERE a > 1"),)}], ids=str
+)
+def test_rows_that_no_snapshot_has_read(server: StandIn, tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Events may remove them: the mirror never had them, and no reading would bring them."""
+    world = World(server, tmp_path / "lake", "a int, n int")
+    world.config = replace(world.config, snapshot=replace(world.config.snapshot, **changes))
+    world.execute("INSERT INTO dbo.t VALUES (1, 1), (2, 2)")
+    world.capture("snapshot")
+    world.mirror()
+    world.execute("DELETE FROM dbo.t WHERE a = 1")
+    world.execute("UPDATE dbo.t SET n = 5")
+    world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("a, n"))
