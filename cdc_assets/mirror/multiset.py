@@ -8,7 +8,7 @@ A reading has all values. So it also says which of these the copies of a row hav
 the server's.
 
 An event that removes a row which is not there shows that events no longer name rows as they were read: a captured column was dropped, and the
-events of its instance have NULL in it from then on. Where no changes were lost, that is an error (`tasks`).
+events of its instance have NULL in it from then on. Where no changes were lost, and snapshots read all rows, that is an error (`tasks`).
 
 What a comparison found absent (`missing_rows`) ends all copies of a row that were there at its LSN.
 """
