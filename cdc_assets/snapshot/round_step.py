@@ -93,7 +93,7 @@ class RoundStep:
         """The files that an earlier run has recorded; a table of which some are lost has failed."""
         recorded = self._ledger.state.written
         if recorded is not None and (lost := lost_files(self._lake.tables, self.number, dict(recorded.files))):
-            recorded = _without(lost, recorded, self._run, self._directories())
+            recorded = self._without(lost, recorded)
             self.record(recorded)
         return recorded
 
@@ -190,6 +190,20 @@ class RoundStep:
     def _directories(self) -> dict[TableId, str]:
         return {table: found[1] for table in self._entries if (found := self._destination(table))}
 
+    def _without(self, lost: Mapping[str, str], recorded: RoundFiles) -> RoundFiles:
+        """A recorded round in which the tables with lost files count as failed."""
+        known = self._directories()
+        reasons = {table: f"Its rows are lost: {lost[name]}." for table, name in known.items() if name in lost}
+        if lost.keys() - set(
+            known.values()
+        ):  # of a table that the settings do not fit any more, so that its topic is not known
+            reasons |= self._unfit
+        failed = {**reasons, **dict(recorded.failed)}
+        files = tuple((name, data_files) for name, data_files in recorded.files if name not in lost)
+        return dataclasses.replace(
+            recorded, files=files, done=self._run.next_place(recorded.done, failed), failed=tuple(failed.items())
+        )
+
     def _readings(self) -> dict[TableId, TableReading]:
         server_time = self._context.server.source.server_time()
         tables = {entry.table: entry for entry in self._run.tables}
@@ -251,15 +265,3 @@ class RoundStep:
 
 def _slice_progress(run: SnapshotRun, end: SliceEnds) -> SliceProgress:
     return SliceProgress(end.table, run.slices[end.number].partition, end.rows, end.seconds, end.by_range)
-
-
-def _without(
-    lost: Mapping[str, str], recorded: RoundFiles, run: SnapshotRun, directories: Mapping[TableId, str]
-) -> RoundFiles:
-    """A recorded round in which the tables with lost files count as failed."""
-    reasons = {table: f"Its rows are lost: {lost[name]}." for table, name in directories.items() if name in lost}
-    failed = {**reasons, **dict(recorded.failed)}
-    files = tuple((name, data_files) for name, data_files in recorded.files if name not in lost)
-    return dataclasses.replace(
-        recorded, files=files, done=run.next_place(recorded.done, failed), failed=tuple(failed.items())
-    )

@@ -432,6 +432,22 @@ def test_snapshot_in_flight_goes_on_without_a_table_that_new_settings_do_not_fit
     assert {event.key for event in events_of(config, apples)} == {1, 2, 3}
 
 
+def test_a_table_whose_recorded_rows_are_lost_has_failed_though_new_settings_do_not_fit_it(tmp_path: Path) -> None:
+    server, config = SimulatedServer(), make_config(str(tmp_path), threads=1)
+    fitting = make_config(str(tmp_path), threads=1, column_exclude=(r"dbo\.apples\.NOTE",))
+    apples = server.create("apples", rows=3, extra=("NOTE",))
+    server.create("lines", rows=3)
+    server.idle_tick()
+    with cut_at("round-written"), pytest.raises(PowerCutError):
+        make_capture(server, fitting).snapshot()
+    for file in (tmp_path / f"shop.{apples}").glob("*.parquet"):
+        file.unlink()
+    make_capture(server, config).stream()
+    assert "exclude note or NOTE by column.exclude.list" in state_of(config).unread[apples]
+    assert make_capture(server, fitting).snapshot().tables == (apples,)
+    assert {event.key for event in events_of(config, apples)} == {1, 2, 3}
+
+
 @pytest.mark.parametrize("mode", ["connect", "adaptive_time_microseconds"])
 def test_row_that_is_held_back_is_not_written_by_settings_under_which_it_means_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
