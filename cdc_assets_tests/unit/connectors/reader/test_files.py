@@ -169,7 +169,10 @@ BROKEN = {
     '{"topic": "shop.__batches", "key": {"id": 1}, "value": {"op": "c"}}': "no name of a topic",
     '{"topic": "t", "value": {"schema": {"type": "odd"}, "payload": {}}}': "odd is no type of Connect",
     '{"topic": "t", "value": {"schema": {"type": "int8"}, "payload": 300}}': "300; expected int8",
-    '{"topic": "t", "value": {"schema": {"type": "struct", "fields": []}, "payload": {"a": 1}}}': "a is not a field of its schema",
+    '{"topic": "t", "value": {"schema": {"type": "struct", "fields": [{"field": "b", "type": "int8", "optional": true}]}, "payload": {"a": 1}}}': (
+        "a is not a field of its schema"
+    ),
+    '{"topic": "t", "value": {"schema": {"type": "struct", "fields": []}, "payload": {}}}': "a structure without fields",
     '{"topic": "t", "value": {"a": 123456789012345678901234567890}}': "neither int64 nor double",
     '{"topic": "t", "value": {"a": "\udcff"}}': "can't decode byte",
 }
