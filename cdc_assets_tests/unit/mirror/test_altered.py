@@ -16,7 +16,7 @@ from cdc_assets.errors import InvalidValueError
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.spans import before
-from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
+from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered, started
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
 
@@ -62,14 +62,6 @@ ENDED = [
 def server() -> Iterator[StandIn]:
     with StandIn(databases=(DATABASE,)) as server:
         yield server
-
-
-def started(server: StandIn, tmp_path: Path, columns: str, *rows: str) -> World:
-    world = World(server, tmp_path / "lake", columns)
-    world.execute(f"INSERT INTO dbo.t VALUES {', '.join(rows)}")
-    world.capture("snapshot")
-    world.mirror()
-    return world
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.signals.requests import ask, compose
-from cdc_assets_tests.unit.mirror.world import World, ordered
+from cdc_assets_tests.unit.mirror.world import World, ordered, started
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
 
@@ -17,14 +17,6 @@ from mssql_standin.control import StandIn
 def server() -> Iterator[StandIn]:
     with StandIn(databases=(DATABASE,)) as server:
         yield server
-
-
-def started(server: StandIn, tmp_path: Path, columns: str, *rows: str) -> World:
-    world = World(server, tmp_path / "lake", columns)
-    world.execute(f"INSERT INTO dbo.t VALUES {', '.join(rows)}")
-    world.capture("snapshot")
-    world.mirror()
-    return world
 
 
 @pytest.mark.parametrize(("kept", "removed"), [("X", "x"), ("x ", "x")])

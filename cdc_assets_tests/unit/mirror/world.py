@@ -76,6 +76,15 @@ class World:
         return [dict(zip(columns, row, strict=True)) for row in self.execute(f"SELECT {names} FROM dbo.t")]
 
 
+def started(server: StandIn, tmp_path: Path, columns: str, *rows: str) -> World:
+    """A table with rows that a snapshot has read, and its mirror."""
+    world = World(server, tmp_path / "lake", columns)
+    world.execute(f"INSERT INTO dbo.t VALUES {', '.join(rows)}")
+    world.capture("snapshot")
+    world.mirror()
+    return world
+
+
 def ordered(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, rows))
 
