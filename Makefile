@@ -38,7 +38,7 @@ test-standin: setup-dev ## The stand-in's own tests
 	$(PYTEST) -q -n $${WORKERS:-2} --dist loadfile standin/tests
 
 laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken signals, changing structures, tables of any shape, a hundred times (CDC_LAW_EXAMPLES); minutes
-	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q -m '' cdc_assets_tests/unit/signals/test_incremental_law.py \
+	CDC_LAW_EXAMPLES=$${CDC_LAW_EXAMPLES:-100} $(PYTEST) -q -m '' cdc_assets_tests/unit/incremental/test_law.py \
 		cdc_assets_tests/unit/signals/test_nonsense_law.py cdc_assets_tests/unit/streaming/test_cut_law.py \
 		cdc_assets_tests/unit/streaming/test_law.py
 	CDC_SHAPES=$$(($${CDC_LAW_EXAMPLES:-100} * 10)) $(PYTEST) -q -m '' cdc_assets_tests/contract/clients/test_shapes_law.py

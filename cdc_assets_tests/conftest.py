@@ -44,7 +44,7 @@ settings.load_profile("no deadline")
 LONG = (
     "contract/test_mirrors_in_a_store.py",
     "unit/snapshot/test_moment.py",
-    "unit/streaming/losses/test_topics.py",
+    "unit/shared/losses/test_topics.py",
     "contract/test_object_store.py",
     "contract/test_names_again.py",
     "unit/reconcile/test_reconcile.py",

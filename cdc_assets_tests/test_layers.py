@@ -294,6 +294,14 @@ def test_a_run_reaches_nothing_that_is_beside_it() -> None:
     assert not sorted(name for name in found if name.split(".")[1] in beside)
 
 
+def test_tests_lie_in_folders_of_the_rooms() -> None:
+    """What `assembly` joins is tested where it is used; every other folder has tests of its name, and no tests are left over."""
+    rooms = {path.name for path in (ROOT / "cdc_assets").iterdir() if (path / "__init__.py").is_file()}
+    found = {path.name for path in (ROOT / "cdc_assets_tests" / "unit").iterdir() if any(path.rglob("test_*.py"))}
+    assert rooms - found == {"assembly"}
+    assert found <= rooms
+
+
 def test_every_room_is_described() -> None:
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
     described = {name for row in rows for name in re.findall(r"\w+", row)}

@@ -22,7 +22,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.overview import CaptureOverview
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.shop import ROOT, Shop, key, open_shop, tick, tick_with_cursor
-from cdc_assets_tests.unit.signals.broker import Broker
+from cdc_assets_tests.unit.adapters.kafka.broker import Broker
 from mssql_standin import sample
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]

@@ -9,9 +9,22 @@ import pytest
 
 from cdc_assets_tests.quick_tables import quick_tables
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from cdc_assets_tests.unit.streaming.tables import SNAPSHOTTED, STARTED
 from mssql_standin.control import StandIn
 
-ROOMS = ("streaming", "snapshot", "signals", "mirror", "retention", "reconcile", "publish")
+ROOMS = (
+    "capture",
+    "incremental",
+    "mirror",
+    "overview",
+    "publish",
+    "reconcile",
+    "retention",
+    "shared",
+    "signals",
+    "snapshot",
+    "streaming",
+)
 """Their tests ask what a commit means, and not whether delta-rs makes it."""
 
 
@@ -38,3 +51,10 @@ def server() -> Iterator[StandIn]:
     with StandIn(databases=(DATABASE,)) as server:
         server.agent.start()
         yield server
+
+
+@pytest.fixture(scope="session")
+def prepared(states: object, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Two tables that were read, and the same that streamed; rooms ask for them before a test patches anything."""
+    SNAPSHOTTED.prepare(tmp_path_factory.mktemp("snapshotted"))
+    STARTED.prepare(tmp_path_factory.mktemp("started"))

@@ -1,1 +1,1 @@
-"""Signals and incremental snapshots."""
+"""Signals."""

@@ -10,7 +10,7 @@ from mssql_standin.control import StandIn
 
 
 @pytest.fixture(autouse=True)
-def _small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incremental_round, "MAX_CHUNKS", 64)
 
 

@@ -16,7 +16,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets_tests.crashes import PowerCutError
-from cdc_assets_tests.unit.signals.weather import Weather
+from cdc_assets_tests.unit.incremental.weather import Weather
 from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic

@@ -24,7 +24,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.signals import requests, tables
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.model import Signal
-from cdc_assets_tests.unit.signals.broker import Broker
+from cdc_assets_tests.unit.adapters.kafka.broker import Broker
 from cdc_assets_tests.unit.signals.world import World
 from mssql_standin.control import StandIn
 

@@ -14,7 +14,7 @@ from cdc_assets.errors import ConnectionLostError, ObjectDeniedError
 from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals import model, table
 from cdc_assets_tests.crashes import PowerCutError, cut_at
-from cdc_assets_tests.unit.signals.incremental import ids, orders
+from cdc_assets_tests.unit.incremental.stories import ids, orders
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn

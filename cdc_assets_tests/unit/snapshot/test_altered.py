@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.steps import listening
-from cdc_assets_tests.unit.signals.incremental import Once
+from cdc_assets_tests.unit.incremental.stories import Once
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
 

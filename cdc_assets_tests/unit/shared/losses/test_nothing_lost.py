@@ -11,11 +11,11 @@ from cdc_assets.capture import housekeeping
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.ledger import manifest_rows
 from cdc_assets.shared import losses
+from cdc_assets_tests.unit.shared.losses.losing import lose_newest_file
+from cdc_assets_tests.unit.shared.losses.world import World, make_world
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.losses.losing import lose_newest_file
-from cdc_assets_tests.unit.streaming.losses.world import World, make_world
 from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 

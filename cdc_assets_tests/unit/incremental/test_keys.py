@@ -20,7 +20,7 @@ from cdc_assets.incremental.chunked_table import chunked_table
 from cdc_assets.lake import presence, topics
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.ledger.state import CaptureState, TableState
-from cdc_assets_tests.unit.signals.incremental import CAPTURE, Once, X, ask, ids, orders, scans
+from cdc_assets_tests.unit.incremental.stories import CAPTURE, Once, X, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.steps import listening
-from cdc_assets_tests.unit.streaming.captures import make_capture
-from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.losses.losing import (
+from cdc_assets_tests.unit.shared.losses.losing import (
     empty_newest_commit,
     lose_newest_commit,
     lose_newest_file,
     remove,
 )
-from cdc_assets_tests.unit.streaming.losses.world import World, make_world
+from cdc_assets_tests.unit.shared.losses.world import World, make_world
+from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.law import state_of
 
 pytestmark = pytest.mark.delta_rs
 

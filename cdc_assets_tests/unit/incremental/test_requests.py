@@ -10,7 +10,7 @@ import pytest
 from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.requests import ask as request
 from cdc_assets.signals.requests import compose
-from cdc_assets_tests.unit.signals.incremental import ask, orders, scans
+from cdc_assets_tests.unit.incremental.stories import ask, orders, scans
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn

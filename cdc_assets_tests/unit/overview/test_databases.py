@@ -12,9 +12,9 @@ from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseAwayError, Que
 from cdc_assets.overview import CaptureOverview, inspect_server, report_of
 from cdc_assets.overview.checks.check import Inspection
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.overview.broken import opened, streaming
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
-from cdc_assets_tests.unit.streaming.reports.broken import opened, streaming
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
 

@@ -18,8 +18,8 @@ from cdc_assets.errors import DatabaseAwayError, LakeError
 from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server, report_of
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets.overview.report import LATE_S
+from cdc_assets_tests.unit.overview.broken import LINES, ORDERS, Broken, opened, streaming
 from cdc_assets_tests.unit.streaming.captures import make_capture
-from cdc_assets_tests.unit.streaming.reports.broken import LINES, ORDERS, Broken, opened, streaming
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
 from cdc_assets_tests.unit.streaming.tables import two_tables
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.lake import delta_log
-from cdc_assets_tests.unit.streaming.losses.world import World, make_world
+from cdc_assets_tests.unit.shared.losses.world import World, make_world
 from cdc_assets_tests.unit.streaming.prepared import Prepared, moved
 
 

@@ -16,7 +16,7 @@ from cdc_assets.config.load import load_config
 from cdc_assets.config.settings import SignalSettings
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
-from cdc_assets_tests.unit.signals.broker import Broker
+from cdc_assets_tests.unit.adapters.kafka.broker import Broker
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn

@@ -24,7 +24,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.ledger.signal_state import QueuedTable
 from cdc_assets.signals.inbox import Inbox
 from cdc_assets.signals.table import DELETE, INSERT, Row
-from cdc_assets_tests.unit.signals.incremental import Once, ask, ids, orders, scans
+from cdc_assets_tests.unit.incremental.stories import Once, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn

@@ -40,7 +40,7 @@ from cdc_assets_tests.patience import Patience
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PAGE, DASHBOARD = DOCS / "metrics.md", DOCS / "grafana-dashboard.json"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

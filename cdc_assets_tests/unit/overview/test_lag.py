@@ -20,8 +20,8 @@ from cdc_assets.overview.checks.health import health_result
 from cdc_assets.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.overview.broken import LINES, ORDERS, Broken, opened, streaming
 from cdc_assets_tests.unit.streaming.captures import make_capture
-from cdc_assets_tests.unit.streaming.reports.broken import LINES, ORDERS, Broken, opened, streaming
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, START
 from cdc_assets_tests.unit.streaming.tables import two_tables
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two

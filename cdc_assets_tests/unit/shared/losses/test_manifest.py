@@ -10,10 +10,10 @@ from deltalake.exceptions import DeltaError
 from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.errors import LakeAwayError, LakeError
 from cdc_assets.lake import delta_log
+from cdc_assets_tests.unit.shared.losses.losing import commits
+from cdc_assets_tests.unit.shared.losses.world import World, make_world
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
-from cdc_assets_tests.unit.streaming.losses.losing import commits
-from cdc_assets_tests.unit.streaming.losses.world import World, make_world
 
 pytestmark = pytest.mark.delta_rs
 

@@ -14,8 +14,7 @@ from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import listening
 from cdc_assets.lake import delta_log
-from cdc_assets_tests.unit.streaming.captures import make_capture
-from cdc_assets_tests.unit.streaming.losses.losing import (
+from cdc_assets_tests.unit.shared.losses.losing import (
     LOSSES,
     commits,
     cut_newest_commit,
@@ -24,7 +23,8 @@ from cdc_assets_tests.unit.streaming.losses.losing import (
     lose_rows_by_rewriting,
     remove,
 )
-from cdc_assets_tests.unit.streaming.losses.world import World, make_world
+from cdc_assets_tests.unit.shared.losses.world import World, make_world
+from cdc_assets_tests.unit.streaming.captures import make_capture
 
 pytestmark = pytest.mark.delta_rs
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cdc_assets.core.steps import listening
 from cdc_assets_tests.crashes import PowerCutError
-from cdc_assets_tests.unit.signals.weather import Weather
+from cdc_assets_tests.unit.incremental.weather import Weather
 from cdc_assets_tests.unit.signals.world import World, check_law
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn

@@ -16,7 +16,7 @@ from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.notices import SnapshotNotice
 from cdc_assets.signals.watch import SignalWatch
-from cdc_assets_tests.unit.signals.incremental import Once, ask, ids, orders, scans
+from cdc_assets_tests.unit.incremental.stories import Once, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import SIGNALS, World, values
 from mssql_standin.control import StandIn
 

@@ -10,7 +10,7 @@ from cdc_assets.errors import LakeFullError
 from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.table import NewRows
 from cdc_assets.signals.watch import SignalWatch
-from cdc_assets_tests.unit.signals.incremental import CAPTURE, Nth, Once, X, ask, ids, orders, scans
+from cdc_assets_tests.unit.incremental.stories import CAPTURE, Nth, Once, X, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn

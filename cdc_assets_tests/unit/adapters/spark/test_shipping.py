@@ -13,7 +13,7 @@ from cdc_assets.adapters.spark import daemon, shipping
 from cdc_assets.adapters.spark.preflight import require_shipped_code
 from cdc_assets.errors import ConfigurationError, EngineError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 _IMPORTS = """
 import sys
 from importlib import import_module, metadata

@@ -1,0 +1,1 @@
+"""What stands between the product and other programs: SQL Server, Spark, Kafka, threads."""

@@ -1,0 +1,1 @@
+"""What pages, checks and commands say of a capture."""
