@@ -5,7 +5,7 @@ import importlib
 import os
 import pkgutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
@@ -17,6 +17,7 @@ from pyarrow import fs
 
 import cdc_assets
 from cdc_assets.ledger.fenced_log import FencedLog
+from cdc_assets.ledger.folded_log import Folding
 
 
 class SerialPool:
@@ -94,15 +95,24 @@ def without_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def with_known_rows(patch: pytest.MonkeyPatch) -> None:
-    """Read each file of a record once: it never changes, and each process of a history opens it anew."""
+    """Read each file of a record once, and fold each of its rows once: it never changes, and each process opens it anew."""
     read, known = FencedLog._read, dict[str, Any]()
+    folded = dict[tuple[int, int], tuple[Any, Any, Any]]()
 
     def rows(log: FencedLog, files: fs.FileSystem, path: str) -> Any:
         if path not in known:
             known[path] = read(log, files, path)
         return known[path]
 
+    def onward(folding: Folding[Any], rows: Sequence[Any], state: Any) -> Any:
+        for row in rows:
+            if (key := (id(state), id(row))) not in folded:
+                folded[key] = state, row, folding.after(state, row)  # with both, so that no other has their names
+            state = folded[key][2]
+        return state
+
     patch.setattr(FencedLog, "_read", rows)
+    patch.setattr(Folding, "onward", onward)
 
 
 def with_names(patch: pytest.MonkeyPatch, seed: int) -> None:
