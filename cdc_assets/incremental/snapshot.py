@@ -79,6 +79,11 @@ _IN_FLIGHT = 2
 _MAX_REPEATS = 10
 """How often a round that is of no use is read again before the table is given up."""
 
+_ALTERED = (
+    "Its structure or its capture instance changed during each of {} reads. Next: request this snapshot again when the table is no "
+    "longer altered."
+)
+
 
 class IncrementalSnapshot:
     """Carries out queued tables between windows.
@@ -206,6 +211,7 @@ class IncrementalSnapshot:
         state = self._watch.state(database)
         if rounds and not (state.queue and rounds[0].is_of(state.queue[0])):
             self.discard_rounds(database)  # a signal stopped it
+            self._repeats.pop(database, None)
             return "worked"
         if not state.queue:
             return "nothing"
@@ -276,7 +282,7 @@ class IncrementalSnapshot:
         state = self._ledger.state
         table = state.tables[current.entry.table]
         if table.position is None or not current.chunked.holds(self._lake, table):
-            self.discard_rounds(database)  # its structure or capture instance has changed: read it again, or give it up
+            self._repeat(database, table.table, "its structure or capture instance has changed", _ALTERED)
             return True
         if current.opened is None or current.closed is None or not current.closing:
             return False
@@ -286,8 +292,13 @@ class IncrementalSnapshot:
             seen = min(current.floor, current.opened)
             changed = changed_rows(self._server, current.chunked, current.staging, seen, table.position)
         except StaleError as reason:
-            log.warning("Rows of %s are read again for its incremental snapshot, because %s.", table.table, reason)
-            self.discard_rounds(database)
+            self._repeat(
+                database,
+                table.table,
+                str(reason),
+                f"Which rows changed during the read was not known in any of {{}} reads, at last because {reason}. Next: see "
+                "whether the clean-up job keeps changes for long enough and replicas agree, and request this snapshot again.",
+            )
             return True
         reads = self.reader.build(current, changed, table.position)
         if reads is None:
@@ -318,7 +329,7 @@ class IncrementalSnapshot:
         self._repeats[database] += 1
         if self._repeats[database] > _MAX_REPEATS:
             raise UnreadableError("SKIPPED", reason.replace("{}", str(self._repeats[database])))
-        log.info("Rows of %s are read again: %s.", table, why)
+        log.warning("Rows of %s are read again for its incremental snapshot: %s.", table, why.rstrip("."))
 
     def _commit(self, database: str, reads: RoundReads, built: Round | None = None) -> None:
         """Commit READs, and advance the queue.
@@ -367,8 +378,7 @@ class IncrementalSnapshot:
         try:
             chunked = self._chunked_table(entry)
             if any(chunked != before for before in tried):
-                log.warning("The structure of %s has changed during the read: rows that are not committed are read again.",
-                            entry.table)  # fmt: skip
+                self._repeat(database, entry.table, f"its structure has changed, and {error}", _ALTERED)
                 return
         except UnreadableError as problem:
             status, reason = problem.status, problem.reason or reason

@@ -6,18 +6,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeAwayError
+from cdc_assets.incremental.changed import StaleError, changed_rows
+from cdc_assets.incremental.chunked_table import ChunkedTable
+from cdc_assets.incremental.staging import Staged
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.shared.progress import StreamSummary
+from cdc_assets.shared.server import Server
 from cdc_assets.signals.notices import SnapshotNotice
 from cdc_assets.signals.watch import SignalWatch
 from cdc_assets_tests.unit.incremental.stories import Once, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import SIGNALS, World, values
+from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
 
 CLEAN_UP = "EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_cdc_signal', @low_water_mark = {}"
@@ -165,6 +171,39 @@ def test_rows_are_read_again_if_somebody_else_deletes_the_marker_while_they_are_
     assert scans(world) == ["SUCCEEDED"]
     found = [event["value"] for event in world.events(table)]
     assert [value["op"] for value in found if value["after"]["what"] == "55"] == ["c", "r"]
+
+
+@pytest.mark.parametrize("cause", ["a replica differs", "the structure changes"])
+def test_a_round_that_is_of_no_use_each_time_is_given_up_and_other_tables_are_read(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cause: str
+) -> None:
+    monkeypatch.setattr("cdc_assets.incremental.snapshot._MAX_REPEATS", 2)
+    world = World(server, str(tmp_path))
+    world.config = replace(world.config, streaming=replace(world.config.streaming, max_duration_s=20.0))
+    table, other = world.make("names", "id int PRIMARY KEY, name varchar(10)"), orders(world, 1)
+    world.sql("INSERT INTO dbo.names VALUES (1, 'x')")
+    world.run("snapshot")
+    changed, lengths = changed_rows, iter(range(11, 90))
+
+    def differ(server: Server, chunked: ChunkedTable, *rest: Any) -> tuple[Staged, ...]:
+        if chunked.plan.table == table and cause == "a replica differs":
+            raise StaleError("0 of 1 change rows arrived: a replica differs from another one")
+        return changed(server, chunked, *rest)
+
+    def alter(name: str) -> None:
+        if name == "chunk-read" and world.state().signals[DATABASE].queue[0].table == table:
+            world.sql(f"ALTER TABLE dbo.names ALTER COLUMN name varchar({next(lengths)})")
+            server.agent.drain()
+
+    monkeypatch.setattr("cdc_assets.incremental.snapshot.changed_rows", differ)
+    ask(world, table, other)
+    with listening(alter if cause == "the structure changes" else lambda _: None):
+        summary = world.run()
+    assert isinstance(summary, StreamSummary)
+    assert summary.ended == "idle"
+    assert scans(world) == ["SKIPPED", "SUCCEEDED"]
+    assert ids(world, other) == [1]
+    assert f"The incremental snapshot of {table} is given up (SKIPPED). " in caplog.text
 
 
 def lose_a_file(topic: str) -> None:
