@@ -26,6 +26,7 @@ from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import Window
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.losses import topic_of
 from cdc_assets.shared.progress import Progress, ProgressListener, SliceProgress, TableProgress
 from cdc_assets.shared.server import Server
 from cdc_assets.snapshot.markers import MarkedRow, Markers, row_of
@@ -192,12 +193,14 @@ class RoundStep:
 
     def _without(self, lost: Mapping[str, str], recorded: RoundFiles) -> RoundFiles:
         """A recorded round in which the tables with lost files count as failed."""
-        known = self._directories()
-        reasons = {table: f"Its rows are lost: {lost[name]}." for table, name in known.items() if name in lost}
-        if lost.keys() - set(
-            known.values()
-        ):  # of a table that the settings do not fit any more, so that its topic is not known
-            reasons |= self._unfit
+        self._directories()  # notes which tables the settings do not fit any more
+        why = {topic_of(name): reason for name, reason in lost.items()}  # settings may lead to another generation now
+        tables = {table: self._lake.topic(table) for table in self._entries}
+        reasons = {
+            table: self._unfit.get(table, f"Its rows are lost: {why[topic]}.")
+            for table, topic in tables.items()
+            if topic in why
+        }
         failed = {**reasons, **dict(recorded.failed)}
         files = tuple((name, data_files) for name, data_files in recorded.files if name not in lost)
         return dataclasses.replace(
