@@ -20,7 +20,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState, Window
-from cdc_assets.shared.endings import split_commit_reason
+from cdc_assets.shared.endings import is_split, split_commit_reason
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.instances import Gap
 from cdc_assets.shared.lake import Lake
@@ -62,6 +62,10 @@ class Evaluation:
         whole = part.whole()
         moved = {table for result in results for table in result.moved} - whole | structures.moved
         failed, committed, torn = dict(structures.failed), set[TableId](), set[TableId]()
+        locked = {table: error for result in results for table, error in result.locked.items()}
+        # what is committed as a whole could not be counted any more, and what is committed in part not be tried again
+        if locked and (locked.keys() & whole or (repeated and is_split(self._ledger, self._lake, window.database))):
+            raise next(iter(locked.values()))
         if repeated:
             behind = moved.union(failed, *(result.failed.keys() | result.gaps.keys() for result in results)) - whole
             committed, torn = self._destinations.leave_out_of_repeat(window, behind)

@@ -11,8 +11,8 @@ The events' serial numbers need the number of rows that share the place of the l
 is queried from each change table. Transaction metadata need the number of earlier events of each table. `count_open` finds it by
 building the events once without writing them, because rows do not show how many events they become.
 
-*Problems of one table* are returned as values, and the other tables continue. So is the
-error of a database that cannot be read, for ever or this time, for slices of other databases are in the same job.
+*Problems of one table* are returned as values, and the other tables continue: also that somebody locks its change table for longer
+than a read waits. So is the error of a database that cannot be read, for ever or this time, for slices of other databases are in the same job.
 Errors of the lake are raised, since they concern all databases.
 
 *Gap guard.* After the last row the task reads the low-water marks: direct
@@ -54,6 +54,7 @@ from cdc_assets.errors import (
     CdcError,
     CredentialsError,
     LakeError,
+    LockTimeoutError,
     QueryError,
     describe_error,
 )
@@ -158,6 +159,7 @@ class SliceResult:
         moved: tables that were altered, or lost a capture instance, while they were read.
         transactions: files of the transaction topic.
         trouble: why the database cannot be read; then there is no other result.
+        locked: failed tables whose change table somebody locks for longer than a read waits.
         counts: what no event shows (`core.task_counters`).
         rows: change rows that arrived.
     """
@@ -168,6 +170,7 @@ class SliceResult:
     moved: frozenset[TableId] = frozenset()
     transactions: tuple[DataFile, ...] = ()
     trouble: CdcError | None = None
+    locked: Mapping[TableId, LockTimeoutError] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     rows: RowsRead = field(default_factory=dict)
 
@@ -192,6 +195,7 @@ def _run(task: SliceTask) -> SliceResult:
         return _run_with_transactions(task, task.transactions)
     written: list[Written] = []
     failed: dict[TableId, str] = {}
+    locked: dict[TableId, LockTimeoutError] = {}
     rows = RowCounter()
     for planned in task.reads:
         table = planned.read.table
@@ -201,16 +205,19 @@ def _run(task: SliceTask) -> SliceResult:
             written.append(_write_read(task, planned, rows))
         except (LakeError, CredentialsError):  # not limited to one table
             raise
+        except LockTimeoutError as error:
+            locked[table], failed[table] = error, describe_error(error)
         except CdcError as error:
             if error.retryable:
                 raise
             failed[table] = describe_error(error)
-    return SliceResult(tuple(written), failed, *_guards(task), rows=rows)
+    return SliceResult(tuple(written), failed, *_guards(task), locked=locked, rows=rows)
 
 
 def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceResult:
     """Read all tables side by side, so that their events can be numbered by transaction; one connection per table."""
     failed: dict[TableId, str] = {}
+    locked: dict[TableId, LockTimeoutError] = {}
     rows = RowCounter()
 
     def stream(planned: PlannedRead, writer: TopicWriter) -> Stream:
@@ -218,6 +225,8 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
 
         def note(error: CdcError) -> None:
             failed.setdefault(table, describe_error(error))
+            if isinstance(error, LockTimeoutError):
+                locked[table] = error
 
         return Stream(str(table), _events(task, planned, rows), _discard if planned.committed else writer.write, note)
 
@@ -232,7 +241,7 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
         for planned, writer in zip(task.reads, writers, strict=True)
         if not planned.committed and planned.read.table not in failed
     )
-    return SliceResult(written, failed, *_guards(task), tuple(transactions_out.files), rows=rows)
+    return SliceResult(written, failed, *_guards(task), tuple(transactions_out.files), locked=locked, rows=rows)
 
 
 def _discard(batches: Sequence[pa.RecordBatch]) -> None:
@@ -300,7 +309,7 @@ def count_open(task: SliceTask) -> dict[str, int]:
         try:
             for batch in _events(task, replace(planned, read=read), RowCounter()):
                 counts[str(read.table)] += int(pc.sum(data_events(batch)).as_py() or 0)
-        except CdcError as error:  # problems of one table are reported when the slice is read
+        except CdcError as error:  # lasting problems of one table are reported when the slice is read
             if error.retryable or isinstance(error, CredentialsError):
                 raise
     return dict(counts)

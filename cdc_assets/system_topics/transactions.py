@@ -36,7 +36,7 @@ from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn
 from cdc_assets.envelope.amend import data_events, with_transactions
 from cdc_assets.envelope.blocks import assemble
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
-from cdc_assets.errors import CdcError, CredentialsError
+from cdc_assets.errors import CdcError, CredentialsError, LockTimeoutError
 from cdc_assets.kernels import Numbers
 from cdc_assets.typemap.connect import ConnectType, array, struct
 
@@ -98,7 +98,8 @@ class Stream:
         except StopIteration:
             return False
         except CdcError as error:
-            if error.retryable or isinstance(error, CredentialsError):  # not a failure of one table
+            of_one = isinstance(error, LockTimeoutError) or not error.retryable
+            if not of_one or isinstance(error, CredentialsError):  # not a failure of one table
                 raise
             self.failed(error)
             return False

@@ -110,6 +110,33 @@ def test_a_table_that_is_locked_is_read_when_it_is_free_and_the_other_streams(se
     assert keys(config, LOCKED) == [1]
 
 
+@pytest.mark.parametrize("transactions", [False, True])
+def test_a_change_table_that_is_locked_is_read_when_it_is_free_and_the_other_streams(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transactions: bool
+) -> None:
+    monkeypatch.setattr("cdc_assets.adapters.sqlserver.table_queries.LOCK_WAIT_MS", 50)
+    config = settings(server, tmp_path)
+    config = replace(config, events=replace(config.events, transaction_metadata=transactions))
+    follow(config)
+    server.execute("INSERT INTO dbo.orders VALUES (2)", database="Sales")
+    insert(server, OTHER, 2)
+    holder = server.connect("Sales")
+    holder.execute("BEGIN TRANSACTION; SELECT TOP (1) [__$seqval] FROM cdc.dbo_orders_CT WITH (TABLOCKX, HOLDLOCK)")
+    try:
+        summary = follow(config)
+    finally:
+        holder.close()
+    assert summary is not None
+    [trouble] = summary.troubled
+    assert (trouble.table, trouble.status) == (LOCKED, "failed")
+    assert "gave up waiting for a lock that another session holds" in trouble.reason
+    assert keys(config, OTHER) == [1, 2]
+    summary = follow(config)
+    assert summary is not None
+    assert not summary.troubled
+    assert keys(config, LOCKED) == [1, 2]
+
+
 def test_a_database_whose_log_was_not_read_yet(tmp_path: Path) -> None:
     with StandIn(databases=("Sales",)) as young:
         young.agent.pause()

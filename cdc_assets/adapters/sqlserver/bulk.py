@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 import mssql_python
 import pyarrow as pa
 
-from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver import queries, table_queries
 from cdc_assets.adapters.sqlserver.bulk_sessions import ERRORS, POOL, BulkSession, opened, translate
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.errors import to_cdc_error
@@ -157,8 +157,10 @@ class MssqlBulkSource:
     def _settings_of(self, statement: str) -> Iterator[str]:
         if statement.startswith(ROWS_TAG) and self.isolation != DEFAULT_ISOLATION:
             yield isolation_level(self.isolation)
-        if statement.startswith((ROWS_TAG, CHUNK_TAG)) and self.lock_timeout_ms >= 0:
-            yield lock_timeout(self.lock_timeout_ms)
+        of_tables = statement.startswith((ROWS_TAG, CHUNK_TAG))
+        milliseconds = self.lock_timeout_ms if of_tables else table_queries.LOCK_WAIT_MS
+        if milliseconds >= 0:
+            yield lock_timeout(milliseconds)
 
 
 def _is_notice(state: str) -> bool:

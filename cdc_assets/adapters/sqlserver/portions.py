@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from cdc_assets.errors import ObjectDeniedError, QueryError
+from cdc_assets.errors import LockTimeoutError, ObjectDeniedError, QueryError
 
 T = TypeVar("T")
 
@@ -32,12 +32,12 @@ def of_those_there(
     Args:
         names: names of the instances, at least one.
         ask: function that queries some of them.
-        of_gone: result for an instance whose change table was dropped, or cannot be read: whoever reads it meets the error, which
+        of_gone: result for an instance whose change table was dropped, is locked, or cannot be read: whoever reads it meets the error, which
             is then that table's only.
     """
     try:
         return ask(names)
-    except (QueryError, ObjectDeniedError):
+    except (QueryError, ObjectDeniedError, LockTimeoutError):
         if len(names) == 1:
             return of_gone(names[0])
     return [found for name in names for found in of_those_there([name], ask, of_gone)]

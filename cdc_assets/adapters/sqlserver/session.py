@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import pyodbc
 
+from cdc_assets.adapters.sqlserver import table_queries
 from cdc_assets.adapters.sqlserver.driver import (
     check_reachable,
     connection_string,
@@ -31,7 +32,6 @@ from cdc_assets.adapters.sqlserver.patience import Patience
 from cdc_assets.adapters.sqlserver.queries import PING
 from cdc_assets.adapters.sqlserver.reached import Floor, Reached
 from cdc_assets.adapters.sqlserver.retry import BUDGET_S, repeated
-from cdc_assets.adapters.sqlserver.table_queries import lock_timeout
 from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
@@ -172,9 +172,10 @@ class Session:
         self._settings, self._budget_s = settings, budget_s
         self._lock = threading.RLock()
         self._link: Link | None = None
-        self._connected_before = False
+        self.connections = 0
+        """How often it has connected: each time perhaps to another replica."""
         self._last_use = 0.0
-        self._lock_timeout_ms = self._in_force_ms = -1
+        self._lock_timeout_ms, self._in_force_ms = table_queries.LOCK_WAIT_MS, -1
         self._patience, self._asks_little = Patience(settings.query_timeout_s), False
         self._in_doubt = False
         """Whether the connection before broke."""
@@ -261,7 +262,7 @@ class Session:
 
     def _repeat(self, action: Callable[[pyodbc.Cursor], T], question: str) -> T:
         with self._lock:
-            return repeated(lambda: self._try(action, question), lambda: self._connected_before, self._budget_s)
+            return repeated(lambda: self._try(action, question), lambda: self.connections > 0, self._budget_s)
 
     def _try(self, action: Callable[[pyodbc.Cursor], T], question: str) -> T:
         try:
@@ -304,12 +305,12 @@ class Session:
                 self.close()
         if self._link is None:
             self._link = connect(self._settings)
-            self._connected_before, self._in_force_ms = True, -1
+            self.connections, self._in_force_ms = self.connections + 1, -1
             if self._in_doubt:
                 self._ping(self._link)
                 self._in_doubt = False
         if self._in_force_ms != self._lock_timeout_ms:
-            setting = lock_timeout(self._lock_timeout_ms)
+            setting = table_queries.lock_timeout(self._lock_timeout_ms)
             self._link.wait(lambda cursor: cursor.execute(setting).close(), self._settings.login_timeout_s)
             self._in_force_ms = self._lock_timeout_ms
         return self._link

@@ -12,6 +12,7 @@ import pytest
 from cdc_assets.adapters.sqlserver import commit_counts, reached
 from cdc_assets.adapters.sqlserver.rows import lsn_of
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.sqlserver.table_queries import LOCK_WAIT_MS
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
@@ -457,7 +458,7 @@ def test_locks_are_waited_for_no_longer_than_allowed(shop: Server, standin: Stan
         assert time.monotonic() - began < 30
         other.execute("ROLLBACK")
         [[outside]] = source.session.rows("SELECT @@LOCK_TIMEOUT")
-        assert outside == -1
+        assert outside == LOCK_WAIT_MS
 
 
 def test_database_without_cdc(server: Server) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cdc_assets.adapters.sqlserver import change_tables, commit_counts
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.errors import ObjectDeniedError, QueryError
+from cdc_assets.errors import LockTimeoutError, ObjectDeniedError, QueryError
 
 LSN = Lsn.from_int(7)
 
@@ -41,6 +41,7 @@ class OneBroken:
         QueryError("Invalid object name 'cdc.broken_CT'.", 208),
         QueryError("SQL Server detected a logical consistency-based I/O error.", 824),
         ObjectDeniedError("The SELECT permission was denied."),
+        LockTimeoutError("Lock request time out period exceeded."),
     ],
     ids=lambda error: str(error)[:7],
 )
