@@ -124,7 +124,11 @@ class Source(Protocol):
         """
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
-        """Current `cdc.change_tables.start_lsn` by capture instance name."""
+        """Current `cdc.change_tables.start_lsn` by capture instance name.
+
+        Raises IncompleteReadError if another server may have answered `active_instances` of this database right before: one that
+        lags in its clean-up does not show what the other one lacks.
+        """
 
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
         """Which instances have change rows in `(bounds[name], until]`; one query for all.

@@ -35,6 +35,7 @@ from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, Tab
 from cdc_assets.errors import (
     CdcError,
     DatabaseAwayError,
+    IncompleteReadError,
     LockTimeoutError,
     LoginError,
     PreflightError,
@@ -83,6 +84,8 @@ class SqlServerSource:
         self.session = Session(settings, budget_s)
         self._beside = Session(settings, budget_s)
         """Counts half of the rows of a backlog; not opened before."""
+        self._probed: dict[str, int] = {}
+        """By database, the connection over which `active_instances` was answered, until `low_water_marks` is."""
 
     @classmethod
     def of(cls, config: CaptureConfig, budget_s: float = BUDGET_S) -> Self:
@@ -280,9 +283,18 @@ class SqlServerSource:
         }
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
-        """Current `cdc.change_tables.start_lsn` by capture instance name; without instances that have none yet."""
+        """Current `cdc.change_tables.start_lsn` by capture instance name; without instances that have none yet.
+
+        After `active_instances` they are those of the replica that answered it: another one, on which the clean-up has not come as far,
+        would not show that the change rows are gone; then IncompleteReadError is raised.
+        """
         with cdc_objects(database):
             rows = self._rows(queries.LOW_WATER_MARKS, database)
+        if self._probed.pop(database, self.session.connections) != self.session.connections:
+            raise IncompleteReadError(
+                f"The connection to {server_name(self._settings)} was opened again between two questions about database {database}, "
+                "perhaps to a replica that lags. The questions are repeated"
+            )
         return {str(name): mark for name, start in rows if (mark := lsn_of(start)) is not None}
 
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
@@ -291,7 +303,12 @@ class SqlServerSource:
         An instance whose change table was dropped counts as active, so that reading it reveals the instance.
         """
         with self.session.asking_little():
-            return change_tables.active_instances(self.session, database, bounds, until)
+            for _ in range(2):  # again if it had to connect meanwhile: all of the answer is to be of one server
+                self._probed[database] = self.session.connections
+                found = change_tables.active_instances(self.session, database, bounds, until)
+                if self.session.connections == self._probed[database]:
+                    break
+        return found
 
     def rows_per_commit(
         self, database: str, bounds: Mapping[str, Lsn], until: Lsn, skipped: Sequence[int] = ()

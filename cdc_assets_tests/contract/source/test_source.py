@@ -345,6 +345,20 @@ def test_each_connection_is_asked_once_how_far_its_log_is(
         assert len(answers) == expected
 
 
+def test_marks_are_of_the_server_that_said_which_tables_have_changes(shop: Server, source: SqlServerSource) -> None:
+    """On another replica the clean-up may not have come as far, so that nothing would show what it has removed."""
+    newest = source.max_transaction_lsn(DATABASE, None, 0)
+    assert newest is not None
+    source.session.close()
+    active = source.active_instances(DATABASE, {"dbo_a": ZERO_LSN}, newest)
+    assert source.low_water_marks(DATABASE).keys() >= active
+    source.active_instances(DATABASE, {"dbo_a": ZERO_LSN}, newest)
+    source.session.close()
+    with pytest.raises(IncompleteReadError, match="between two questions"):
+        source.low_water_marks(DATABASE)
+    assert source.low_water_marks(DATABASE).keys() >= active
+
+
 @pytest.mark.parametrize("many", [1, 2, 6, 1000])
 def test_rows_are_counted_by_commit(
     shop: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch, many: int
