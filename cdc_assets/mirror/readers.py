@@ -5,6 +5,7 @@ While a step is being committed, `history` is a moment ahead: versions that ende
 both. A reader that knows this LSN leaves them out of `history`; a view cannot, and shows them twice for that moment.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Self
 
@@ -19,6 +20,8 @@ from cdc_assets.mirror.files import fitted, read_rows
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.shape import ENDED_BY, FROM_AT, FROM_LSN, LSN, STEP, TO_AT, TO_LSN
 from cdc_assets.mirror.spans import Span, before, span_of
+
+log = logging.getLogger(__name__)
 
 
 def scd2_sql(columns: Sequence[str], current: str, history: str) -> str:
@@ -43,18 +46,26 @@ class MirrorReader:
         lsn: LSN that the mirror has published; None leaves nothing out.
         begin: LSN from which on it is right.
         spans: LSNs of which it knows nothing.
+        gaps: intervals of lost changes that it lacks (`gap.policy=ignore`).
     """
 
     def __init__(
-        self, tables: MirrorTables, topic: str, lsn: str | None = None, begin: str = "", spans: Sequence[Span] = ()
+        self,
+        tables: MirrorTables,
+        topic: str,
+        lsn: str | None = None,
+        begin: str = "",
+        spans: Sequence[Span] = (),
+        gaps: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._tables, self._topic, self._lsn = tables, topic, lsn
-        self._begin, self._spans = begin, spans
+        self._begin, self._gaps = begin, gaps
+        self._spans = (*spans, *((str(Lsn.parse(after).next()), until) for after, until in gaps))
 
     @classmethod
     def of(cls, tables: MirrorTables, topic: str, state: MirrorState) -> Self:
         """A reader of a mirror with its state (`CaptureMirrors.states`), by which it reports what it does not know."""
-        return cls(tables, topic, state.lsn, state.begin, state.spans)
+        return cls(tables, topic, state.lsn, state.begin, state.spans, state.gaps)
 
     def current(self) -> pa.Table:
         """The rows now.
@@ -83,7 +94,7 @@ class MirrorReader:
         return pa.concat_tables([fitted(now, columns), fitted(ended, columns)])
 
     def as_of(self, lsn: Lsn) -> pa.Table:
-        """The rows as they were right after a commit.
+        """The rows as they were right after a commit; behind a gap that no snapshot has repaired, without what was lost, which is logged.
 
         Raises:
             InvalidValueError: the mirror has not come that far, or knows nothing of that LSN.
@@ -117,6 +128,12 @@ class MirrorReader:
                 f"one before {found[0]} or from {found[1]} on: between them a snapshot read the rows at different moments, or changes were lost",
                 f"ask for {found[1]}, or for {before(found[0])}",
             )
+        for after, until in self._gaps:
+            if until <= text:
+                log.warning(
+                    "The mirror of %s lacks the changes in (%s, %s], which were lost: as of %s it has other rows than the server had. "
+                    "Next: read the whole table again.", self._topic, after, until, text,
+                )  # fmt: skip
 
     def _read(self, directory: str) -> pa.Table:
         schema = self._tables.schema(directory)

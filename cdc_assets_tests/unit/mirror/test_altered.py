@@ -149,6 +149,30 @@ def test_what_lies_between_a_change_and_the_reading_is_not_known(server: StandIn
     assert [sorted(reader.as_of(Lsn.parse(lsn))["id"].to_pylist()) for lsn in (before(low), high)] == [[1], [1, 2]]
 
 
+def test_what_lies_in_a_gap_that_is_ignored_is_not_known(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = started(server, tmp_path, "id int NOT NULL PRIMARY KEY", "(1)")
+    world.config = replace(world.config, streaming=replace(world.config.streaming, gap_policy="ignore"))
+    for number in (2, 3):
+        world.execute(f"INSERT INTO dbo.t VALUES ({number})")
+        server.agent.drain()
+    mark = "DECLARE @l binary(10) = sys.fn_cdc_get_max_lsn(); "
+    world.execute(f"{mark}EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'dbo_t', @low_water_mark = @l")
+    world.capture()
+    assert world.follow() is None
+    mirrors = CaptureMirrors(world.config, LocalRunner(2), SystemClock())
+    state = mirrors.states()[TOPIC]
+    reader, ((after, until),) = MirrorReader.of(mirrors.tables, TOPIC, state), state.gaps
+    for lsn in (str(Lsn.parse(after).next()), before(until)):
+        with pytest.raises(InvalidValueError, match="or changes were lost"):
+            reader.as_of(Lsn.parse(lsn))
+    assert reader.as_of(Lsn.parse(after))["id"].to_pylist() == [1]
+    assert "lacks the changes" not in caplog.text
+    assert sorted(reader.as_of(Lsn.parse(state.lsn))["id"].to_pylist()) == [1, 3]
+    assert f"lacks the changes in ({after}, {until}]" in caplog.text
+
+
 @pytest.mark.parametrize("how", ["asked", "lost"])
 def test_a_mirror_that_is_made_anew_before_it_has_come_to_a_change_begins_behind_that(
     server: StandIn, tmp_path: Path, how: str
