@@ -36,6 +36,7 @@ from cdc_assets.defs.reporter import Reporter
 from cdc_assets.defs.runs import (
     COMMITTED_TAG,
     LEFT_AT_TAG,
+    MADE_WAY_TAG,
     PROGRESS_TAG,
     CaptureRuns,
     is_asked_for,
@@ -130,14 +131,15 @@ def changes_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 goal = capture.until_now() if _has_goal(catalog, context, config) else None
                 with _noting_progress(context, reporter), reported_in_any_case(reporter.report_all):
                     summary = capture.stream(
-                        should_yield=_reached(goal)
-                        if goal
-                        else _should_leave(runs, context, written.turns, have_changed),
+                        should_yield=_after_a_turn(
+                            goal.should_end if goal else _should_leave(runs, context, written.turns, have_changed)
+                        ),
                         is_added=lambda table: table not in listed,
                     )
                 # the sensor measures from here how long nothing streams between two runs
                 if summary.ended == "deadline" or (summary.ended == "yielded" and goal is None):
-                    tag_run(context.instance, context.run.run_id, {LEFT_AT_TAG: f"{time():.3f}"})
+                    left = {LEFT_AT_TAG: f"{time():.3f}", MADE_WAY_TAG: written.turns.wanted_elsewhere()}
+                    tag_run(context.instance, context.run.run_id, {tag: value for tag, value in left.items() if value})
                 _log_summary(context, summary, goal)
                 yield from reporter.results(capture.structures(), _to_report(reporter, summary) if goal else ())
                 mirrors.finish()
@@ -173,16 +175,17 @@ def _has_goal(catalog: CaptureCatalog, context: dg.AssetExecutionContext, config
     return context.job_name != catalog.names.follow and not config.limits
 
 
-def _reached(goal: UntilNow) -> Callable[[], bool]:
-    """A predicate: whether the goal is reached; not before one turn, in which tables are added of which nothing is captured yet."""
+def _after_a_turn(should_end: Callable[[], bool]) -> Callable[[], bool]:
+    """A predicate that is false before one turn: in that tables are added of which nothing is captured yet; and runs of two code
+    locations that make way for each other read something in each."""
     has_turned = False
 
-    def reached() -> bool:
+    def ends() -> bool:
         nonlocal has_turned
         before, has_turned = has_turned, True
-        return before and goal.should_end()
+        return before and should_end()
 
-    return reached
+    return ends
 
 
 def _log_summary(context: dg.AssetExecutionContext, summary: StreamSummary, goal: UntilNow | None) -> None:

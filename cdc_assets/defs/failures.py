@@ -21,7 +21,7 @@ from dagster import DagsterRunStatus
 
 from cdc_assets.core.interruption import PATIENCE_S, listening
 from cdc_assets.defs.process import ended_with_dev, process_of_run, process_tag
-from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, PROGRESS_TAG, step_tag
+from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, MADE_WAY_TAG, PROGRESS_TAG, step_tag
 from cdc_assets.defs.tags import tag_run
 from cdc_assets.errors import CdcError
 
@@ -60,7 +60,7 @@ def as_step(context: dg.AssetExecutionContext) -> Iterator[None]:
         _end_process(context)
 
     run = context.run
-    inherited = {tag: "" for tag in (COMMITTED_TAG, LEFT_AT_TAG, PROGRESS_TAG) if run.tags.get(tag)}
+    inherited = {tag: "" for tag in (COMMITTED_TAG, LEFT_AT_TAG, MADE_WAY_TAG, PROGRESS_TAG) if run.tags.get(tag)}
     own = process_tag(run.run_id, process_of_run(context)) | step_tag(context.op_execution_context.op_handle.name)
     tag_run(context.instance, run.run_id, own | inherited)
 

@@ -10,7 +10,7 @@ import dagster as dg
 
 from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.runs import FAILURE_REASON_TAG, CaptureRuns
-from cdc_assets.defs.schedule import MAX_FAILURES, ended_in_a_row, failures_in_a_row
+from cdc_assets.defs.schedule import MAX_FAILURES, ended_in_a_row, failures_in_a_row, made_way_for
 from cdc_assets.defs.seen import SILENT_S, is_silent, was_just_seen
 from cdc_assets.overview.report import CaptureReport, Trouble
 
@@ -28,13 +28,14 @@ def is_reported_by_a_run(instance: dg.DagsterInstance, runs: CaptureRuns, page: 
 
 
 def troubles_of_runs(instance: dg.DagsterInstance, runs: CaptureRuns, *, is_reported: bool) -> Iterator[Trouble]:
-    """Runs that wait for long; and the last one that ended, if it failed and none has reported since, or if several in
+    """Runs that wait for long, or make way for another code location; and the last one that ended, if it failed and none has reported since, or if several in
     a row ended without a word.
 
     Args:
         is_reported: see `is_reported_by_a_run`.
     """
     yield from waiting_too_long(instance, runs)
+    yield from another_location(instance, runs)
     last = [] if is_reported else runs.finished(instance, MAX_FAILURES)
     if failures_in_a_row(last[:1]):
         run = last[0].dagster_run.run_id
@@ -43,6 +44,16 @@ def troubles_of_runs(instance: dg.DagsterInstance, runs: CaptureRuns, *, is_repo
         yield Trouble("the last run", f"{run[:8]} failed: {why.rstrip('.')}{more}")
     elif ended := ended_in_a_row(last):
         yield Trouble("the last run", _without_a_word(ended))
+
+
+def another_location(instance: dg.DagsterInstance, runs: CaptureRuns) -> Iterator[Trouble]:
+    """That another code location captures into the same lake: its runs and these make way for each other again and again."""
+    if other := made_way_for(runs.finished(instance, MAX_FAILURES)):
+        yield Trouble(
+            "another code location",
+            f"its runs ({other}) capture into the same lake, and each run makes way for one of the other after a few windows. "
+            "Next: leave the capture in one code location, or give one of them a topic.prefix of its own",
+        )
 
 
 def silent_run(instance: dg.DagsterInstance, runs: CaptureRuns, page: dg.AssetKey) -> Trouble | None:

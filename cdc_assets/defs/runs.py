@@ -42,6 +42,9 @@ _REPOSITORY_TAG = ".dagster/repository"
 LEFT_AT_TAG = "cdc/left_at"
 """On a run that stopped streaming though there may be more to read, at its time limit or for another run: when, in seconds since 1970."""
 
+MADE_WAY_TAG = "cdc/made_way"
+"""On a run that stopped streaming for a run of another code location that captures into the same lake: its repository."""
+
 _SILENT_S = 600
 """Seconds that a run may take from its start until it records its process."""
 _LOADED = time.time()

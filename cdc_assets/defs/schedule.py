@@ -4,8 +4,8 @@
 repeated tick requests the same key and so starts nothing; a run that died
 or stopped for another one changes the epoch, so the same LSN can be requested again.
 
-*After a failure.* A run whose process was killed is restarted at once. A
-run that failed for another reason would fail again: the pause doubles with each
+*After a failure.* A run whose process was killed is restarted at once, unless that was the third in a row that ended so, whatever
+keeps killing them. A run that failed for another reason would fail again: the pause doubles with each
 failure in a row, up to `LONGEST_PAUSE`. One that had committed windows before it failed begins a new row: a stream that works for
 hours between two outages would else wait for minutes after each. A run that
 committed everything but failed one table's check, or could not read one table,
@@ -41,7 +41,7 @@ import dagster as dg
 from dagster import DagsterRunStatus
 
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, PROGRESS_TAG, CaptureRuns
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, MADE_WAY_TAG, PROGRESS_TAG, CaptureRuns
 from cdc_assets.errors import CdcError
 
 AFTER_TERMINATION = timedelta(minutes=1)
@@ -55,7 +55,8 @@ MAX_FAILURES = 10
 _OWN_FAILURES = frozenset({"STEP_FAILURE", "RUN_EXCEPTION", "JOB_INITIALIZATION_FAILURE"})
 """Dagster's reasons of runs that would fail again: in a step, in a resource, or before both."""
 _MANY = 3
-"""Runs in a row that have ended without a word, after which that is a trouble: one that was killed is only restarted."""
+"""Runs in a row that have ended without a word, after which that is a trouble: one that was killed is only restarted; or that have
+made way for another code location."""
 _TURN = threading.Lock()
 
 Asks = Callable[[], bool]
@@ -110,6 +111,8 @@ def pause_ends(records: Records, *, of_any_kind: bool = False) -> datetime | Non
         of_any_kind: whether to count runs too that failed only for some of their tables, or that could read none.
     """
     failures = failures_in_a_row(records, of_any_kind=of_any_kind)
+    if ended := ended_in_a_row(records):
+        failures = max(failures, len(ended) - _MANY + 1)
     return waits_until(records, _doubled(failures - 1)) if failures else None
 
 
@@ -162,6 +165,12 @@ def ended_in_a_row(records: Records) -> Records:
 
 def _is_fruitless(run: dg.DagsterRun) -> bool:
     return run.status is DagsterRunStatus.FAILURE and not (run.tags.get(COMMITTED_TAG) or run.tags.get(PROGRESS_TAG))
+
+
+def made_way_for(records: Records) -> str:
+    """The code location for whose runs each of the newest ones has stopped; empty if not all have, or they are few."""
+    others = [record.dagster_run.tags.get(MADE_WAY_TAG, "") for record in records[:_MANY]]
+    return others[0] if len(others) == _MANY and all(others) else ""
 
 
 def is_failing(records: Records) -> bool:

@@ -24,6 +24,7 @@ from dagster import DagsterRunStatus, RunsFilter
 
 from cdc_assets.core.interruption import sleep
 from cdc_assets.core.processes import is_gone, own_process
+from cdc_assets.defs.runs import repository_of
 from cdc_assets.defs.tags import tag_run
 
 _TAG = ".dagster/cdc_turn"
@@ -41,6 +42,7 @@ class _Place:
     run_id: str
     tag: str
     job: str
+    repository: str
 
 
 class Turns:
@@ -102,6 +104,11 @@ class Turns:
         """Whether another step waits for this one."""
         return bool(self._others())
 
+    def wanted_elsewhere(self) -> str:
+        """The repository of another code location, a run of which waits for this step; empty if none does."""
+        own = repository_of(self._run)
+        return next((place.repository for place in self._others() if place.repository != own), "")
+
     def _choose(self) -> None:
         self._say(_CHOOSING)
         self._number = 1 + max((place.number for place in self._others()), default=0)
@@ -122,5 +129,5 @@ class Turns:
                 if tag.startswith(self._things) and value and (run.run_id, tag) != (self._run.run_id, self._tag):
                     run_id, number, process = value.split(" ", 2)
                     if run_id == run.run_id and not is_gone(process):
-                        found.append(_Place(int(number), run_id, tag, run.job_name))
+                        found.append(_Place(int(number), run_id, tag, run.job_name, repository_of(run)))
         return found

@@ -40,7 +40,8 @@ from cdc_assets.defs.dagster_internals import CheckRecord
 from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.page import differs, page_of, shown_facts, unchanging
 from cdc_assets.defs.queue import waiting_too_long
-from cdc_assets.defs.runs import repository_of
+from cdc_assets.defs.run_troubles import another_location
+from cdc_assets.defs.runs import CaptureRuns, repository_of
 from cdc_assets.defs.seen import FRESH_S, note_seen
 from cdc_assets.defs.view import CaptureView, Observation, Observe
 from cdc_assets.errors import CdcError, describe_error
@@ -241,10 +242,10 @@ class LivePage(_Reports):
         self._seen = time(), seen
 
     def _with_queue(self, seen: Observation) -> Observation:
-        """With runs of the capture that wait for long, since the sensor leaves the page to this run."""
+        """With what other runs of the capture do, since the sensor leaves the page to this run."""
         runs, run, report = self._view.runs, self._context.run, seen.report
         try:
-            waiting = tuple(waiting_too_long(self._context.instance, runs.of(repository_of(run)))) if runs else ()
+            waiting = tuple(_of_others(self._context.instance, runs.of(repository_of(run)))) if runs else ()
         except Exception as error:  # noqa: BLE001 - of Dagster's storage; metrics do not need it
             what = f"It cannot be queried: {describe_error(error)}. Next: see whether Dagster's storage answers"
             return replace(seen, report=replace(report, unknown=(*report.unknown, Trouble("Dagster's queue", what))))
@@ -263,6 +264,12 @@ class LivePage(_Reports):
         event = dg.AssetMaterialization(self._view.key, metadata=metadata)
         dg.DagsterEvent.asset_materialization(self._context.get_step_execution_context(), event)  # records it
         self._reported = monotonic(), report
+
+
+def _of_others(instance: dg.DagsterInstance, runs: CaptureRuns) -> Iterator[Trouble]:
+    """What other runs do that hinders the capture."""
+    yield from waiting_too_long(instance, runs)
+    yield from another_location(instance, runs)
 
 
 def _with(seen: Observation, troubles: Sequence[Trouble]) -> Observation:

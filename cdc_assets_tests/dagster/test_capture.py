@@ -13,6 +13,7 @@ import pytest
 
 from cdc_assets.core.steps import listening
 from cdc_assets.defs import changes
+from cdc_assets.defs.runs import MADE_WAY_TAG
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
@@ -135,6 +136,21 @@ def test_run_of_the_sensor_that_finds_nothing_reports_nothing(shop: Shop, instan
     result = shop.follow(instance)
     assert result.success
     assert materialized(result) == set()
+
+
+def test_run_for_which_another_one_waits_from_the_beginning_reads_before_it_leaves(
+    shop: Shop, instance: dg.DagsterInstance
+) -> None:
+    """Else the runs of two code locations that have the capture would make way for each other, and none would read anything."""
+    shop.execute("UPDATE dbo.products SET stock = stock + 1")
+    waits = patch("cdc_assets.defs.turns.Turns.is_wanted", return_value=True)
+    elsewhere = patch("cdc_assets.defs.turns.Turns.wanted_elsewhere", return_value="other@location")
+    with waits, elsewhere:
+        result = shop.follow(instance)
+    assert key("products", "changes") in materialized(result)
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags[MADE_WAY_TAG] == "other@location"
 
 
 def test_run_that_somebody_asks_for_reports_all_that_is_selected(shop: Shop, instance: dg.DagsterInstance) -> None:

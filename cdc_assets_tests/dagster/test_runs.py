@@ -25,9 +25,9 @@ from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
 from cdc_assets.defs.run_troubles import troubles_of_runs
-from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, PROGRESS_TAG, CaptureRuns
+from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, MADE_WAY_TAG, PROGRESS_TAG, CaptureRuns
 from cdc_assets.defs.runtime import Runtime
-from cdc_assets.defs.schedule import failures_in_a_row, is_failing
+from cdc_assets.defs.schedule import failures_in_a_row, is_failing, pause_ends, pause_of
 from cdc_assets.defs.service import start_id
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.unit.streaming.captures import make_config
@@ -157,6 +157,33 @@ def test_runs_that_end_without_a_word_are_told_if_they_are_many(instance: dg.Dag
     assert "(RUN_WORKER_FAILED, START_TIMEOUT, its process is gone)" in text
     run_of(instance, made, DagsterRunStatus.FAILURE, **{PROGRESS_TAG: "4"})
     assert not list(troubles_of_runs(instance, RUNS, is_reported=False)), "it went on"
+
+
+def test_runs_that_end_without_a_word_are_started_after_pauses_if_they_are_many(instance: dg.DagsterInstance) -> None:
+    """Else whatever kills them would be met again every few seconds, for ever."""
+    made, pauses = job(NAMES.changes, NAMES.changes_op), list[float]()
+    for _ in range(5):
+        ended = run_of(instance, made, DagsterRunStatus.FAILURE)
+        records, _ = pause_of(RUNS, instance)
+        assert records[0].dagster_run.run_id == ended.run_id
+        until, end = pause_ends(records), records[0].end_time
+        assert end is not None
+        pauses.append(round(until.timestamp() - end) if until else 0)
+    assert pauses == [0, 0, 15, 30, 60]
+    assert "the next starts after" in pause_of(RUNS, instance)[1]
+
+
+def test_runs_that_make_way_for_another_code_location_again_and_again_are_told(instance: dg.DagsterInstance) -> None:
+    """Each has read something; but each waits for the other, and reports the same assets."""
+    made, told = job(NAMES.changes, NAMES.changes_op), list[str]()
+    for number in range(4):
+        run_of(instance, made, DagsterRunStatus.SUCCESS, **{COMMITTED_TAG: "1", MADE_WAY_TAG: "shop@other"})
+        for is_reported in (False, True):
+            told = [trouble.what for trouble in troubles_of_runs(instance, RUNS, is_reported=is_reported)]
+            assert bool(told) == (number >= 2)
+    assert "its runs (shop@other) capture into the same lake" in told[0]
+    run_of(instance, made, DagsterRunStatus.SUCCESS, **{COMMITTED_TAG: "1"})
+    assert not list(troubles_of_runs(instance, RUNS, is_reported=False)), "it went on to the end"
 
 
 def test_a_run_that_was_started_from_the_page_of_an_asset_is_one_of_the_last_runs(

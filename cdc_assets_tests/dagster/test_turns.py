@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
+from unittest.mock import patch
 
 import dagster as dg
 import pytest
@@ -69,6 +70,17 @@ def test_steps_of_one_run_wait_for_each_other_and_captures_do_not(instance: dg.D
         waiting.result(30)
     two.leave()
     assert one.take_if_free()
+
+
+def test_a_run_of_another_code_location_that_waits_is_known(instance: dg.DagsterInstance) -> None:
+    own, here, there = (started(instance, {"at": name}) for name in ("", "", "there"))
+    turns = turns_of(instance, own, LAKE)
+    turns.take()
+    turns_of(instance, here, LAKE)._choose()
+    assert (turns.is_wanted(), turns.wanted_elsewhere()) == (True, "")
+    turns_of(instance, there, LAKE)._choose()
+    with patch("cdc_assets.defs.turns.repository_of", lambda run: run.tags["at"]):
+        assert turns.wanted_elsewhere() == "there"
 
 
 def test_tags_of_one_run_are_written_one_after_the_other(
