@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from cdc_assets.config.patterns import PatternError
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.config.snapshot_modes import rule_of
 from cdc_assets.core.signal import Signal
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.lake.location import Location
@@ -72,10 +73,17 @@ def ask(config: CaptureConfig, composed: ParsedSignal) -> Sequence[str]:
         Expressions that match no captured table, if others do.
 
     Raises:
-        ConfigurationError: nothing was captured into the lake, no captured table matches, or an incremental snapshot is
-            requested without a configured signal table.
+        ConfigurationError: nothing was captured into the lake, no captured table matches, an incremental snapshot is
+            requested without a configured signal table, or no run streams.
         LakeError: the lake cannot be read or written.
     """
+    if not rule_of(config.snapshot).streams:
+        raise ConfigurationError(
+            "snapshot.mode",
+            config.snapshot.mode,
+            "a mode in which changes are streamed, since the streaming run carries signals out",
+            "choose another mode; or read tables again with `cdc-assets capture --table`, or by their snapshot assets",
+        )
     location, prefix = Location.of(config.lake), config.events.topic_prefix
     tables = TopicTables.of(config)
     state = Manifest(tables, prefix).read()

@@ -179,7 +179,7 @@ def test_a_round_that_is_of_no_use_each_time_is_given_up_and_other_tables_are_re
 ) -> None:
     monkeypatch.setattr("cdc_assets.incremental.snapshot._MAX_REPEATS", 2)
     world = World(server, str(tmp_path))
-    world.config = replace(world.config, streaming=replace(world.config.streaming, max_duration_s=20.0))
+    world.config = replace(world.config, streaming=replace(world.config.streaming, max_duration_s=120.0))
     table, other = world.make("names", "id int PRIMARY KEY, name varchar(10)"), orders(world, 1)
     world.sql("INSERT INTO dbo.names VALUES (1, 'x')")
     world.run("snapshot")
@@ -193,6 +193,7 @@ def test_a_round_that_is_of_no_use_each_time_is_given_up_and_other_tables_are_re
     def alter(name: str) -> None:
         if name == "chunk-read" and world.state().signals[DATABASE].queue[0].table == table:
             world.sql(f"ALTER TABLE dbo.names ALTER COLUMN name varchar({next(lengths)})")
+            world.sql("UPDATE dbo.names SET name = 'y'")
             server.agent.drain()
 
     monkeypatch.setattr("cdc_assets.incremental.snapshot.changed_rows", differ)

@@ -7,11 +7,28 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc_assets.cli.main import app
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.lake.location import Location
+from cdc_assets.signals.inbox import Inbox
+from cdc_assets.signals.requests import ask, compose
 from cdc_assets_tests.unit.signals.world import SIGNALS, World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from cdc_assets_tests.unit.streaming.tables import two_tables
 from mssql_standin.control import StandIn
 
 ORDERS = f"{DATABASE}[.]dbo[.]orders"
+
+
+def test_a_mode_that_streams_nothing_takes_no_signal(tmp_path: Path) -> None:
+    """No run would carry it out."""
+    _, config, _, orders = two_tables(tmp_path, mode="initial_only")
+    for kind in ("execute-snapshot", "log"):
+        composed = compose("s1", kind, [str(orders)] if kind != "log" else [], snapshot="blocking", message="here")
+        with pytest.raises(
+            ConfigurationError, match="'initial_only' is not valid: expected a mode in which changes are"
+        ):
+            ask(config, composed)
+    assert not Inbox(Location.of(config.lake), "shop").waiting({})
 
 
 @pytest.mark.long
