@@ -199,7 +199,7 @@ def _by_number(number: int | None, message: str, server: str) -> CdcError | None
     if number in LOCKED:
         return LockTimeoutError(
             f"{server} gave up waiting for a lock that another session holds: {message}. "
-            "It is retried later. Next: end that session, or raise snapshot.lock.timeout.ms"
+            "It is retried later. Next: end that session; for a captured table snapshot.lock.timeout.ms may be raised, too"
         )
     if number in NO_ROOM:
         return ServerBusyError(f"{server} is out of space: {message}. It is retried. Next: free space there")
