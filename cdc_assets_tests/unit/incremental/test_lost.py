@@ -192,8 +192,9 @@ def test_a_round_that_is_of_no_use_each_time_is_given_up_and_other_tables_are_re
 
     def alter(name: str) -> None:
         if name == "chunk-read" and world.state().signals[DATABASE].queue[0].table == table:
-            world.sql(f"ALTER TABLE dbo.names ALTER COLUMN name varchar({next(lengths)})")
-            world.sql("UPDATE dbo.names SET name = 'y'")
+            length = next(lengths)
+            world.sql(f"ALTER TABLE dbo.names ALTER COLUMN name varchar({length})")
+            world.sql(f"UPDATE dbo.names SET name = '{length}'")
             server.agent.drain()
 
     monkeypatch.setattr("cdc_assets.incremental.snapshot.changed_rows", differ)
