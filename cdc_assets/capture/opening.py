@@ -65,6 +65,8 @@ class Opening:
         """Captured tables of databases that were restored."""
         self.refused: list[TroubledTable] = []
         """Tables that cannot be captured; the others continue."""
+        self._has_others = False
+        """Whether several databases are captured now."""
 
     def claim(self) -> None:
         """Become the only writer of this capture, once.
@@ -151,6 +153,7 @@ class Opening:
                 leave_out_database(self._ledger, self._lake, database, problem)
         if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in unavailable.values()):
             raise next(iter(unavailable.values()))
+        self._has_others = len(selected) > 1
         return selected, unavailable
 
     def _warn_of_unmatched(self) -> None:
@@ -237,14 +240,22 @@ class Opening:
         return done
 
     def snapshot(self, database: str, requests: Sequence[Request]) -> SnapshotSummary:
-        """Snapshot tables; if their database is restored meanwhile, they fail.
+        """Snapshot tables; if their database is restored meanwhile, or refuses the login while there are others, they fail.
 
         Raises:
             CdcError: see `snapshot.run.Snapshotter.run`.
         """
-        done = SnapshotSummary()
-        with self._of_one_history(database, [request.table for request in requests]) as failed:
-            done = self._activities.snapshotter.run(database, requests)
+        done, tables = SnapshotSummary(), [request.table for request in requests]
+        with self._of_one_history(database, tables) as failed:
+            try:
+                done = self._activities.snapshotter.run(database, requests)
+            except CredentialsError:  # of the whole server
+                raise
+            except (LoginError, PreflightError) as error:
+                if not self._has_others:
+                    raise
+                leave_out_database(self._ledger, self._lake, database, error)
+                failed += troubled_by_database(tables, {database: error})
         return done + SnapshotSummary(failed=tuple(failed))
 
     @contextlib.contextmanager

@@ -163,7 +163,8 @@ def test_runs_that_end_without_a_word_are_started_after_pauses_if_they_are_many(
     """Else whatever kills them would be met again every few seconds, for ever."""
     made, pauses = job(NAMES.changes, NAMES.changes_op), list[float]()
     for _ in range(5):
-        ended = run_of(instance, made, DagsterRunStatus.FAILURE)
+        ended = run_of(instance, made)
+        instance.report_run_failed(ended)
         records, _ = pause_of(RUNS, instance)
         assert records[0].dagster_run.run_id == ended.run_id
         until, end = pause_ends(records), records[0].end_time

@@ -83,6 +83,34 @@ def test_so_they_do_if_positions_are_compared_with_the_server(tmp_path: Path) ->
     assert (trouble.table, state_of(config).tables[lines].position) == (other, lsn)
 
 
+@pytest.mark.parametrize("error", [LoginError("No user."), ObjectDeniedError("SELECT was denied.")])
+def test_new_tables_of_the_others_are_read_and_its_own_are_told(tmp_path: Path, error: CdcError) -> None:
+    server, config, _, _ = two(tmp_path)
+    new, beside = server.create("new", rows=1), server.create_other("beside", rows=1)
+    server.idle_tick()
+    refuse(server, DATABASE, error)
+    capture = make_capture(server, config)
+    assert capture.snapshot([new, beside]).tables == (beside,)
+    [trouble] = make_capture(server, config).snapshot([new, beside]).failed
+    assert (trouble.table, str(error) in trouble.reason) == (new, True)
+    later = server.create_other("later", rows=1)
+    server.idle_tick()
+    assert make_capture(server, config).snapshot().tables == (later,)
+    refuse(server, DATABASE, None)
+    assert make_capture(server, config).snapshot().tables == (new,)
+
+
+def test_so_are_those_whose_rows_are_not_read(tmp_path: Path) -> None:
+    server, config, _, _ = two(tmp_path, mode="no_data")
+    _, beside = server.create("new", rows=1), server.create_other("beside", rows=1)
+    server.idle_tick()
+    refuse(server, DATABASE, ObjectDeniedError("SELECT was denied."))
+    make_capture(server, config).stream()
+    lsn = server.commit((beside, "insert", 51, "a"))
+    make_capture(server, config).stream()
+    assert state_of(config).tables[beside].position == lsn
+
+
 def test_a_run_that_ends_when_all_is_there_goes_on_without_it(tmp_path: Path) -> None:
     server, config, lines, other = two(tmp_path)
     refuse(server, OTHER, ObjectDeniedError("SELECT was denied."))
