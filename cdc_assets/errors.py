@@ -95,7 +95,7 @@ class ServerBusyError(RetryableError):
 
 
 class LockTimeoutError(ServerBusyError):
-    """A lock was not granted within `snapshot.lock.timeout.ms`, or on a change table within ten seconds; callers do not retry at once."""
+    """A lock was not granted within `snapshot.lock.timeout.ms`, or on a change table within half a minute; callers do not retry at once."""
 
 
 class IncompleteReadError(RetryableError):

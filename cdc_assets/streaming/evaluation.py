@@ -63,8 +63,7 @@ class Evaluation:
         moved = {table for result in results for table in result.moved} - whole | structures.moved
         failed, committed, torn = dict(structures.failed), set[TableId](), set[TableId]()
         locked = {table: error for result in results for table, error in result.locked.items()}
-        # what is committed as a whole could not be counted any more, and what is committed in part not be tried again
-        if locked and (locked.keys() & whole or (repeated and is_split(self._ledger, self._lake, window.database))):
+        if locked and self._must_wait(window.database, locked.keys() & whole, repeated=repeated):
             raise next(iter(locked.values()))
         if repeated:
             behind = moved.union(failed, *(result.failed.keys() | result.gaps.keys() for result in results)) - whole
@@ -87,6 +86,16 @@ class Evaluation:
         part.changed = changed + self._handed_over(window, part.behind)
         part.notifications = list(self._removable(window, part.changed, part.behind))
         return part
+
+    def _must_wait(self, database: str, whole: Set[TableId], *, repeated: bool) -> bool:
+        """Whether a locked table may not fail alone, so that its database waits.
+
+        What is committed as a whole (`whole`) could not be counted any more, what is committed in part not be tried again, and an
+        incremental snapshot would skip a table, or all if that of the signals, that is not streamed for a while.
+        """
+        signals = self._ledger.state.signals.get(database)
+        is_queued = signals is not None and bool(signals.queue)
+        return bool(whole) or is_queued or (repeated and is_split(self._ledger, self._lake, database))
 
     def _troubled(
         self,

@@ -62,7 +62,7 @@ YIELD_IN_DEADLOCK = query("yield_in_deadlock", "SET DEADLOCK_PRIORITY LOW")
 """https://learn.microsoft.com/en-us/sql/t-sql/statements/set-deadlock-priority-transact-sql"""
 
 
-LOCK_WAIT_MS = 10_000
+LOCK_WAIT_MS = 30_000
 """Longest wait for a lock of statements that read no captured table: one on a change table must not hold up the other tables."""
 
 

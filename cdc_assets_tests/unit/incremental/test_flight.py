@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Timer
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -74,6 +75,32 @@ def test_a_table_that_somebody_locks_is_read_later_and_the_stream_continues(serv
             world.run()
     assert rounds[:2] == [0, 1]
     assert ids(world, table) == list(range(1, 101))
+
+
+@pytest.mark.parametrize("locked", ["cdc.dbo_orders_CT", "cdc.dbo_cdc_signal_CT"])
+def test_a_change_table_that_somebody_locks_ends_no_snapshot(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str
+) -> None:
+    monkeypatch.setattr("cdc_assets.adapters.sqlserver.table_queries.LOCK_WAIT_MS", 50)
+    world = World(server, str(tmp_path))
+    world.config = replace(world.config, streaming=replace(world.config.streaming, retry_wait_s=0.0))
+    table = orders(world)
+    world.run("snapshot")
+    with server.connect(DATABASE) as blocker:
+        free = Timer(0.5, lambda: blocker.execute("ROLLBACK"))
+
+        def lock() -> None:
+            world.sql("INSERT INTO dbo.orders VALUES (101, 1)")
+            server.agent.drain()
+            blocker.execute(f"BEGIN TRANSACTION; SELECT COUNT(*) FROM {locked} WITH (TABLOCKX, HOLDLOCK)")
+            free.start()
+
+        ask(world, table)
+        with listening(Once("chunk-read", lock)):
+            world.run()
+        free.join()
+    assert ids(world, table) == list(range(1, 101))
+    assert world.state().tables[table].status == "healthy"
 
 
 def test_a_quiet_table_is_read_with_the_columns_of_its_second_instance(server: StandIn, tmp_path: Path) -> None:
