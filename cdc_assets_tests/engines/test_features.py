@@ -278,6 +278,28 @@ def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
         assert status_of(tmp_path)["health"] == "healthy"
 
 
+def test_a_connector_that_begins_anew_with_empty_tables_leaves_a_gap(tmp_path: Path) -> None:
+    """Its snapshot has no row, and the first event behind it must not pass for one that follows what is in the lake."""
+    with Postgres(tmp_path / "server.log") as server:
+        server.execute("create table items (id int primary key)")
+        server.execute("insert into items values (1)")
+        own = properties_of(server, 0, snapshot__mode="when_needed")
+        assert captured(tmp_path, own) == 0, log_of(tmp_path)
+        server.execute("delete from items")
+        server.execute(RECREATED[0])
+        process = ours(tmp_path, own | {"lake.path": str(tmp_path / "lake"), "engine.heap": "512m"}, idle=15)
+        slots = "select count(*) from pg_replication_slots where active"
+        wait_until(lambda: server.execute(slots).strip() == "1", 120, lambda: log_of(tmp_path))
+        server.execute("insert into items values (2)")
+        assert process.wait(180) == 0, log_of(tmp_path)
+        events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
+        assert [event["key"]["id"] for event in events] == [1, 2], "the deletion is lost"
+        status = status_of(tmp_path)
+        assert any(told.startswith("Changes between ") for told in status["advice"]), status
+        assert captured(tmp_path, own) == 0, log_of(tmp_path)
+        assert len([told for told in status_of(tmp_path)["advice"] if told.startswith("Changes between ")]) == 1
+
+
 def test_a_binlog_that_was_reset_and_has_grown_since_is_told(tmp_path: Path) -> None:
     with MariaDb(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key, t text)")

@@ -22,6 +22,7 @@ import shutil
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,6 +54,8 @@ class EngineProcess:
         self._unmarked: list[tuple[int, Any]] = []
         self._committer: Any = None
         self._encoder: Any = None
+        self._is_after_snapshot: bool | None = None
+        """Whether it has begun with a snapshot that is not told yet; None as long as that is open."""
 
     def run(self) -> None:
         """Run the connector until the capture stops it or it stops by itself; report why."""
@@ -64,6 +67,7 @@ class EngineProcess:
         while not self._done.wait(_POLL_S) and not self._stop.is_set():
             self._flush_held()
             polls += 1
+            self._note_begin()
             if polls % _ALIVE_POLLS == 0:
                 self.send_frame({"kind": "alive", **progress(polling=self._polling)})
         if not self._done.is_set():
@@ -154,11 +158,15 @@ class EngineProcess:
         if described is None:
             return
         self._chunks += 1
+        self._note_begin()
         header = json.loads(bytes(described)) | {
             "kind": "chunk",
             "number": self._chunks,
             "history": self._new_history_records(),
         }
+        header["anew"] = header["anew"] or bool(self._is_after_snapshot)
+        if header["anew"]:
+            self._is_after_snapshot = False
         if not header[
             "unfinished"
         ]:  # no batch ends there, and each event that is kept takes memory of the Java machine
@@ -167,6 +175,11 @@ class EngineProcess:
         while not self._taken.acquire(timeout=0.5):
             if self._stop.is_set():
                 break
+
+    def _note_begin(self) -> None:
+        """Note whether the connector has begun with a snapshot, as soon as it reads the log: if all tables are empty, no record says so."""
+        if self._is_after_snapshot is None and (found := progress(polling=self._polling))["started"]:
+            self._is_after_snapshot = found["snapshotted"] and _may_start_over(self._start["properties"])
 
     def _new_history_records(self) -> list[str]:
         """Records that the connector has added to the schema history; it writes them before the events that need them."""
@@ -201,6 +214,14 @@ class EngineProcess:
                 self._stop.set()
 
 
+def _may_start_over(properties: Mapping[str, str]) -> bool:
+    """Whether the connector may begin anew although it is given offsets; in some modes it only reads the structures again."""
+    mode, own = properties.get("snapshot.mode", "initial"), "snapshot.mode.configuration.based.snapshot"
+    if mode == "configuration_based":
+        return any(properties.get(f"{own}.{what}") == "true" for what in ("data", "on.data.error"))
+    return mode not in ("recovery", "schema_only_recovery")
+
+
 def whole_records(added: bytes) -> tuple[list[str], int]:
     """Records of the schema history that are written to their ends, and how many bytes they take.
 
@@ -211,7 +232,7 @@ def whole_records(added: bytes) -> tuple[list[str], int]:
 
 
 def progress(*, polling: bool) -> dict[str, bool]:
-    """Where the connector is, by its own metrics: whether it is in its first snapshot, and whether it reads the log.
+    """Where the connector is, by its own metrics: whether it is in its first snapshot or has taken one, and whether it reads the log.
 
     Args:
         polling: whether the engine polls the connector for records.
@@ -224,11 +245,13 @@ def progress(*, polling: bool) -> dict[str, bool]:
 
     try:
         running = any(found("snapshot", "SnapshotRunning"))
-        ended = [any(found("snapshot", f"Snapshot{word}")) for word in ("Completed", "Skipped", "Aborted")]
+        completed = any(found("snapshot", "SnapshotCompleted"))
+        ended = completed or any(any(found("snapshot", f"Snapshot{word}")) for word in ("Skipped", "Aborted"))
         streams = any(found("streaming", "Connected"))
     except _java("javax.management.JMException"):  # a connector of another kind
-        return {"started": polling, "snapshot": False}
-    return {"started": polling and (streams or (any(ended) and not running)), "snapshot": running and not streams}
+        return {"started": polling, "snapshot": False, "snapshotted": False}
+    started = polling and (streams or (ended and not running))
+    return {"started": started, "snapshot": running and not streams, "snapshotted": completed}
 
 
 def _java(name: str) -> Any:

@@ -50,7 +50,7 @@ class Chunk:
             the first snapshot, is ignored: no connector can start from it.
         history: records that the connector added to its schema history before these events.
         unfinished: whether a snapshot is under way, so that no restart is possible from here.
-        anew: whether it holds rows of the connector's initial snapshot.
+        anew: whether it holds rows of the connector's initial snapshot, or follows one that found all tables empty.
         nulled: number of values that the connector has replaced by null because it could not convert them, by column.
     """
 

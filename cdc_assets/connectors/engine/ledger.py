@@ -53,7 +53,7 @@ class Batch:
         place: the last event's position, if the connector has one that can be compared.
         boundary: the last BEGIN or END of a transaction in it.
         gap: the places of the log between which changes are lost, because the connector started over with this batch.
-        anew: whether it holds rows of the connector's initial snapshot: all of its tables.
+        anew: whether it holds rows of the connector's initial snapshot, all of its tables, or follows one that found these empty.
         nulled: number of values in it that are null because the connector could not convert them, by column.
     """
 
