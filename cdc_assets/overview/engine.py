@@ -23,7 +23,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -68,6 +68,7 @@ class Answers:
         end: where its log ends.
         proved: whether the lake holds everything up to there.
         tables: that the connector's filters let through.
+        unsent: those among them whose changes the database does not send, with the reason and the next step.
     """
 
     now: datetime
@@ -75,6 +76,7 @@ class Answers:
     retention: Retention
     proved: bool
     tables: Sequence[TableId] = ()
+    unsent: Mapping[TableId, str] = field(default_factory=dict)
 
 
 Asked = Answers | Unread | CdcError
@@ -96,9 +98,10 @@ def answers_of(overview: EngineOverview, open_probe: OpenProbe | None, ask_unrea
 
 def _ask(overview: EngineOverview, probe: SourceProbe) -> Answers:
     end = probe.log_end()
-    tables = () if routes(overview.config) else [schema.table for schema in probe.tables()]
-    proved = is_complete(overview.state, probe, end)
-    return Answers(probe.clock(), end, probe.retention(overview.point), proved, tables)
+    captured = [schema.table for schema in probe.tables()]
+    tables = () if routes(overview.config) else captured
+    proved, retention = is_complete(overview.state, probe, end), probe.retention(overview.point)
+    return Answers(probe.clock(), end, retention, proved, tables, probe.unsent(captured))
 
 
 def report_of_engine(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureReport:
@@ -198,6 +201,8 @@ def not_seen(unread: Unread) -> str:
 def _troubles(overview: EngineOverview, asked: Asked) -> Iterator[Trouble]:
     if isinstance(asked, Answers) and (text := asked.retention.lost or asked.retention.near):
         yield Trouble("the log", text)
+    if isinstance(asked, Answers):
+        yield from (Trouble(str(table), text) for table, text in asked.unsent.items())
     if isinstance(asked, Unread) and asked.missing:
         yield Trouble(_SOURCE, asked.missing)
     for reason in overview.state.stopped.values():

@@ -19,6 +19,14 @@ from cdc_assets.core.schema import TableSchema
 _END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist")
 _MAX_MESSAGES = 5000
+_PUBLISHED = (
+    "WITH direct AS (SELECT c.oid FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname "
+    "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename WHERE p.pubname = %s) "
+    "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid IN ("
+    "SELECT oid FROM direct UNION SELECT t.relid FROM direct, pg_partition_tree(oid) t "
+    "UNION SELECT a.relid FROM direct, pg_partition_ancestors(oid) a)"
+)
+"""Tables of a publication; changes of a partition may be sent as its parent's, and a parent has none but its partitions'."""
 _NO_CHANGES = "BCORY"
 """First bytes of messages that begin and commit transactions, or describe tables and types."""
 _NEAR_BYTES = 256 * 2**20
@@ -197,6 +205,29 @@ class PostgresProbe:
             schema for schema in known if accepts(schema=(schema.table.schema,), table=(schema.table.within_database,))
         ]
 
+    def unsent(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
+        """Those that are not in the publication, if the connector takes it as it is: only `filtered` puts tables into it at each start."""
+        given = self._config.properties
+        is_taken = (
+            given.get("publication.autocreate.mode") != "filtered" and given.get("snapshot.mode") != "initial_only"
+        )
+        if given.get("plugin.name") != "pgoutput" or not is_taken or not self._has_publication():
+            return {}
+        found = self._session.perhaps(_PUBLISHED, self._publication)
+        if found is None:  # PostgreSQL 11 tells nothing of partitions
+            return {}
+        published = {(row["nspname"], row["relname"]) for row in found}
+        return {
+            table: f"it is not in the publication {self._publication}, so none of its changes comes. Next: "
+            f'ALTER PUBLICATION {self._publication} ADD TABLE "{table.schema}"."{table.table}", and then request an '
+            "incremental snapshot of it, because changes of before are not sent later; or leave it out (table.exclude.list)"
+            for table in tables
+            if (table.schema, table.table) not in published
+        }
+
+    def _has_publication(self) -> bool:
+        return bool(self._session.rows("SELECT 1 AS one FROM pg_publication WHERE pubname = %s", self._publication))
+
     def inspect(self) -> Sequence[CheckResult]:
         """Log, rights, publication, captured tables, signal table."""
         return [*self._settings(), *self._rights(), *self._captured(), *self._signal_table.checks()]
@@ -232,8 +263,7 @@ class PostgresProbe:
         )
         if self._config.properties.get("plugin.name", "decoderbufs") != "pgoutput":
             return
-        name = self._publication
-        there = bool(self._session.rows("SELECT 1 AS one FROM pg_publication WHERE pubname = %s", name))
+        name, there = self._publication, self._has_publication()
         may = self._session.one("SELECT has_database_privilege(current_database(), 'CREATE') AS may")["may"]
         makes = self._config.properties.get("publication.autocreate.mode", "all_tables") != "disabled" and bool(may)
         actual = "there" if there else "made by the connector" if makes else "missing"
@@ -252,8 +282,10 @@ class PostgresProbe:
                 "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
             )
         }
-        sets = bool(self._config.properties.get("replica.identity.autoset.values"))
+        sets, unsent = bool(self._config.properties.get("replica.identity.autoset.values")), self.unsent(tables)
         for table in tables:
+            if why := unsent.get(table):
+                yield CheckResult.failed("publication", str(table), why, "in the publication")
             identity, readable = identities.get((table.schema, table.table), ("d", True))
             yield CheckResult(
                 "SELECT", str(table), bool(readable), "granted" if readable else "missing", "granted",

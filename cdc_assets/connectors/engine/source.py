@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cdc_assets.connectors.engine.ledger import BatchState
 from cdc_assets.core.check_result import CheckResult
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 
 WAKING = "cdc_assets_wake"
@@ -162,6 +163,13 @@ class SourceProbe(Protocol):
 
         Raises:
             CdcError: the database cannot be queried, or a filter is no expression.
+        """
+
+    def unsent(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
+        """Those among captured tables whose changes the database does not send, with the reason and the next step.
+
+        Raises:
+            CdcError: the database cannot be queried.
         """
 
     def inspect(self) -> Sequence[CheckResult]:

@@ -1,7 +1,7 @@
 """A code location with a capture by an embedded connector: the connector is a list, the database a few answers."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -62,6 +62,9 @@ class Database:
 
     def tables(self) -> Sequence[TableSchema]:
         return [TableSchema(TableId("db", "", "items1"), 0, (Column("id", "int", 1, False),), ("id",))]
+
+    def unsent(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
+        return {}
 
     def nudge(self) -> None:
         pass

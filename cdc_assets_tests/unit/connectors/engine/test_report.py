@@ -1,7 +1,7 @@
 """The report of a capture by another connector: never healthy by mistake, and no number that is not known."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -32,13 +32,14 @@ from cdc_assets_tests.unit.connectors.engine.feeds import READY, ListFeed, event
 
 TOPIC = "shop.db.items1"
 EMPTY = TableSchema(TableId("db", "", "empty"), 0, ())
+UNSENT = "it is not in the publication, so none of its changes comes. Next: add it."
 COMMITTED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Database:
     """What the database answers."""
 
-    end, proved, retained = 10, True, Retention()
+    end, proved, retained, is_silent = 10, True, Retention(), False
 
     def log_end(self) -> LogPoint:
         return binlog_point("bin.000001", self.end)
@@ -54,6 +55,9 @@ class Database:
 
     def tables(self) -> Sequence[TableSchema]:
         return [EMPTY]
+
+    def unsent(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
+        return dict.fromkeys(tables, UNSENT) if self.is_silent else {}
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
@@ -121,6 +125,15 @@ def test_healthy_if_it_is_proved_that_nothing_is_unread(look: Callable[..., Capt
     }
     assert report.rates.by_operation.keys() == {"c"}
     assert json.dumps(report.as_json())
+
+
+def test_table_whose_changes_the_database_does_not_send_is_a_trouble(look: Callable[..., CaptureReport]) -> None:
+    """Nothing of it will ever come, and without that everything looks healthy."""
+    database = Database()
+    database.is_silent = True
+    report = look(database.opened)
+    assert [str(trouble) for trouble in report.troubles] == [f"{EMPTY.table}: {UNSENT}"]
+    assert report.health == "in trouble"
 
 
 def test_late_if_the_log_goes_on_and_nobody_reads(look: Callable[..., CaptureReport]) -> None:
