@@ -33,6 +33,7 @@ from cdc_assets.overview.checks.check import Inspection, ReportAlone
 from cdc_assets.overview.checks.sqlserver import CHECKS, ServerFacts
 from cdc_assets.overview.drift import OverviewSource
 from cdc_assets.overview.formatting import duration
+from cdc_assets.overview.kept import kept_events
 from cdc_assets.overview.mirrors import inspect_mirrors
 from cdc_assets.overview.rates import rates_of
 from cdc_assets.overview.report import (
@@ -160,7 +161,7 @@ def report_of(
         queue=tuple(_queue(overview.state, overview)),
         rates=rates,
         last_ddl=_last_ddl(overview),
-        advice=(*_advice(drifts.values(), tables), *overview.foreign),
+        advice=(*_advice(drifts.values(), tables), *overview.foreign, *kept_events(overview)),
         published=published,
         ran_on=overview.ran_on,
     )

@@ -67,3 +67,19 @@ class RecordedOffset:
             place = self._location.uri(self.directory)
             raise trouble(f"The folder {place} cannot be read", error, "check lake.path") from error
         return bool(found.type != fs.FileType.NotFound)
+
+
+def kept_for_former_lake(recorded: Published | None, lake: str) -> str:
+    """Why retention waits for a publisher that has published nothing of this lake, such as after a reset; empty if there is none.
+
+    Args:
+        recorded: the place recorded last.
+        lake: identity of this lake's manifest.
+    """
+    if recorded is None or recorded.lake == lake:
+        return ""
+    return (
+        "Old events stay in the topics of the lake: retention waits for a publisher that has published nothing of this lake, only of a "
+        f"former one (manifest {recorded.lake}; here {lake}). Next: cdc-assets publish; or cdc-assets publish --forget, if "
+        "publishing has ended"
+    )

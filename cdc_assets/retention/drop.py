@@ -32,7 +32,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.publish.offset import Published
-from cdc_assets.publish.recorded import RecordedOffset
+from cdc_assets.publish.recorded import RecordedOffset, kept_for_former_lake
 from cdc_assets.retention.compact import Compaction
 from cdc_assets.retention.files import latest, listed, newest_in
 from cdc_assets.retention.limits import Limit, Readers
@@ -93,6 +93,8 @@ class Retention:
             LakeError: the lake cannot be read or written.
         """
         now, readers = self._clock.now(), self._readers()
+        if kept := kept_for_former_lake(self._recorded(), self._manifest.identity):
+            log.warning("%s.", kept)
         self._manifest.record_retained(now, {}, {})
         for topic, table in self._in_turn():
             check()
@@ -130,11 +132,14 @@ class Retention:
         return int((now - self._age).timestamp() * 1000)
 
     def _readers(self) -> Readers:
-        published = RecordedOffset(self._tables.location, self._config.events.topic_prefix).read()
-        lake = self._manifest.identity
+        published, lake = self._recorded(), self._manifest.identity
         if published is not None and published.lake != lake:
             published = Published(lake)  # windows of a former lake had the same numbers
         return Readers(self._config, self._mirrors, published)
+
+    def _recorded(self) -> Published | None:
+        """How far topics are published, as the lake knows it."""
+        return RecordedOffset(self._tables.location, self._config.events.topic_prefix).read()
 
     def _limit(self, table: TableId, topic: str) -> Limit:
         """Up to where readers have a topic at this moment."""

@@ -1,0 +1,21 @@
+"""Why old events stay in topics although they could be dropped, for people who look only at reports."""
+
+from collections.abc import Iterator
+
+from cdc_assets.errors import LAKE_ERRORS
+from cdc_assets.overview.capture import CaptureOverview
+from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.recorded import kept_for_former_lake
+
+
+def kept_events(overview: CaptureOverview) -> Iterator[str]:
+    """What retention of topics waits for that does not come by itself."""
+    if not overview.config.lake.topic_hours:
+        return
+    feed = Feed(overview.config, overview.lake)
+    try:
+        reason = kept_for_former_lake(feed.recorded().read(), feed.lake())
+    except LAKE_ERRORS:  # nothing was captured yet; or retention's own log says it
+        return
+    if reason:
+        yield reason
