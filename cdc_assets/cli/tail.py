@@ -126,8 +126,15 @@ def lines(tables: Iterable[pa.Table], text: TextSettings, *, headers: bool = Fal
         text: the format and its options.
         headers: whether lines include the headers; Debezium's format only.
     """
-    batches = (batch for table in tables for batch in table.to_batches())
+    batches = (batch for table in tables for batch in _with_value(table).to_batches())
     return _flat_lines(batches, text) if text.format == "flinkx" else _debezium_lines(batches, text, headers)
+
+
+def _with_value(events: pa.Table) -> pa.Table:
+    """The events with a value each, if their topic has none: nothing but tombstones were written to it."""
+    if "value" in events.column_names:
+        return events
+    return events.append_column("value", pa.nulls(events.num_rows))
 
 
 def _debezium_lines(batches: Iterable[pa.RecordBatch], text: TextSettings, headers: bool) -> Iterator[str]:
@@ -159,6 +166,8 @@ def _debezium_lines(batches: Iterable[pa.RecordBatch], text: TextSettings, heade
 def _flat_lines(batches: Iterable[pa.RecordBatch], text: TextSettings) -> Iterator[str]:
     last = -1
     for batch in batches:
+        if pa.types.is_null(batch.schema.field("value").type):  # tombstones are left out
+            continue
         records = flat_records(batch, paved=text.paved, split=text.split, last_number=last)
         if len(records):
             last = records.column("ts")[-1].as_py()

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.cli.topic_events import rows_by_operation
+from cdc_assets.cli.tail import lines
+from cdc_assets.cli.topic_events import newest, rows_by_operation
+from cdc_assets.config.settings import TextSettings
 from cdc_assets.connectors.reader.encode import Encoder
 from cdc_assets.connectors.reader.messages import JsonDecoder, Message
 from cdc_assets.errors import LakeError
@@ -76,6 +78,17 @@ def test_rows_beside_events_are_counted(tmp_path: Path) -> None:
     trial.run()
     counts = {topic: rows_by_operation(trial.tables(), [topic]) for topic in ("rows", "gone", "t")}
     assert counts == {"rows": {"event": 1, "tombstone": 1}, "gone": {"tombstone": 1}, "t": {"create": 1}}
+
+
+@pytest.mark.parametrize("decimals", ["BASE64", "NUMERIC"])
+def test_a_topic_of_nothing_but_tombstones_is_printed(tmp_path: Path, decimals: Any) -> None:
+    trial = Trial(tmp_path)
+    trial.write("a.json", {"topic": "gone", "key": {"id": 1}, "value": None})
+    trial.run()
+    rows = newest(trial.tables(), "gone", 10)
+    text = TextSettings(value_schema=True, value_decimals=decimals)
+    assert [json.loads(line)["value"] for line in lines([rows], text, headers=True)] == [None]
+    assert list(lines([rows], TextSettings(format="flinkx"))) == []
 
 
 def test_a_row_of_keys_and_values_with_more_is_a_row(tmp_path: Path) -> None:
