@@ -199,6 +199,11 @@ def normalised(schema: Any) -> Schema:
     for name, expected in _FACTS.items():
         if schema.get(name) is not None and type(schema[name]) is not expected:
             raise BadRecordError(f"a schema's {name} is {one_line(schema[name])[:100]}; expected {expected.__name__}")
+    for name, text in (schema.get("parameters") or {}).items():
+        if not isinstance(
+            text, str
+        ):  # as Connect's converter refuses them, and so would each reader of what is in the lake
+            raise BadRecordError(f"a schema's parameters have {one_line(text)[:100]} for {name[:100]}; expected a text")
     found: dict[str, Any] = {"type": kind, "optional": schema.get("optional") is True}
     found |= {
         name: schema[name]

@@ -84,6 +84,15 @@ def test_a_schema_that_says_something_else_than_connects_is_a_bad_record(facts: 
         AvroParts("http://127.0.0.1:1", "", lambda number: written).part(HEAD + b"\x02")
 
 
+@pytest.mark.parametrize("value", [2, 1.5, True, None, {"b": 1}, ["c"]])
+def test_parameters_of_a_schema_that_are_no_texts_are_a_bad_record(value: Any) -> None:
+    """No JSON converter of Connect's reads such a schema, and an object could not be read again here either."""
+    field = {"type": "int32", "field": "v", "parameters": {"scale": value}}
+    text = json.dumps({"schema": {"type": "struct", "fields": [field]}, "payload": {"v": 1}})
+    with pytest.raises(BadRecordError, match=r"parameters have .* for scale; expected a text"):
+        JsonDecoder(None).decode(text)
+
+
 def struct(*names: str, **inner: Any) -> dict[str, Any]:
     fields = [{"field": name, "type": "int32", "optional": True} for name in names]
     return {"type": "struct", "fields": fields + [{**schema, "field": name} for name, schema in inner.items()]}
