@@ -18,8 +18,17 @@ from functools import partial
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.ports import Clock
 from cdc_assets.core.steps import step as reach
-from cdc_assets.errors import LAKE_ERRORS, CdcError, LakeConflictError, LakeError, MirrorError, UnknownRowError
+from cdc_assets.errors import (
+    LAKE_ERRORS,
+    CdcError,
+    ConfigurationError,
+    LakeConflictError,
+    LakeError,
+    MirrorError,
+    UnknownRowError,
+)
 from cdc_assets.lake.folder import Folder
+from cdc_assets.lake.location import Location
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.step import carry_out
@@ -38,6 +47,8 @@ from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
 
 log = logging.getLogger(__name__)
 
+_LONGEST_NAME = 255
+"""Bytes of a file's or folder's name in a file system."""
 _FOLDS = 3
 """How often the jobs of steps are tried while other processes are in the way."""
 _Moved = tuple[str, MirrorState]
@@ -158,6 +169,7 @@ class Mirrors:
 
         None if it can do neither now. A mirror that fails or waits keeps its LSN: there may be events after it that it has not taken.
         """
+        _require_names(self._tables.location, table.topic)
         state, anew = self._state(table.topic), table.topic in rebuilt
         if unknown := unknown_step(self._tables, table.topic, state):
             state, anew = replace(state, step=unknown, pending=None), True
@@ -311,3 +323,21 @@ class Mirrors:
             max((result.newest for result in results if result.newest), default=None),
         )
         return state, report
+
+
+def _require_names(location: Location, topic: str) -> None:
+    """Check that a file system can hold the folders of a mirror, whose names are longer than its topic's.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    folders = current_directory(topic), history_directory(topic), staging_of(topic)
+    most = _LONGEST_NAME - max(len(folder.encode()) for folder in folders) + len(topic.encode())
+    if location.on_disk and len(topic.encode()) > most:
+        raise ConfigurationError(
+            "topic name",
+            topic,
+            f"up to {most} bytes for a table with a mirror, because the names of its folders are longer, and a file system "
+            f"has names of {_LONGEST_NAME} bytes",
+            "choose a shorter topic.prefix, or leave the table out by mirror.table.include.list",
+        )

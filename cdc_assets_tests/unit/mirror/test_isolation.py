@@ -217,6 +217,26 @@ def test_a_table_may_have_columns_of_any_name(world: World) -> None:
 
 
 @pytest.mark.long
+def test_a_mirror_whose_folders_would_have_longer_names_than_a_file_system_takes(world: World) -> None:
+    """Its topic's own name still fits; the step is not even planned."""
+    schema = "s" * 110
+    table = "t" * (246 - len(f"shop.{DATABASE}.{schema}."))
+    world.execute(f"CREATE SCHEMA {schema}")
+    world.execute(f"CREATE TABLE {schema}.{table} (id int NOT NULL PRIMARY KEY)")
+    world.execute(
+        f"EXEC sys.sp_cdc_enable_table @source_schema = N'{schema}', @source_name = N'{table}', @role_name = NULL, "
+        "@capture_instance = N'long'"
+    )
+    world.execute(f"INSERT INTO {schema}.{table} VALUES (1)")
+    world.capture("snapshot")
+    [(topic, trouble)] = mirrored(world).items()
+    assert topic == f"shop.{DATABASE}.{schema}.{table}"
+    assert "up to 243 bytes for a table with a mirror" in str(trouble)
+    assert topic not in mirrors_of(str(world.lake)).states()
+    assert [count(world, other) for other in OTHERS] == [2, 2, 2]
+
+
+@pytest.mark.long
 def test_what_a_failed_step_has_written_is_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk would stay full otherwise, and the capture wait with it."""
     assert not mirrored(world)
