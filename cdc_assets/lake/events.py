@@ -103,11 +103,14 @@ class TopicDescription:
     Args:
         generations: the topic's tables, oldest first.
         coarse: numbers of those whose events shorten the key, with the refusal that follows.
+        altered: commit LSN of the newest structure that changed rows without an event; events before it may have another key. Empty if
+            there is none.
     """
 
     shape: RowShape
     generations: tuple[TopicGeneration, ...]
     coarse: Mapping[int, ConfigurationError] = field(default_factory=dict)
+    altered: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ below are not needed; of a mirror that is being rebuilt, all are.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
@@ -80,5 +81,9 @@ class NeedsOfMirrors:
             return str(troubles.get(topic, "it has no rows"))
         if (halt := found[0].halt) is not None:  # events after it have another key
             return str(halt)
-        about = found[0].description
-        return about if about.shape.keyed else "its table has no key"
+        about, target = found[0].description, found[0].target
+        if not about.shape.keyed:
+            return "its table has no key"
+        if target.altered and not target.reads_all:
+            return f"its rows changed at {target.altered[-1]} without an event, and no snapshot reads all of them"
+        return replace(about, altered=max(target.altered, default=""))

@@ -3,6 +3,10 @@
 *Events of another key, or of a shortened one*, do not identify their rows (`mirror.exact_keys`). So nothing goes while one
 of them counts. It counts no more once the whole table was read again and the mirror has taken that (`Limit.since`); when the reading is as
 old as what may go, all of them go, unread.
+
+*Where rows changed without an event* (`mirror.altered`), the table may have got another key, and has the newest one here: two rows of before
+could be one by it. A mirror that has gone over the change knows since when events count. Without one they count since the reading that
+followed: until that is as old as what may go, nothing goes, and then all events before it do.
 """
 
 import logging
@@ -103,9 +107,16 @@ class CompactionPlanner:
         if last and (last > limit.since or read is None or str(read) > until):
             log.debug("%s is not compacted: %s", topic, next(iter(about.coarse.values())))
             return None
+        altered = about.altered > max(limit.since, former.rows)
+        if altered and (read is None or not about.altered <= str(read) <= until):
+            log.debug(
+                "%s is not compacted: the reading of its table since %s is young, or missing", topic, about.altered
+            )
+            return None
         known = not former.after or bool(former.rows)
         read_again = read is not None and former.after < str(read) <= until
-        after = max(_before(limit.since), "" if known or not read_again else former.after)
+        begin = str(read) if altered else limit.since
+        after = max(_before(begin), "" if known or not read_again else former.after)
         newest = frozenset((file.directory, file.path) for file in files if file.until == _end(files, file.directory))
         window = _NEVER if limit.window is None else limit.window
         return CompactionPlan(topic, about, former, chosen, newest, until, after, window, known or read_again, unread)
@@ -137,7 +148,7 @@ class CompactionPlanner:
             replace(one, columns=tuple(column for column in one.columns if column.name in names))
             for one in about.generations
         ]
-        return TopicDescription(shape, tuple(generations), about.coarse)
+        return TopicDescription(shape, tuple(generations), about.coarse, about.altered)
 
 
 def _end(files: Sequence[TopicFile], directory: str) -> str:

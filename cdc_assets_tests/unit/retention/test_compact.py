@@ -241,6 +241,35 @@ def test_events_that_another_key_tells_go_once_the_table_was_read_again_and_that
     world.check()
 
 
+def test_a_topic_without_a_mirror_whose_key_has_changed_waits_until_its_reading_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rows of before could be one by the newest key: none of them goes before the reading has told all rows anew."""
+    world = World(str(tmp_path / "lake"), mirrored=False, policy="compact", topic_unmirrored=True)
+    for picks in TURNS:
+        world.work(picks)
+        world.stream()
+    altered = str(world.server.transactions[-1])
+
+    def changed(_: str, entries: Any, __: Any, target: steps.Target, ___: str) -> object:
+        return list(entries), replace(target, altered=(altered,)), None
+
+    monkeypatch.setattr(capture, "followed", changed)
+    world.later(2 * HOURS)
+    world.read_again()
+    world.later(HOURS / 2)
+    world.stream()
+    assert not any(world.holds(table).after for table in world.tables), "the reading is young"
+    world.work([0, 1])
+    world.stream()
+    world.later(2 * HOURS)
+    world.stream()
+    for table in world.tables:
+        left, read = events_of(world.config, table), str(state_of(world.config).tables[table].snapshot_lsn)
+        assert all(event.position[:22] >= read for event in left)
+        world._check_fold(table, Lsn.parse(world.holds(table).rows), {event.position for event in left})
+
+
 def rows_of(tables: TopicTables, directory: str) -> pa.Table:
     """Events of a topic's oldest table."""
     tables.forget(directory)
