@@ -30,6 +30,7 @@ CODES = {
     "_AUTO_OFFSET_RESET",
     "_FATAL",
     "_FENCED",
+    "_MSG_TIMED_OUT",
     "_PARTITION_EOF",
     "_STATE",
     "_TIMED_OUT",

@@ -79,8 +79,12 @@ class Broker:
     def format(self) -> None:
         """Make its folder."""
         self._folder.mkdir(parents=True)
-        (self._folder / "server.properties").write_text(self._properties())
+        self.configure()
         self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c").wait(300)
+
+    def configure(self) -> None:
+        """Write its options as they are now, for its next start."""
+        (self._folder / "server.properties").write_text(self._properties())
 
     def start(self) -> None:
         """Start it, and wait until it answers."""

@@ -42,6 +42,8 @@ class KafkaTopics:
         self._kafka = client_library("bootstrap.servers", settings.servers)
         self.limits: dict[str, int] = {}
         """Bytes of a batch that topics take, as far as they could be requested."""
+        self.in_sync: dict[str, int] = {}
+        """How many of their replicas are to be in sync, of topics that were prepared; 1 where that could not be requested."""
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Make the topics that are missing, and request the limits of all.
@@ -58,6 +60,7 @@ class KafkaTopics:
         with self._admin() as admin, self._translated():
             known = repeated(self._kafka, lambda step_s: admin.list_topics(timeout=step_s), self._limit_s).topics
             troubles |= self._create(admin, [name for name in topics if name not in known and name not in troubles])
+            self.in_sync |= {name: self.in_sync.get(name, 1) for name in topics if name not in troubles}
             self._ask_limits(admin, [name for name in topics if name not in troubles])
             if self._markers in topics and (reason := unfit(self._kafka, admin, self._markers, self._limit_s)):
                 raise PreflightError(f"{reason}.")
@@ -135,6 +138,7 @@ class KafkaTopics:
             else:
                 with suppress(KeyError, ValueError):
                     self.limits[resource.name] = int(found["max.message.bytes"].value)
+                    self.in_sync[resource.name] = int(found["min.insync.replicas"].value)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -10,12 +10,16 @@ flushed before a batch could exceed it. A record that fits its topic only if it 
 
 *Partitions.* One that a transform has chosen and the topic does not have is refused as well: no client can wait for it.
 
+*A topic of which a partition takes no records now* (`offline`) is refused, too, as far as that is known when a transaction begins. So is one
+whose records were not taken in time, if those of others were.
+
 *Another producer after a transaction that was not committed.* It fences whoever came in between; whether one did that has
 written a marker is checked before anything is written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +32,9 @@ from cdc_assets.adapters.kafka.marker import KafkaMarker
 from cdc_assets.adapters.kafka.options import producer_options, whole
 from cdc_assets.adapters.kafka.sizes import DEFAULT_BYTES, HEAD_BYTES, Limits, record_sizes
 from cdc_assets.adapters.kafka.transactions import Transactions
+from cdc_assets.adapters.kafka.waits import STEP_S, Wait
 from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.core.interruption import sleep
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.publish.records import Numbers, RecordSlice
 
@@ -36,8 +42,21 @@ _REQUEST_TIMEOUT_S: Final = 30.0
 """Time limit of a request to a broker."""
 _ABORT_S: Final = 5.0
 """Seconds that an abort may take; the next producer ends what is left of a transaction."""
+_OFFLINE_S: Final = 5.0
+"""Seconds after which it is asked again which topics take no records."""
+_ELECTION_S: Final = 10.0
+"""Seconds that the election of a leader may take, or a new topic until its leader is known."""
 _OUTCOME_S: Final = 120.0
 """Time limit of a commit, in which the client repeats what fails, unless `delivery.timeout.ms` says another."""
+
+_WAITS: Final = (
+    "the transaction of before does not end, perhaps because a partition that has records of it cannot be written ({}); the broker ends it "
+    "once that partition can be written, or its topic is deleted"
+)
+_UNTAKEN: Final = (
+    "its records were not taken in time (producer.delivery.timeout.ms), though those of other topics were: see whether the brokers that lead its "
+    "partitions can be reached from here"
+)
 
 
 class KafkaBroker:
@@ -75,6 +94,8 @@ class KafkaBroker:
         """Partitions of topics, as of this transaction."""
         self._sent: set[str] = set()
         """Topics of this transaction."""
+        self._offline, self._offline_at = dict[str, str](), 0.0
+        """Topics that take no records, with the reason, and when that was asked last."""
 
     def open(self) -> str | None:
         """See `Broker`."""
@@ -94,6 +115,7 @@ class KafkaBroker:
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """See `Broker`."""
+        self._offline_at = 0.0  # what is new is not known of
         return self._topics.prepare(topics)
 
     def begin(self) -> None:
@@ -105,12 +127,16 @@ class KafkaBroker:
             if self.newest() != self._newest:
                 raise self._errors.fenced("the newest marker is not of this one")
         with self._translated():
+            if not self._offline_at or monotonic() - self._offline_at >= _OFFLINE_S:
+                self._note_offline()
             self._open_transactions.begin()
 
     def send(self, topic: str, records: RecordSlice) -> tuple[int, str]:
         """See `Broker`."""
         if self._open_transactions.is_over:  # nothing of this transaction will be committed, and the commit says why
             return len(records), ""
+        if reason := self._offline.get(topic):
+            return 0, reason
         self._sent.add(topic)
         sizes = record_sizes(records)
         taken, why = min(
@@ -133,7 +159,7 @@ class KafkaBroker:
             except self._kafka.KafkaException as error:
                 if error.args[0].fatal():  # another one may have taken over: what it refused before is its to find out
                     raise
-                refused = self._refused(error.args[0])
+                refused = self._refused(error.args[0]) or self._untaken()
                 if not refused:
                     raise
         if why := refused.get(self._marker.topic):
@@ -156,9 +182,31 @@ class KafkaBroker:
         self._transactions = None
 
     def _start(self) -> None:
-        self._transactions = Transactions(self._kafka, self._options, self._settings)
+        own = self._transactions = Transactions(self._kafka, self._options, self._settings)
         with self._translated():
-            self._transactions.start(_REQUEST_TIMEOUT_S)
+            try:
+                own.start(_REQUEST_TIMEOUT_S)
+            except TimeoutError:
+                with suppress(self._kafka.KafkaException):
+                    if offline := own.offline(self._topics.in_sync, _REQUEST_TIMEOUT_S):
+                        raise TimeoutError(
+                            _WAITS.format(", ".join(f"{name}: {why}" for name, why in offline.items()))
+                        ) from None
+                raise
+
+    def _note_offline(self) -> None:
+        """Note which topics take no records; one that was not known is given the time that its leader's election may take."""
+        wait = Wait(_ELECTION_S)
+        while (
+            not (found := self._open_transactions.offline(self._topics.in_sync, _REQUEST_TIMEOUT_S)).keys()
+            <= self._offline.keys()
+        ):
+            try:
+                wait.go_on()
+            except TimeoutError:
+                break
+            sleep(STEP_S)
+        self._offline, self._offline_at = found, monotonic()
 
     @property
     def _open_transactions(self) -> Transactions:
@@ -227,6 +275,15 @@ class KafkaBroker:
         ):  # which of them, it does not say
             found = dict(self._topics.unwritable_topics([*self._sent, self._marker.topic]))
         return found
+
+    def _untaken(self) -> dict[str, str]:
+        """Topics whose records were not taken in time though those of others were, so that the brokers are there."""
+        late = {
+            topic for topic, code in self._open_transactions.failed if code == self._kafka.KafkaError._MSG_TIMED_OUT
+        }
+        if self._marker.topic in late or not self._sent - late:
+            return {}
+        return dict.fromkeys(sorted(late), _UNTAKEN)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from itertools import repeat
 from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import made
+from cdc_assets.adapters.kafka.offline import offline_topics
 from cdc_assets.adapters.kafka.waits import PATIENCE_S, STEP_S, Wait, repeated
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.core.interruption import Interrupted
@@ -74,6 +75,15 @@ class Transactions:
         self.is_over = False
         self._producer.begin_transaction()
         self._is_open = True
+
+    def offline(self, in_sync: Mapping[str, int], limit_s: float) -> dict[str, str]:
+        """Topics of which a partition takes no records now, with the reason.
+
+        Args:
+            in_sync: see `offline_topics`.
+        """
+        found = repeated(self._kafka, lambda step_s: self._producer.list_topics(timeout=step_s), limit_s)
+        return offline_topics(found.topics, in_sync)
 
     def partitions(self, topic: str, limit_s: float) -> int:
         """Number of a topic's partitions; 0 if the broker does not report it."""

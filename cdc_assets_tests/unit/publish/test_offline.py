@@ -1,0 +1,124 @@
+"""Which topics take no records now, by what the brokers report of their partitions, or because the client waits in vain."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from cdc_assets.adapters.kafka import producer
+from cdc_assets.adapters.kafka.offline import offline_topics
+from cdc_assets.adapters.kafka.producer import KafkaBroker
+from cdc_assets.config.settings import KafkaSettings
+from cdc_assets.errors import ConnectionLostError
+from cdc_assets.publish.records import RecordSlice
+
+RECORD = RecordSlice(1, pa.array(["0"]), pa.nulls(1, pa.large_binary()), pa.array([b"x"], pa.large_binary()), None)
+
+
+def partition(leader: int = 1, replicas: int = 3, in_sync: int = 3) -> Any:
+    return SimpleNamespace(leader=leader, replicas=list(range(replicas)), isrs=list(range(in_sync)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "least", "expected"),
+    [
+        ([partition(), partition()], 2, ""),
+        ([partition(), partition(leader=-1)], 1, "partition 1 has no leader"),
+        ([partition(in_sync=1)], 2, "partition 0 has 1 replicas in sync, and needs 2"),
+        ([partition(in_sync=2)], 2, ""),
+        ([partition(replicas=1, in_sync=1)], 2, ""),  # brokers ask for no more than there are
+        ([], 1, ""),
+    ],
+)
+def test_a_topic_is_offline_if_a_partition_has_no_leader_or_too_few_replicas_in_sync(
+    parts: list[Any], least: int, expected: str
+) -> None:
+    topics = {
+        "t": SimpleNamespace(partitions=dict(enumerate(parts))),
+        "other": SimpleNamespace(partitions={0: partition(-1)}),
+    }
+    found = offline_topics(topics, {"t": least, "new": 1})
+    assert list(found) == (["t"] if expected else [])
+    assert expected in found.get("t", "")
+
+
+class Client:
+    """A producer to whose brokers nothing goes.
+
+    Args:
+        late: topics whose records are not taken in time.
+        looks: what is offline, look by look; the last of it from then on.
+    """
+
+    is_over, connection_error = False, ""
+
+    def __init__(self, late: tuple[str, ...] = (), looks: tuple[dict[str, str], ...] = ({},)) -> None:
+        self.failed = {(topic, KafkaError._MSG_TIMED_OUT): KafkaError(KafkaError._MSG_TIMED_OUT) for topic in late}
+        self.looks = list(looks)
+        self.looked = 0
+
+    def offline(self, *_: Any) -> dict[str, str]:
+        self.looked += 1
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    def begin(self) -> None:
+        pass
+
+    def send(self, _: str, records: Any, __: float) -> int:
+        return len(records)
+
+    def commit(self, _: float) -> None:
+        if self.failed:
+            raise KafkaException(KafkaError(KafkaError._INCONSISTENT, "1 message failed", txn_requires_abort=True))
+
+    def explained(self, error: KafkaError) -> KafkaError:
+        return error
+
+
+def broker_of(client: Client) -> KafkaBroker:
+    found = KafkaBroker(KafkaSettings("127.0.0.1:1"), "shop")
+    found._transactions = client  # type: ignore[assignment]  # of the parts that are used
+    return found
+
+
+@pytest.mark.parametrize(("late", "stopped"), [(("b",), {"b"}), (("a", "b"), None), (("b", "shop.__published"), None)])
+def test_a_topic_whose_records_are_not_taken_in_time_is_the_reason_if_those_of_others_are(
+    late: tuple[str, ...], stopped: set[str] | None
+) -> None:
+    """Else the brokers are away, and that passes."""
+    own = broker_of(Client(late))
+    assert own._marker.topic == "shop.__published"
+    own.begin()
+    for topic in "ab":
+        assert own.send(topic, RECORD) == (1, "")
+    if stopped is None:
+        with pytest.raises(ConnectionLostError):
+            own.commit("marker")
+    else:
+        assert own.commit("marker").keys() == stopped
+
+
+def test_nothing_is_sent_to_a_topic_that_takes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer, "_ELECTION_S", 0.0)
+    monkeypatch.setattr(producer, "_OFFLINE_S", 0.0)
+    monkeypatch.setattr(producer, "STEP_S", 0.0)
+    client = Client(looks=({"b": "no leader"},))
+    own = broker_of(client)
+    own.begin()
+    assert own.send("a", RECORD) == (1, "")
+    assert own.send("b", RECORD) == (0, "no leader")
+    assert not own.commit("marker")
+    client.looks = [{}]
+    own.begin()
+    assert own.send("b", RECORD) == (1, "")
+
+
+def test_an_election_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer, "STEP_S", 0.0)
+    client = Client(looks=({"b": "no leader"}, {"b": "no leader"}, {}))
+    own = broker_of(client)
+    own.begin()
+    assert own.send("b", RECORD) == (1, "")
+    assert client.looked == 3
