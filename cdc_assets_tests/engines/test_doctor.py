@@ -78,3 +78,21 @@ def test_what_postgresql_lacks(tmp_path: Path) -> None:
         server.execute("alter role poor replication; create publication pub0 for all tables")
         server.execute("alter table items replica identity full")
         assert not wrong(tmp_path, own)
+
+
+def test_a_table_that_is_not_in_the_publication_is_named(tmp_path: Path) -> None:
+    """None of its changes would come; partitions are sent as they are, or as the table that has them."""
+    with Postgres(tmp_path / "server.log") as server:
+        server.execute("create table items (id int primary key); create table lines (id int primary key)")
+        server.execute("create table parts (id int primary key) partition by range (id)")
+        server.execute("create table parts_1 partition of parts for values from (0) to (9)")
+        server.execute("create publication pub0 for table items, parts")
+        own = properties_of(server, 0, publication__autocreate__mode="disabled")
+        found = wrong(tmp_path, own)
+        assert found.keys() == {("publication", "postgres.public.lines")}
+        assert "ADD TABLE" in found["publication", "postgres.public.lines"]["remedy"]
+        server.execute("alter publication pub0 set (publish_via_partition_root = true)")
+        assert wrong(tmp_path, own).keys() == found.keys()
+        assert not wrong(tmp_path, own | {"publication.autocreate.mode": "filtered"})
+        server.execute("alter publication pub0 add table lines")
+        assert not wrong(tmp_path, own)

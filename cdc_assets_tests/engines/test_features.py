@@ -287,11 +287,11 @@ def test_a_connector_that_begins_anew_with_empty_tables_leaves_a_gap(tmp_path: P
         assert captured(tmp_path, own) == 0, log_of(tmp_path)
         server.execute("delete from items")
         server.execute(RECREATED[0])
-        process = ours(tmp_path, own | {"lake.path": str(tmp_path / "lake"), "engine.heap": "512m"}, idle=15)
+        process = ours(tmp_path, own | {"lake.path": str(tmp_path / "lake"), "engine.heap": "512m"}, idle=40)
         slots = "select count(*) from pg_replication_slots where active"
-        wait_until(lambda: server.execute(slots).strip() == "1", 120, lambda: log_of(tmp_path))
+        wait_until(lambda: server.execute(slots).strip() == "1", 300, lambda: log_of(tmp_path))
         server.execute("insert into items values (2)")
-        assert process.wait(180) == 0, log_of(tmp_path)
+        assert process.wait(300) == 0, log_of(tmp_path)
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
         assert [event["key"]["id"] for event in events] == [1, 2], "the deletion is lost"
         status = status_of(tmp_path)
