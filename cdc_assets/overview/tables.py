@@ -53,7 +53,8 @@ class Headroom:
     Args:
         position: LSN up to which the lake is complete.
         mark: oldest LSN whose changes the server keeps; None if it keeps none of this table.
-        hours: hours of changes between the two; None if their commit times are not known any more.
+        hours: hours of changes between the two; None if their commit times are not known any more, or nothing is unread and nothing
+            older is kept.
         lost: whether changes after the position may be gone.
     """
 
@@ -165,6 +166,8 @@ def headroom_of(state: TableState, facts: DatabaseFacts) -> Headroom | None:
         return None
     mark = _kept_from(state.table, instances, state.position)
     hours = _hours(facts.times.get(mark), facts.times.get(state.position)) if mark else None
+    if hours is not None and hours <= 0 and facts.newest is not None and facts.newest <= state.position:
+        hours = None  # a new instance begins at the position, and nothing waits that could be removed
     return Headroom(state.table, state.position, mark, hours, not instances or gap_behind(state, instances) is not None)
 
 
