@@ -52,7 +52,7 @@ from cdc_assets.overview.report_builder import PERIOD, STUCK_S, left_unread
 
 OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 
-NOT_ASKED = "The database cannot be queried,"
+NOT_ASKED = "The database"
 _SOURCE = "the source"
 _OF_OTHERS = "Other programs wrote the events, so there is no database whose log could be compared."
 _STOPPED = "Next: remove the reason; the next run of the capture continues there."
@@ -155,7 +155,12 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
     if isinstance(asked, CdcError) and is_reader(overview.config.properties.get("connector.class", "")):
         return (Trouble(_SOURCE, f"what waits there to be read is not known: {describe_error(asked)}"),)
     if isinstance(asked, CdcError):
-        return (Trouble(NOT_ASKED, f"{NOT_ASKED} so what it still has is not checked: {describe_error(asked)}"),)
+        return (
+            Trouble(
+                NOT_ASKED,
+                f"{NOT_ASKED} cannot be queried, so what it still has is not checked: {describe_error(asked)}",
+            ),
+        )
     text = not_seen(asked) if isinstance(asked, Unread) and not asked.missing else ""
     return (Trouble(_SOURCE, text),) if text else ()
 

@@ -60,7 +60,7 @@ OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
 
 Progress = tuple[float, float | None]
 """Percent of a table that a snapshot has read, and seconds until it has read all of it, if that is known."""
-NOT_ASKED = "The server cannot be reached,"
+NOT_ASKED = "The server"
 _UNKNOWN = "changes that it still keeps and table structures are not checked"
 KAFKA = "Kafka"
 STUCK_S = 15 * 60.0
@@ -112,7 +112,7 @@ def without_server(
     Args:
         problem: why the server cannot be queried.
     """
-    away = Trouble(NOT_ASKED, f"{NOT_ASKED} so {_UNKNOWN}: {describe_error(problem)}")
+    away = Trouble(NOT_ASKED, f"{NOT_ASKED} cannot be queried, so {_UNKNOWN}: {describe_error(problem)}")
     try:
         return report_of(CaptureOverview(config, audit_s=audit_s, turns=turns), at, [away], marker)
     except CdcError as error:  # the lake itself
@@ -134,7 +134,7 @@ def report_of(
     jobs = {job.database: job for job in overview.capture_jobs()} if overview.asks else {}
     drifts = {drift.table: drift for drift in overview.drifts()} if overview.asks else {}
     if not overview.asks and not unknown:
-        unknown = [Trouble(NOT_ASKED, f"The server was not queried, so {_UNKNOWN}. Next: give its password")]
+        unknown = [Trouble(NOT_ASKED, f"{NOT_ASKED} was not queried, so {_UNKNOWN}. Next: give its password")]
     rates = rates_of(overview.rows(), at, PERIOD)
     reads = rates.by_operation.get("r", 0.0)
     published, mirrors = published_of(overview, at, marker), inspect_mirrors(overview, at)
@@ -356,11 +356,11 @@ def _left_waiting(tables: Sequence[TableReport], idle: Callable[[str], float]) -
 
 
 def _idle_s(rows: Sequence[Row], at: datetime, database: str) -> float:
-    """For how long no run has recorded anything of a database, or of anything if it is empty, at least; without end if the newest row lies
-    ahead."""
+    """For how long no run has recorded anything of a database, or of anything if it is empty, at least; without end if none ever has, or
+    the newest row lies ahead."""
     own = (row["at"] for row in reversed(rows) if database in (row["database"] or "").split(", ") or not database)
     if not rows:
-        return 0.0
+        return inf
     idle_s = seconds_behind(at, next(own, rows[0]["at"]))
     return inf if idle_s is None else idle_s
 

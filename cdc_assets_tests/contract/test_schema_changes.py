@@ -137,7 +137,7 @@ def test_commands_tell_drift(server: StandIn, tmp_path: Path, command: str) -> N
     if command == "status":
         found = told()
         assert "is not known" in found
-        assert "The server cannot be reached, so changes that it still keeps" in found
+        assert "The server cannot be queried, so changes that it still keeps" in found
     server.start()
 
 

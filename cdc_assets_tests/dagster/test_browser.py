@@ -68,4 +68,4 @@ def test_page_says_in_one_word_how_the_capture_is(shop: Shop, tmp_path: Path) ->
             text = shown()
             shop.server.faults.clear()
             assert "shop is not known" in text
-            assert "The server cannot be reached" in text
+            assert "The server cannot be queried" in text

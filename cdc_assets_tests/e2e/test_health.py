@@ -136,7 +136,7 @@ def test_pages_tell_that_the_server_is_away(pages: Daemon, tmp_path: Path) -> No
     try:
         reader.watch(
             {
-                overview: ["in trouble", "server cannot be reached"],  # the tables that the test before stopped
+                overview: ["in trouble", "server cannot be queried"],  # the tables that the test before stopped
                 checks: ["retention_headroom", "Not known"],
             },
             "server away",

@@ -311,8 +311,8 @@ def _mirror_away(keeper: Keeper) -> Iterator[None]:
 
 
 WAYS = (
-    Way("server_away", "cannot be reached", lambda keeper: _fault(keeper, "drop")),
-    Way("server_hangs", "no answer|not known|cannot be reached", lambda keeper: _fault(keeper, "hang")),
+    Way("server_away", "cannot be queried", lambda keeper: _fault(keeper, "drop")),
+    Way("server_hangs", "no answer|not known|cannot be queried", lambda keeper: _fault(keeper, "hang")),
     Way("agent_stopped", "SQL Server Agent is stopped", _agent_stopped),
     Way("password_refused", "(?i)login|password", _other_password),
     Way(

@@ -19,7 +19,7 @@ from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server, 
 from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets.overview.report import LATE_S
 from cdc_assets_tests.unit.overview.broken import LINES, ORDERS, Broken, opened, streaming
-from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
@@ -178,6 +178,30 @@ def test_unknown_lag_is_told_after_a_minute_without_a_window(tmp_path: Path) -> 
     assert (soon.health, soon.unknown) == ("working", ())
     assert late.health == "not known"
     assert "changes wait, and no run has read for 1 min 1 s" in late.headline
+
+
+def test_capture_of_which_no_run_has_begun_is_not_known(tmp_path: Path) -> None:
+    """Such as one whose every run ends before it could write: nobody would be told otherwise."""
+    shop = Broken()
+    shop.create("orders", rows=3)
+    shop.idle_tick()
+    config = make_config(str(tmp_path))
+    report = inspect_server(config, lambda: opened(shop), now=shop.now).report  # type: ignore[arg-type, return-value]
+    assert (report.health, [table.condition for table in report.tables]) == ("not known", ["waiting"])
+    assert "nothing has been written" in report.headline
+    assert report.next_steps == ["see whether a run works, and its log; else start one"]
+    make_capture(shop, config).snapshot()
+    shop.idle_tick()
+    assert inspect_server(config, lambda: opened(shop), now=shop.now).report.healthy  # type: ignore[arg-type, return-value]
+
+
+def test_server_that_cannot_be_queried_is_named_as_the_place(tmp_path: Path) -> None:
+    """Also one that answers, and refuses the login."""
+    server, config = streaming(tmp_path)
+    server.away = True
+    report = inspect_server(config, lambda: opened(server), now=server.now).report  # type: ignore[arg-type, return-value]
+    assert report.unknown[0].where == "The server"
+    assert report.headline.startswith("not known: The server cannot be queried, so changes")
 
 
 def test_table_that_the_server_does_not_capture_changes_no_health(tmp_path: Path) -> None:
