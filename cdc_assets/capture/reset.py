@@ -124,7 +124,9 @@ class Reset:
         """
         location = self._tables.location
         history, manifest = history_directory(self._prefix), manifest_directory(self._prefix)
-        own = {history, manifest, f"{self._prefix}.__signals"}
+        # a comparison that is half done would be continued with the next mirror, as if that had been compared
+        records = (f"{self._prefix}.__{name}" for name in ("signals", "reconciled", "jobs"))
+        own = {history, manifest, *records}
         found = [name for name in location.directories() if name in own or self._holds(name)]
         rank = {history: 0, manifest: 2}
         ordered = tuple(sorted(found, key=lambda name: (rank.get(name, 1), name)))
