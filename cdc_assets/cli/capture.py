@@ -49,6 +49,7 @@ ENDED = {
     "deadline": "Stopped because the time was up.",
     "yielded": "Stopped to let another run continue.",
     "nothing": "No table to stream.",
+    "goal": "Done.",
 }
 
 
@@ -145,7 +146,7 @@ def capture(
             summary = run.attempt(settings, runner)
     if summary is None:
         raise typer.Exit(FAILED if run.failed else 0)
-    _end(summary, failed=bool(run.failed))
+    _end(summary, "goal" if until_now and summary.ended == "yielded" else summary.ended, failed=bool(run.failed))
 
 
 def _refuse_for_engines(options: Mapping[str, bool]) -> None:
@@ -305,9 +306,9 @@ def _print_progress(progress: Progress) -> None:
     )
 
 
-def _end(summary: StreamSummary, *, failed: bool) -> None:
+def _end(summary: StreamSummary, ended: str, *, failed: bool) -> None:
     events = sum(sum(rows.values()) for rows in summary.rows.values())
-    out.print(f"{ENDED[summary.ended]} {count_of(summary.windows, 'window')}, {count_of(events, 'event')}.")
+    out.print(f"{ENDED[ended]} {count_of(summary.windows, 'window')}, {count_of(events, 'event')}.")
     _print_troubled([*summary.troubled, *summary.unread])
     for database, reason in summary.left_out.items():
         out.print(Text.assemble((f"{database} left out: ", "bold red"), reason), soft_wrap=True)
