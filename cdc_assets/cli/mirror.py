@@ -21,6 +21,7 @@ from cdc_assets.cli.console import (
 )
 from cdc_assets.cli.ending import give_up
 from cdc_assets.core.interruption import listening, sleep
+from cdc_assets.core.ran_on import count_of
 from cdc_assets.errors import CdcError, RetryableError
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.work import StepReport
@@ -80,7 +81,7 @@ def _ignore(_: StepReport) -> None:
 
 
 def _print_states(states: Mapping[str, MirrorState]) -> None:
-    out.print(f"{len(states)} mirror{'' if len(states) == 1 else 's'}.")
+    out.print(f"{count_of(len(states), 'mirror')}.")
     for topic, state in sorted(states.items()):
         out.print(f"{topic} is up to date {_known(state)}", markup=False, soft_wrap=True)
 
@@ -90,15 +91,15 @@ def _known(state: MirrorState) -> str:
     found = f"from {state.begin} to {state.lsn}" if state.begin else f"to {state.lsn}"
     if state.spans:
         low, high = state.spans[-1]
-        more = f" and {len(state.spans) - 1} earlier times" if len(state.spans) > 1 else ""
+        more = f" and {count_of(len(state.spans) - 1, 'earlier time')}" if len(state.spans) > 1 else ""
         found += f", but not from {low} until {high}{more}, while a snapshot read the table or changes were lost"
-    return f"{found}, lacks changes of {len(state.gaps)} gaps" if state.gaps else found
+    return f"{found}, lacks changes of {count_of(len(state.gaps), 'gap')}" if state.gaps else found
 
 
 def _print_step(report: StepReport) -> None:
     out.print(
-        f"{report.topic} step {report.step} to {report.lsn}: {report.events:,} events, {report.rows:,} rows, "
-        f"{report.rewritten:,} files written, {report.ended:,} versions ended; ran on {report.ran_on}",
+        f"{report.topic} step {report.step} to {report.lsn}: {count_of(report.events, 'event')}, {count_of(report.rows, 'row')}, "
+        f"{count_of(report.rewritten, 'file')} written, {count_of(report.ended, 'version')} ended; ran on {report.ran_on}",
         markup=False,
         soft_wrap=True,
     )

@@ -24,6 +24,7 @@ from cdc_assets.capture.until_now import UntilNow
 from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ran_on import count_of
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks.events import specs_of
@@ -191,7 +192,7 @@ def _after_a_turn(should_end: Callable[[], bool]) -> Callable[[], bool]:
 def _log_summary(context: dg.AssetExecutionContext, summary: StreamSummary, goal: UntilNow | None) -> None:
     """Log how a stream has ended, and what it could not read."""
     has_reached = goal is not None and summary.ended == "yielded"
-    context.log.info(f"{summary.windows} windows; ended: {'goal' if has_reached else summary.ended}")
+    context.log.info(f"{count_of(summary.windows, 'window')}; ended: {'goal' if has_reached else summary.ended}")
     for database, reason in summary.left_out.items():
         context.log.error(f"{database} is left out: {reason}")
     for trouble in summary.unread:

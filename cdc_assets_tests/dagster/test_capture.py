@@ -275,7 +275,7 @@ def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, insta
 
     def ended(result: dg.ExecuteInProcessResult) -> str:
         told = [entry.user_message for entry in instance.all_logs(result.run_id)]
-        (line,) = [message for message in told if "windows; ended: " in message]
+        (line,) = [message for message in told if "; ended: " in message]
         return line.rpartition(" ")[2]
 
     try:
