@@ -151,9 +151,10 @@ class EarlyRunner:
     def _arrived(self, start: "Future[None]") -> None:
         """Wait for a start. It has no limit of its own: a cluster may be full, and the run can be ended."""
         if wait([start], _WARN_AFTER_S).not_done:
+            cause = "this machine is busy" if self._settings.local else "it has a place for an application"
             log.warning(
-                "Spark at %s has not started for %.0f s, and a job waits for it. Next: see whether it has a place for an "
-                "application, and whether its process on this machine is stopped.", self._settings.address, _WARN_AFTER_S,
+                "Spark at %s has not started for %.0f s, and a job waits for it. Next: see whether %s, and whether its process on "
+                "this machine is stopped.", self._settings.address, _WARN_AFTER_S, cause,
             )  # fmt: skip
         start.result()
 

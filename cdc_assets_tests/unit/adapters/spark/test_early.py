@@ -266,15 +266,21 @@ def test_start_that_is_interrupted_while_nobody_waits_is_no_request_to_end_a_lat
     assert runner.run(square, [2], LARGE) == [4]
 
 
+@pytest.mark.parametrize(
+    ("settings", "cause"),
+    [(CLUSTER, "it has a place for an application"), (LOCAL, "this machine is busy")],
+)
 def test_job_that_waits_long_for_the_session_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, settings: SparkSettings, cause: str
 ) -> None:
     monkeypatch.setattr(early, "_WARN_AFTER_S", 0.01)
     spark = FakeSpark()
-    runner = EarlyRunner(CLUSTER, lambda: spark)
+    runner = EarlyRunner(settings, lambda: spark)
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(runner.run, square, [2], JOB)
-        wait_until(lambda: "Spark at spark://head:7077 has not started" in caplog.text, 20, lambda: caplog.text, 0.01)
+        said = f"Spark at {settings.address} has not started"
+        wait_until(lambda: said in caplog.text, 20, lambda: caplog.text, 0.01)
+        assert cause in caplog.text
         spark.session.set()
         assert waiting.result(20) == [4]
 
