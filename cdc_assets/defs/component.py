@@ -88,7 +88,10 @@ class SparkOptions(dg.Model, dg.Resolvable):
 class ScaffoldOptions(BaseModel):
     """Options of `dg scaffold defs`; all of them can be changed in `defs.yaml` afterwards."""
 
-    prefix: str = Field(default="shop", description="Prefix of all topic names and asset keys.")
+    prefix: str = Field(
+        default="",
+        description="Prefix of all topic names and asset keys; if empty, the name of the component's folder.",
+    )
     hostname: str = Field(default="127.0.0.1", description="Address of the SQL Server.")
     databases: str = Field(default="SalesDb", description="Databases to capture, separated by commas.")
     lake: str = Field(
@@ -109,7 +112,7 @@ class SqlServerCdcScaffolder(dg.Scaffolder[ScaffoldOptions]):
         """Write the file."""
         given, root = request.params or ScaffoldOptions(), (request.project_root or Path.cwd()).absolute()
         properties = {
-            "topic.prefix": given.prefix,
+            "topic.prefix": given.prefix or request.target_path.name,  # two captures cannot have one prefix
             "database.hostname": given.hostname,
             "database.user": "${env:CDC_USER}",
             "database.password": "${env:CDC_PASSWORD}",

@@ -383,15 +383,27 @@ def test_changes_link_to_the_page_of_their_capture(shop: Shop) -> None:
     assert link.asset_key == dg.AssetKey(["shop", "windows"])
 
 
+def scaffolded(name: str, **options: str) -> dict[str, str]:
+    """Properties of a component that is written into the folder of that name."""
+    root = Path("/my/project")
+    request = SimpleNamespace(params=ScaffoldOptions(**options), project_root=root, target_path=root / "my/defs" / name)
+    with patch.object(component, "scaffold_component") as scaffold:
+        component.SqlServerCdcScaffolder().scaffold(request)  # type: ignore[arg-type]
+    properties: dict[str, str] = scaffold.call_args.args[1]["properties"]
+    return properties
+
+
 @pytest.mark.parametrize(
     ("lake", "written"),
     [("var/lake", "/my/project/var/lake"), ("/data/lake", "/data/lake"), ("s3://bucket/lake", "s3://bucket/lake")],
 )
 def test_scaffold_writes_a_lake_that_is_one_folder_from_everywhere(lake: str, written: str) -> None:
-    request = SimpleNamespace(params=ScaffoldOptions(lake=lake), project_root=Path("/my/project"))
-    with patch.object(component, "scaffold_component") as scaffold:
-        component.SqlServerCdcScaffolder().scaffold(request)  # type: ignore[arg-type]
-    assert scaffold.call_args.args[1]["properties"]["lake.path"] == written
+    assert scaffolded("sales", lake=lake)["lake.path"] == written
+
+
+def test_scaffolded_captures_have_prefixes_of_their_own() -> None:
+    assert [scaffolded(name)["topic.prefix"] for name in ("sales", "erp")] == ["sales", "erp"]
+    assert scaffolded("sales", prefix="shop")["topic.prefix"] == "shop"
 
 
 def test_kafka_depends_on_the_topics_that_it_publishes(shop: Shop) -> None:

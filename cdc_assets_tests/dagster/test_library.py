@@ -192,9 +192,9 @@ def test_dg_scaffolds_checks_and_lists(python: Path, shop: Shop, tmp_path: Path)
     shutil.rmtree(example / "shop" / "defs" / "sales")
     (example / "shop" / "defs" / "customers.py").unlink()
     assert "cdc_assets.SqlServerCdcComponent" in run(python, example, shop, "-c", DG, "list", "components", "--json")
-    scaffold = ["scaffold", "defs", "cdc_assets.SqlServerCdcComponent", "mine", "--hostname", "127.0.0.1"]
+    scaffold = ["scaffold", "defs", "cdc_assets.SqlServerCdcComponent", "shop", "--hostname", "127.0.0.1"]
     run(python, example, shop, "-c", DG, *scaffold)
-    written = example / "shop" / "defs" / "mine" / "defs.yaml"
+    written = example / "shop" / "defs" / "shop" / "defs.yaml"
     attributes = yaml.safe_load(written.read_text())["attributes"]["properties"]
     assert attributes["database.password"] == "${env:CDC_PASSWORD}"
     written.write_text(
