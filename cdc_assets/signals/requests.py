@@ -55,6 +55,10 @@ def compose(
         ]
     if surrogate:
         data["surrogate-key"] = surrogate
+    if kind == "log" and not message:
+        raise ConfigurationError(
+            "message", "", "the text to write into the log", "give it (cdc-assets signal log --message)"
+        )
     if message:
         data["message"] = message
     composed = parse(Signal(own_id, kind, json.dumps(data)))

@@ -186,6 +186,11 @@ def test_broken_configuration_is_reported_with_its_file(tmp_path: Path, broken: 
     assert str(path) in result.output.replace("\n", "")
 
 
+def test_signal_that_writes_into_the_log_asks_for_its_text(tmp_path: Path) -> None:
+    result = RUN.invoke(app, ["signal", "log", "-c", configuration(tmp_path)])
+    assert (result.exit_code, "--message" in result.output) == (2, True)
+
+
 @pytest.mark.parametrize(("arguments", "code"), [(["status"], 2), (["summary"], 0), (["tail", "orders"], 1)])
 def test_looking_at_nothing(tmp_path: Path, arguments: list[str], code: int) -> None:
     result = RUN.invoke(app, [*arguments, "-c", configuration(tmp_path)])
