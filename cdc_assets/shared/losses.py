@@ -71,7 +71,9 @@ _SECONDS = 1.0
 _FEW = 8
 """Commits that comparisons of a quiet topic, and the first look of each run, may read again and again."""
 
-SNAPSHOT_AGAIN = "materialize the table's snapshot asset, or set gap.policy=resnapshot"
+SNAPSHOT_AGAIN = (
+    "read the table again (its snapshot asset, or cdc-assets capture --table), or set gap.policy=resnapshot"
+)
 MOVE_FOLDER = "move that folder away, or restore it from a copy, then materialize the table's snapshot asset"
 
 

@@ -23,6 +23,7 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.state import TableState, with_lost
 from cdc_assets.shared.instances import Gap, newest
+from cdc_assets.shared.losses import SNAPSHOT_AGAIN
 
 ENABLE_AGAIN = "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
 """The next steps for a table without a capture instance, as the manifest keeps them."""
@@ -44,9 +45,7 @@ def with_gap(state: TableState, gap: Gap, policy: str, instances: Sequence[Captu
     if policy == "ignore":
         ignored = with_lost(state.ignored_gaps, after, gap.until)
         return dataclasses.replace(marked, position=gap.until, ignored_gaps=ignored)
-    reason = (
-        f"{_cause(state, gap, instances)} Next: materialize the table's snapshot asset, or set gap.policy=resnapshot."
-    )
+    reason = f"{_cause(state, gap, instances)} Next: {SNAPSHOT_AGAIN}."
     return dataclasses.replace(marked, status="gap", reason=reason)
 
 

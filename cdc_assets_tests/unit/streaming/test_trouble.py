@@ -61,7 +61,7 @@ def test_clean_up_that_passes_in_mid_read_marks_only_the_table_that_lost_rows(tm
     assert (lost.status, lost.gap_until) == ("gap", Lsn.from_int(int(last) - 1))
     assert lost.gap_after == lost.position
     assert [trouble.table for trouble in summary.troubled] == [orders]
-    assert "snapshot asset" in summary.troubled[0].reason
+    assert "snapshot asset, or cdc-assets capture --table" in summary.troubled[0].reason
     check(server, config, made)
 
     make_capture(server, config).snapshot([orders])

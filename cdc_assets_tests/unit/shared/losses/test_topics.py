@@ -41,7 +41,7 @@ def test_a_topic_that_lost_data_has_a_gap_and_the_others_continue(
     [trouble] = summary.troubled
     assert (trouble.table, trouble.status) == (world.orders, "gap")
     assert (trouble.gap_after, trouble.gap_until) == (world.after(lost), world.last)
-    assert "snapshot asset" in trouble.reason
+    assert "snapshot asset, or cdc-assets capture --table" in trouble.reason
     assert world.state(world.lines).status == "healthy"
     assert 60 in world.keys(world.lines)
     assert world.stream().troubled == summary.troubled, "told again, found once"
