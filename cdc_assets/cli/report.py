@@ -115,7 +115,7 @@ def completeness_of(database: str, complete_to: Reached | None, age_s: float | N
         age_s: seconds between that commit and the server's clock.
         troubled: number of tables of which that is not true.
     """
-    text = f"{database} is complete to {complete_to or 'no position: nothing streams'}"
+    text = f"{database} is complete to {complete_to}" if complete_to else f"No table of {database} streams"
     text += f", {age_s:,.0f} s behind the server's clock" if age_s is not None else ""
     tables = "1 table, which is" if troubled == 1 else f"{troubled} tables, which are"
     return f"{text}, except {tables} not" if troubled and complete_to else text

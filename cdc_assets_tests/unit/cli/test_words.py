@@ -2,6 +2,8 @@
 
 import pytest
 
+from cdc_assets.cli.report import completeness_of
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.overview.formatting import describe_headroom
 
 
@@ -16,3 +18,8 @@ from cdc_assets.overview.formatting import describe_headroom
 )
 def test_time_that_is_past_is_not_left(hours: float, words: str) -> None:
     assert describe_headroom(hours).endswith(words)
+
+
+def test_database_of_which_nothing_streams_is_complete_to_nothing() -> None:
+    assert completeness_of("Erp", None, None, 0) == "No table of Erp streams"
+    assert completeness_of("Erp", Lsn.from_int(9), 60.0, 1).endswith(", except 1 table, which is not")
