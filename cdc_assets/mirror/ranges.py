@@ -26,7 +26,7 @@ from cdc_assets.mirror.rewrite import by_key
 from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.spans import Span
 from cdc_assets.mirror.staged import stage_numbered, staged
-from cdc_assets.mirror.texts import plain
+from cdc_assets.mirror.texts import plain, whole
 
 EVENT_BYTES = 256 * 1024 * 1024
 """Bytes of events that a task holds at once, about."""
@@ -41,7 +41,7 @@ class EventRanges:
         staging: folder of the staged files.
         pieces: of the leaf, in the order of the topic's files.
         spans: within the step; a range may end inside, for what both ranges say of a row has the same LSN then.
-        is_void: whether rows go that no event is about.
+        since: LSN from which on events show that a row exists, if rows go that no such event is about; else None.
 
     Raises:
         LakeError: the lake cannot be read or written.
@@ -55,10 +55,10 @@ class EventRanges:
         shape: Shape,
         spans: Sequence[Span] = (),
         *,
-        is_void: bool,
+        since: str | None,
     ) -> None:
         self._location, self._staging, self._shape, self._spans = location, staging, shape, spans
-        self._by_lsn = not is_void
+        self._since, self._by_lsn = since, since is None
         self.bounds: list[bytes] = []
         """Where each range but the first begins."""
         self.newest: datetime | None = None
@@ -66,7 +66,7 @@ class EventRanges:
         self._pieces = [tuple(pieces)]
         self._held: tuple[int, pa.Table] | None = None
         size = sum(piece.size for piece in pieces)
-        if size > EVENT_BYTES and (shape.keyed or not is_void):
+        if size > EVENT_BYTES and (shape.keyed or self._by_lsn):
             self._part(pieces, size)
 
     def __len__(self) -> int:
@@ -120,12 +120,27 @@ class EventRanges:
             self._held = None
             release_memory()
             found = list(self._staged(self._pieces[number]))
-            whole = [in_order(found, self._shape)]
+            events = [in_order(found, self._shape)]
             found.clear()
-            self.newest = max(filter(None, [self.newest, pc.max(whole[0][CHANGED_AT]).as_py()]), default=None)
-            self._held = number, by_key(self._shape, whole.pop(), self._spans) if self._shape.keyed else whole.pop()
+            self.newest = max(filter(None, [self.newest, pc.max(events[0][CHANGED_AT]).as_py()]), default=None)
+            if self._since is not None and self._shape.keyed:
+                events = [told_since(events.pop(), self._shape, self._since)]
+            self._held = number, by_key(self._shape, events.pop(), self._spans) if self._shape.keyed else events.pop()
             release_memory()
         return self._held[1]
+
+
+def told_since(events: pa.Table, shape: Shape, since: str) -> pa.Table:
+    """Events without those about rows that no event has told of since an LSN.
+
+    A span that began before changes were lost is stepped over at its end (`spans`), behind that LSN. What was read in it says no more
+    that a row has lived through the loss than what the mirror has of it.
+    """
+    is_later = pc.greater_equal(pc.utf8_slice_codeunits(events[POSITION], 0, LSN_WIDTH), since)
+    if pc.all(is_later).as_py() is not False:
+        return events
+    keys = shape.keys(events)
+    return events.filter(pc.is_in(keys, value_set=keys.filter(whole(is_later))))
 
 
 def in_order(events: Sequence[pa.Table], shape: Shape) -> pa.Table:

@@ -122,8 +122,8 @@ def fold_leaf(task: FoldTask) -> FoldResult:
         LakeError: the lake cannot be read or written.
     """
     try:
-        is_void = task.void is not None
-        ranges = EventRanges(task.location, task.staging, task.pieces, task.folded, task.spans, is_void=is_void)
+        since = None if task.void is None else task.void.since
+        ranges = EventRanges(task.location, task.staging, task.pieces, task.folded, task.spans, since=since)
         result = _fold_portions(task, ranges) if task.shape.keyed else _fold_rows(task, ranges)
         return replace(result, newest=ranges.newest, events=sum(piece.rows for piece in task.pieces))
     finally:

@@ -329,6 +329,23 @@ def test_readers_are_told_from_where_to_where(world: World) -> None:
         assert rows == world.server.rows_at(TableId(DATABASE, "dbo", "t"), Lsn.parse(lsn))
 
 
+def test_a_row_that_was_read_before_a_loss_and_went_in_it_is_gone(world: World) -> None:
+    world.server.commit((world.table, "update", 1, "before"))
+    world.run(lambda capture: (capture.snapshot(), capture.stream()))
+    world.mirror()
+    world.server.commit((world.table, "insert", 50, "read"))
+    world.run(lambda capture: capture.snapshot([world.table]), scans=False)
+    world.server.commit((world.table, "delete", 50, ""), (world.table, "delete", 2, ""))
+    world.server.scan_all()
+    world.server.clean_up(world.server.ends[DATABASE])
+    world.server.commit((world.table, "update", 3, "behind"))
+    world.run(lambda capture: (capture.snapshot([world.table]), capture.stream()))
+    assert state_of(world.config).tables[world.table].gaps
+    state = world.mirror()
+    assert state.lsn >= world.position()
+    assert {key for key, *_, end in law.versions_of(world.lake, TOPIC) if end == "~"} == {1, 3, 4, 5, 6}
+
+
 @pytest.mark.parametrize("start", [50, 60], ids=["a new table", "lost changes"])
 def test_spans_before_a_loss_count_until_a_mirror_has_passed_it(start: int) -> None:
     """A mirror at 10; a snapshot read from 20 to 40; changes were lost, and the table was read again at 70."""
